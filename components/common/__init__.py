@@ -1,0 +1,1 @@
+"""What every component shares: configuration, storage, artifacts, dates and metrics."""

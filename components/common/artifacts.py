@@ -1,0 +1,112 @@
+"""Table artifacts: a small JSON manifest that names the partitions in the lake, never the table itself.
+
+Kubeflow downloads every artifact a step takes in, so what passes between steps stays small. A partition's
+file name holds the hash of all it was made from; one that exists is complete, and is not made again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from components.common import storage
+from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One UTC day of a table.
+
+    Attributes:
+        date: the day, YYYY-MM-DD.
+        uri: its Parquet file.
+        rows: rows in it.
+        sha256: hash of the file.
+        details: what the step that made it wants to keep (row counts, say); JSON values.
+    """
+
+    date: str
+    uri: str
+    rows: int
+    sha256: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table by day, in order of days.
+
+    Attributes:
+        name: `events` or `features`.
+        partitions: its days.
+        details: what concerns the whole table; JSON values.
+    """
+
+    name: str
+    partitions: list[Partition]
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sha256(self) -> str:
+        """Identity of the content: days and their hashes, wherever they lie."""
+        return storage.fingerprint([[part.date, part.sha256] for part in self.partitions])
+
+    @property
+    def rows(self) -> int:
+        """Rows of all days."""
+        return sum(part.rows for part in self.partitions)
+
+    def read(self, days: Iterable[date], columns: list[str] | None = None) -> "pd.DataFrame":
+        """Read some days into one frame.
+
+        Raises:
+            UserError: when a day is not in the table.
+        """
+        import pandas as pd
+
+        wanted = [self.partition(day).uri for day in days]
+        return pd.concat([storage.read_frame(uri, columns) for uri in wanted], ignore_index=True)
+
+    def partition(self, day: date) -> Partition:
+        """Return a day's partition.
+
+        Raises:
+            UserError: when the day is not in the table.
+        """
+        for part in self.partitions:
+            if part.date == str(day):
+                return part
+        span = f"{self.partitions[0].date} .. {self.partitions[-1].date}" if self.partitions else "nothing"
+        raise UserError(f"table {self.name!r} has no {day}, it holds {span}; run the step that makes it again")
+
+
+def write_table(uri: str, table: Table) -> None:
+    """Write a table's manifest."""
+    storage.write_json(uri, asdict(table) | {"sha256": table.sha256, "rows": table.rows})
+
+
+def read_table(uri: str) -> Table:
+    """Read a table's manifest."""
+    value = storage.read_json(uri)
+    return Table(value["name"], [Partition(**part) for part in value["partitions"]], value["details"])
+
+
+def partition_uri(lake: str, use_case: str, table: str, day: date, key: str) -> str:
+    """Return where a day's Parquet file lies: `<lake>/<use case>/<table>/date=<day>/<key>.parquet`."""
+    return storage.join(lake, use_case, table, f"date={day}", f"{key[:16]}.parquet")
+
+
+def find_partition(uri: str) -> Partition | None:
+    """Return the partition at a URI when it is complete, that is when its sidecar has been written."""
+    sidecar = f"{uri}.json"
+    return Partition(**storage.read_json(sidecar)) if storage.exists(sidecar) else None
+
+
+def write_partition(uri: str, day: date, frame: "pd.DataFrame", details: dict[str, Any]) -> Partition:
+    """Write a day's Parquet file, then the sidecar that says it is complete."""
+    partition = Partition(str(day), uri, len(frame), storage.write_frame(uri, frame), details)
+    storage.write_json(f"{uri}.json", asdict(partition))
+    return partition

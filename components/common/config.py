@@ -1,0 +1,199 @@
+"""The configuration of one use case: what the columns mean, which windows, which models, which gates.
+
+A config is one YAML file and travels through the pipeline as one value. It holds no URI: where things
+lie is the environment's business (see `pipelines/environments.py`).
+"""
+
+import json
+from typing import Annotated, Any, Literal, Self
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from components.common.errors import UserError, nearest
+
+Positive = Annotated[int, annotated_types.Ge(1)]
+Share = Annotated[float, annotated_types.Interval(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A part of the config: immutable, and a key it does not know is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(Section):
+    """How the data lies below the data URI: one file a day, or one table that holds all days."""
+
+    files: str | None = Field(None, description="name of a day's file, with {date}: '{date}.parquet'")
+    table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    timezone: str = Field("UTC", description="zone of times that carry none, an IANA name")
+
+    @model_validator(mode="after")
+    def _one_layout(self) -> Self:
+        if (self.files is None) == (self.table is None):
+            raise ValueError("give exactly one of 'files' (one file a day) and 'table' (all days in one)")
+        if self.files is not None and "{date}" not in self.files:
+            raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
+        return self
+
+    @property
+    def pattern(self) -> str:
+        """The layout in use: the daily template or the table's name."""
+        return self.files or self.table or ""
+
+
+class Columns(Section):
+    """The user's column name for each role."""
+
+    event_id: str
+    event_time: str
+    customer: str
+    terminal: str
+    amount: str
+    label: str
+    numeric: list[str] = Field([], description="further numeric columns, used as model inputs as they are")
+    categorical: list[str] = Field([], description="further categorical columns, one-hot encoded")
+
+    @model_validator(mode="after")
+    def _no_column_twice(self) -> Self:
+        names = [*self.roles.values(), *self.numeric, *self.categorical]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
+        return self
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Canonical role -> the user's column name, without the extra columns."""
+        return {role: getattr(self, role) for role in ROLES}
+
+
+ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "label")
+
+
+class Quarantine(Section):
+    """How many bad rows are tolerated before a run stops."""
+
+    max_share: Share = Field(0.01, description="share of the rows read that may be quarantined, for any one rule")
+
+
+class Simulator(Section):
+    """The embedded data: the world's size, its seed, and what to spoil in it on purpose."""
+
+    seed: int = 0
+    customers: Positive = 5000
+    terminals: Positive = 10000
+    drift_from: str | None = Field(None, description="first day (YYYY-MM-DD) on which the drifts below apply")
+    amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
+    volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
+    night_fraud: bool = Field(False, description="from drift_from, frauds move to the night (00:00-06:59)")
+    corrupt_share: Share = Field(0.0, description="share of each day's rows that are corrupted, one rule each in turn")
+
+
+class Features(Section):
+    """Trailing windows per customer and, delayed by the label delay, per terminal."""
+
+    windows_days: list[Positive] = Field([1, 7, 30], min_length=1)
+    amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
+        2, description="decimals of the currency; amounts are summed exactly at this precision"
+    )
+
+
+class Protocol(Section):
+    """Which days train, validate and test. See `components/common/splits.py`."""
+
+    mode: Literal["daily", "retrospective"] = Field(
+        "daily", description="daily: labels known on the logical date only; retrospective: test ends on it"
+    )
+    train_days: Positive = 7
+    test_days: Positive = 7
+    drop_compromised: bool = Field(True, description="leave known compromised customers out of the test rows")
+
+
+class Model(Section):
+    """One candidate: which estimator, and its parameters (passed on under the library's own names)."""
+
+    kind: Literal["xgboost", "mlp", "logistic_regression", "random_forest"]
+    parameters: dict[str, float | int | str | bool] = {}
+
+
+class Training(Section):
+    """The candidates, and how one is chosen on the validation fold."""
+
+    seed: int = 0
+    threads: Positive = Field(2, description="weights differ between thread counts, so it is fixed here")
+    select_by: Literal["average_precision", "auc_roc", "card_precision"] = "average_precision"
+    models: dict[str, Model] = Field(min_length=1)
+
+
+class Evaluation(Section):
+    """The gate a challenger has to pass."""
+
+    top_k: Positive = Field(100, description="cards that can be checked a day, for card precision")
+    min_frauds: Positive = Field(50, description="fewer frauds in the test window decide nothing")
+    min_average_precision: Share = 0.3
+    max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
+    tolerance: Share = Field(0.01, description="average precision a fresher model may lose against the champion")
+
+
+class Drift(Section):
+    """Effect sizes above which a feature or the score counts as drifted."""
+
+    window_days: Positive = 7
+    psi: Annotated[float, annotated_types.Gt(0)] = 0.2
+    wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(0.2, description="in reference standard deviations")
+    max_drifted_share: Share = Field(0.3, description="share of drifted inputs above which the verdict is 'drifted'")
+
+
+class Config(Section):
+    """One use case."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    label_delay_days: Annotated[int, annotated_types.Ge(0)] = 7
+    source: Source
+    columns: Columns
+    quarantine: Quarantine = Quarantine()
+    simulator: Simulator = Simulator()
+    features: Features = Features()
+    protocol: Protocol = Protocol()
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    drift: Drift = Drift()
+
+
+def parse(value: dict[str, Any] | str) -> Config:
+    """Check a config given as a mapping or as JSON text.
+
+    Raises:
+        UserError: naming every wrong field, its value, what is allowed and the nearest valid key.
+    """
+    data = json.loads(value) if isinstance(value, str) else value
+    try:
+        return Config.model_validate(data)
+    except ValidationError as error:
+        lines = [_explain(dict(item)) for item in error.errors()]
+        raise UserError("the config is not valid:\n  " + "\n  ".join(lines)) from None
+
+
+def _explain(item: dict[str, Any]) -> str:
+    path = [str(part) for part in item["loc"]]
+    field = ".".join(path) or "(top level)"
+    if item["type"] == "extra_forbidden":
+        allowed = _keys_at(path[:-1])
+        return f"{field}: unknown key; allowed here: {', '.join(allowed)}{nearest(path[-1], allowed)}"
+    if item["type"] == "missing":
+        return f"{field}: missing, and it has no default; add it to the config"
+    return f"{field}: {item['msg']}, got {item['input']!r}"
+
+
+def _keys_at(path: list[str]) -> list[str]:
+    """Return the valid keys of the section at `path`; names below a mapping (a model's name) are skipped."""
+    section: type[BaseModel] = Config
+    for part in path:
+        field = section.model_fields.get(part)
+        if field is None:
+            continue
+        inner = field.annotation if part != "models" else Model
+        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else section
+    return sorted(section.model_fields)

@@ -1,0 +1,128 @@
+"""Which days train, validate and test for a logical date, and which rows of them count.
+
+Protocol of the Fraud Detection Handbook: train on `train_days`, wait `label_delay_days` until those
+labels are known, test on the next `test_days`. Models are chosen one step earlier, on the days the final
+model trains on. In daily mode the test window ends `label_delay_days` before the logical date, since
+younger labels are not known yet.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from components.common.config import Config
+from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Days:
+    """A closed range of UTC days."""
+
+    first: date
+    last: date
+
+    def __iter__(self) -> Iterator[date]:
+        return (self.first + timedelta(days=i) for i in range((self.last - self.first).days + 1))
+
+    def __contains__(self, day: object) -> bool:
+        return isinstance(day, date) and self.first <= day <= self.last
+
+    def __str__(self) -> str:
+        return f"{self.first} .. {self.last}"
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Train on some days, test on later ones, with the label delay between them."""
+
+    train: Days
+    test: Days
+    label_delay_days: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything the logical date decides.
+
+    Attributes:
+        validation: the fold that chooses the model.
+        test: the fold that judges the chosen model.
+        features: days for which features are needed, up to the logical date.
+        events: days whose events those features need.
+        labels_due: last day whose labels must be known.
+    """
+
+    validation: Fold
+    test: Fold
+    features: Days
+    events: Days
+    labels_due: date
+
+
+def parse_date(text: str) -> date:
+    """Read a day written YYYY-MM-DD.
+
+    Raises:
+        UserError: when it is anything else.
+    """
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UserError(f"date is {text!r}; write a day as YYYY-MM-DD, for example 2018-08-14") from None
+
+
+def plan(config: Config, logical_date: date) -> Plan:
+    """Lay the windows of a run out from its logical date (the last complete UTC day, inclusive)."""
+    delay = config.label_delay_days
+    retrospective = config.protocol.mode == "retrospective"
+    test_last = logical_date if retrospective else logical_date - timedelta(days=delay)
+    test = _fold(config, test_last)
+    # the validation fold tests on the last days that the final model trains on: their labels are known by then
+    validation = _fold(config, test.train.last)
+    features = Days(validation.train.first, logical_date)
+    buffer = max(config.features.windows_days) + delay
+    events = Days(features.first - timedelta(days=buffer), logical_date)
+    return Plan(validation, test, features, events, labels_due=test_last)
+
+
+def _fold(config: Config, test_last: date) -> Fold:
+    protocol, delay = config.protocol, config.label_delay_days
+    test_first = test_last - timedelta(days=protocol.test_days - 1)
+    train_last = test_first - timedelta(days=delay + 1)
+    train_first = train_last - timedelta(days=protocol.train_days - 1)
+    return Fold(Days(train_first, train_last), Days(test_first, test_last), delay)
+
+
+def rows_of(features: "pd.DataFrame", days: Days) -> "pd.DataFrame":
+    """Return the rows whose `event_time` lies on one of the days (UTC)."""
+    first = features["event_time"] >= str(days.first)
+    last = features["event_time"] < str(days.last + timedelta(days=1))
+    return features.loc[first & last]
+
+
+def test_rows(features: "pd.DataFrame", fold: Fold, drop_compromised: bool) -> "pd.DataFrame":
+    """Return a fold's test rows, without customers already known as compromised on their day.
+
+    On a test day t a customer is known as compromised when a fraud of theirs happened on a day from the
+    start of training to t - label_delay - 1.
+
+    Args:
+        features: rows with `event_time` (datetime64, UTC), `customer` and `label` (0, 1 or null), covering
+            the fold from its first training day to its last test day.
+        fold: the days.
+        drop_compromised: False keeps every row.
+    """
+    rows = rows_of(features, fold.test)
+    if not drop_compromised:
+        return rows
+    frauds = rows_of(features, Days(fold.train.first, fold.test.last))
+    first_fraud = frauds[frauds["label"] == 1].groupby("customer")["event_time"].min().dt.floor("D")
+    known_from = first_fraud + timedelta(days=fold.label_delay_days + 1)
+    # NaT, a customer without a fraud, compares as False
+    known = rows["event_time"].dt.floor("D") >= rows["customer"].map(known_from)
+    kept: pd.DataFrame = rows.loc[~known]
+    return kept

@@ -1,0 +1,94 @@
+"""The shell around every component: flags in, executor output out, exit code 2 on the user's mistakes.
+
+Kubeflow passes the executor input as JSON (`{{$}}`); the file it names in `outputs.outputFile` receives
+what the step measured, as metadata of its output artifacts.
+"""
+
+import argparse
+import json
+import logging
+import resource
+import sys
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from components.common.errors import UserError
+
+USER_ERROR = 2
+LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
+
+log = logging.getLogger("nightshift")
+
+
+class Parser(argparse.ArgumentParser):
+    """Flags of a step; texts stay texts here and are checked where they are read, inside `run`."""
+
+    def __init__(self, component: str, description: str) -> None:
+        super().__init__(prog=f"python -m components.{component}", description=description)
+        self.component = component
+        self.add_argument("--executor-input", type=json.loads, default={}, help="Kubeflow's executor input (JSON)")
+
+    def takes(self, **flags: str) -> "Parser":
+        """Add required flags, name=help."""
+        for name, text in flags.items():
+            self.add_argument(f"--{name.replace('_', '-')}", required=True, help=text)
+        return self
+
+    def takes_device(self) -> "Parser":
+        """Add `--device`, which is never guessed."""
+        self.add_argument("--device", required=True, choices=["cpu", "cuda"], help="where to compute")
+        return self
+
+
+def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | None]) -> None:
+    """Run a step and exit: 0 when done, 2 when the user has something to mend.
+
+    Args:
+        parser: the step's flags.
+        body: does the work; what it returns is reported as metrics of the step.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    try:
+        args = parser.parse_args()
+        started = time.monotonic()
+        metrics = body(args) or {}
+        _report(args, parser.component, time.monotonic() - started, metrics)
+    except UserError as error:
+        print(f"{parser.component}: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+
+
+def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
+    """Return what a step reports of itself: seconds, CPU seconds, peak memory in bytes, device, libraries."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "step": component,
+        "seconds": round(seconds, 3),
+        "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
+        "peak_memory_bytes": usage.ru_maxrss * 1024,
+        "device": device,
+        "libraries": ", ".join(_versions()),
+    }
+
+
+def _versions() -> list[str]:
+    installed = {dist.name: dist.version for dist in metadata.distributions()}
+    return [f"{name} {installed[name]}" for name in LIBRARIES if name in installed]
+
+
+def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, float]) -> None:
+    outputs = args.executor_input.get("outputs", {})
+    if "outputFile" not in outputs:
+        return
+    record = measures(component, seconds, getattr(args, "device", "cpu")) | metrics
+    artifacts = {
+        name: {"artifacts": [artifact | {"metadata": record} for artifact in value["artifacts"]]}
+        for name, value in outputs.get("artifacts", {}).items()
+    }
+    path = Path(outputs["outputFile"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False))

@@ -1,0 +1,157 @@
+"""Files behind URIs: a local path, s3://, gs:// or whatever fsspec knows, read and written whole.
+
+A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic.
+"""
+
+import hashlib
+import io
+import json
+import os
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    import fsspec
+    import pandas as pd
+
+INSTALL = {"s3": "aws", "gs": "gcp", "gcs": "gcp"}
+
+
+def join(root: str, *parts: str) -> str:
+    """Append path parts to a URI."""
+    return "/".join([root.rstrip("/"), *parts])
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of bytes in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def fingerprint(value: object) -> str:
+    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode())
+
+
+def exists(uri: str) -> bool:
+    """Tell whether something lies at the URI."""
+    fs, path = _open(uri)
+    return bool(fs.exists(path))
+
+
+def names(folder: str) -> list[str]:
+    """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
+    fs, path = _open(folder)
+    try:
+        entries = fs.ls(path, detail=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except Exception as error:
+        raise _explained(error, folder) from error
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
+
+
+def read_bytes(uri: str) -> bytes:
+    """Read a whole file.
+
+    Raises:
+        UserError: when it is missing, not readable, or the store refuses.
+    """
+    fs, path = _open(uri)
+    try:
+        return bytes(fs.cat_file(path))
+    except Exception as error:
+        raise _explained(error, uri) from error
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write a whole file, atomically.
+
+    Raises:
+        UserError: when the place is not writable, full, or the store refuses.
+    """
+    fs, path = _open(uri)
+    try:
+        if _is_local(fs):
+            _replace(path, data)
+        else:
+            fs.pipe_file(path, data)
+    except Exception as error:
+        raise _explained(error, uri) from error
+
+
+def read_json(uri: str) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UserError: when it is missing or not JSON.
+    """
+    try:
+        return json.loads(read_bytes(uri))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{uri} is not JSON ({error}); delete it and run the step again") from None
+
+
+def write_json(uri: str, value: object) -> None:
+    """Write a JSON file, atomically; NaN and infinity are refused."""
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False, default=str)
+    write_bytes(uri, text.encode() + b"\n")
+
+
+def read_frame(uri: str, columns: list[str] | None = None) -> "pd.DataFrame":
+    """Read a Parquet file that this project wrote."""
+    import pandas as pd
+
+    return pd.read_parquet(io.BytesIO(read_bytes(uri)), columns=columns)
+
+
+def write_frame(uri: str, frame: "pd.DataFrame") -> str:
+    """Write a Parquet file, atomically, without the index.
+
+    Returns:
+        the SHA-256 of the file; the same frame gives the same bytes.
+    """
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False, compression="zstd")
+    write_bytes(uri, buffer.getvalue())
+    return sha256(buffer.getvalue())
+
+
+def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
+    import fsspec
+
+    try:
+        return fsspec.core.url_to_fs(uri)  # type: ignore[no-any-return]  # fsspec ships no annotations
+    except ImportError:
+        scheme = uri.split("://", 1)[0]
+        extra = INSTALL.get(scheme, scheme)
+        raise UserError(f"{uri} needs a library that is missing; run: pip install 'nightshift[{extra}]'") from None
+    except ValueError as error:
+        raise UserError(f"{uri}: {error}; give a folder, s3://... or gs://...") from None
+
+
+def _is_local(fs: "fsspec.AbstractFileSystem") -> bool:
+    return "file" in fs.protocol
+
+
+def _replace(path: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    draft = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    finally:
+        if os.path.exists(draft):
+            os.unlink(draft)
+
+
+def _explained(error: Exception, uri: str) -> UserError:
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"{uri} does not exist; check the path and the date")
+    if isinstance(error, PermissionError):
+        return UserError(f"{uri}: permission denied; check the rights or the credentials")
+    return UserError(f"{uri}: {type(error).__name__}: {' '.join(str(error).split())}")
