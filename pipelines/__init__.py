@@ -1,0 +1,1 @@
+"""The pipelines, their configs, and the small interpreters that run them."""

@@ -1,0 +1,39 @@
+"""The deployment step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def deployment(
+    config: dict[str, Any],
+    date: str,
+    registry: str,
+    target: str,
+    model: dsl.Input[dsl.Model],
+    evaluation: dsl.Input[dsl.Artifact],
+    drift: dsl.Input[dsl.Artifact],
+    deployment: dsl.Output[dsl.Artifact],
+) -> dsl.ContainerSpec:
+    """Register the model, promote and serve it where the verdict allows."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.deployment"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--registry", registry,
+            "--target", target,
+            "--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
+            "--model", model.uri,
+            "--evaluation", evaluation.uri,
+            "--drift", drift.uri,
+            "--deployment", deployment.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

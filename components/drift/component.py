@@ -1,0 +1,32 @@
+"""The drift step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def drift(
+    config: dict[str, Any],
+    date: str,
+    features: dsl.Input[dsl.Dataset],
+    model: dsl.Input[dsl.Model],
+    drift: dsl.Output[dsl.Artifact],
+) -> dsl.ContainerSpec:
+    """Compare the newest days with the training days, write a verdict."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.drift"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--features", features.uri,
+            "--model", model.uri,
+            "--drift", drift.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

@@ -1,0 +1,34 @@
+"""The evaluation step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def evaluation(
+    config: dict[str, Any],
+    date: str,
+    registry: str,
+    features: dsl.Input[dsl.Dataset],
+    model: dsl.Input[dsl.Model],
+    evaluation: dsl.Output[dsl.Artifact],
+) -> dsl.ContainerSpec:
+    """Measure the candidates on the test days, compare with the champion, write a verdict."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.evaluation"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--registry", registry,
+            "--features", features.uri,
+            "--model", model.uri,
+            "--evaluation", evaluation.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

@@ -1,0 +1,34 @@
+"""The features step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def features(
+    config: dict[str, Any],
+    date: str,
+    device: str,
+    lake: str,
+    events: dsl.Input[dsl.Dataset],
+    features: dsl.Output[dsl.Dataset],
+) -> dsl.ContainerSpec:
+    """Compute the trailing-window features of the days a run needs."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.features"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--device", device,
+            "--lake", lake,
+            "--events", events.uri,
+            "--features", features.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

@@ -1,0 +1,32 @@
+"""The ingestion step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def ingestion(
+    config: dict[str, Any],
+    date: str,
+    data: str,
+    lake: str,
+    events: dsl.Output[dsl.Dataset],
+) -> dsl.ContainerSpec:
+    """Read the days a run needs, quarantine bad rows, write the lake's events by day."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.ingestion"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--data", data,
+            "--lake", lake,
+            "--events", events.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

@@ -1,0 +1,32 @@
+"""The profiling step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def profiling(
+    config: dict[str, Any],
+    date: str,
+    device: str,
+    features: dsl.Input[dsl.Dataset],
+    profile: dsl.Output[dsl.Artifact],
+) -> dsl.ContainerSpec:
+    """Profile the training loop: operations, rows per second, waiting for data, memory."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.profiling"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--device", device,
+            "--features", features.uri,
+            "--profile", profile.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

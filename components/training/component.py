@@ -1,0 +1,32 @@
+"""The training step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def training(
+    config: dict[str, Any],
+    date: str,
+    device: str,
+    features: dsl.Input[dsl.Dataset],
+    model: dsl.Output[dsl.Model],
+) -> dsl.ContainerSpec:
+    """Fit the candidates, choose one on the validation days, write them as ONNX."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.training"],
+        # fmt: off
+        args=[
+            "--config", config,
+            "--date", date,
+            "--device", device,
+            "--features", features.uri,
+            "--model", model.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+        # fmt: on
+    )

@@ -1,0 +1,164 @@
+"""The command line: `nightshift <command>`, the same as `python -m pipelines <command>`."""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from components.common.errors import UserError
+from components.common.step import USER_ERROR
+from pipelines import ir, runs
+from pipelines.environments import Environment, local
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run one command and exit: 0 when all went well, 1 when a step failed, 2 when the user has something to mend."""
+    args = _parser().parse_args()
+    try:
+        sys.exit(args.command(args))
+    except UserError as error:
+        print(f"nightshift: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a pipeline here, or an unfinished run of it again."""
+    from rich.console import Console
+
+    from pipelines.progress import Progress, explain_failure
+
+    environment = _environment(args)
+    if args.resume:
+        this = runs.again(runs.folder_of(args.resume, environment.runs))
+    else:
+        this = runs.new(runs.compiled(args.pipeline), _options(args), environment)
+    console = Console()
+    console.print(f"run {this.folder.name}", highlight=False)
+    with Progress(this.pipeline, console) as progress:
+        succeeded = this.execute(progress)
+    if not succeeded:
+        explain_failure(this, console)
+        failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
+        return USER_ERROR if USER_ERROR in failed else 1
+    return _show(this.folder)
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print a run's metrics and verdicts again."""
+    return _show(runs.folder_of(args.run, _environment(args).runs))
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the summary and report of a run that did not get to its last step."""
+    this = runs.again(runs.folder_of(args.run, _environment(args).runs))
+    (task,) = [task for task in this.pipeline.tasks if task.name == "reporting"]
+    code = subprocess.run(this.command(task), check=False).returncode
+    return code or _say(f"report   {this.folder / 'report.html'}")
+
+
+def compile_all(args: argparse.Namespace) -> int:
+    """Compile the pipelines to the YAML that every engine reads."""
+    from pipelines.compiling import compile_pipelines
+
+    for path in compile_pipelines(Path(args.folder)):
+        _say(f"wrote {path}")
+    return 0
+
+
+def manage(args: argparse.Namespace) -> int:
+    """Look after registered models and the endpoint: the deployment component's own commands."""
+    command = [sys.executable, "-m", "components.deployment.manage", args.action]
+    command += [args.version] if args.action == "promote" else []
+    command += ["--registry", _environment(args).registry]
+    command += ["--name", args.name] if args.name else []
+    return subprocess.run(command, check=False).returncode
+
+
+def _show(folder: Path) -> int:
+    path = folder / "summary.json"
+    if path.exists():
+        from rich.console import Console
+
+        from pipelines.progress import show_summary
+
+        show_summary(json.loads(path.read_text()), folder, Console())
+    return 0
+
+
+def _say(line: str) -> int:
+    print(line)
+    return 0
+
+
+def _environment(args: argparse.Namespace) -> Environment:
+    return local(Path(args.workspace), getattr(args, "target", "local"))
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    named = {name: getattr(args, name) for name in ("date", "data", "config", "device")}
+    return {name: value for name, value in named.items() if value} | dict(_assignment(item) for item in args.set)
+
+
+def _assignment(item: str) -> tuple[str, Any]:
+    name, sign, value = item.partition("=")
+    if not sign:
+        raise UserError(f"--set takes name=value, got {item!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--workspace", default=".", help="folder that holds lake, registry and runs (default: here)")
+    _add_run(commands, shared)
+    for name, function in (("show", show), ("report", report)):
+        command = commands.add_parser(name, parents=[shared], help=str(function.__doc__), description=function.__doc__)
+        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
+        command.set_defaults(command=function)
+    compiling = commands.add_parser("compile", help=str(compile_all.__doc__), description=compile_all.__doc__)
+    compiling.add_argument("--folder", default=str(runs.COMPILED), help="where to write (default: %(default)s)")
+    compiling.set_defaults(command=compile_all)
+    _add_manage(commands, shared)
+    return parser
+
+
+def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser("run", parents=[shared], help=str(run.__doc__), description=run.__doc__)
+    command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
+    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+    command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {runs.SIMULATOR})")
+    command.add_argument("--config", help="use case: a name in pipelines/configs/ or a YAML file (default: fraud)")
+    command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")
+    command.add_argument("--target", choices=["local", "register-only"], default="local", help="where to deploy")
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other parameter")
+    command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
+    command.set_defaults(command=run)
+
+
+def _add_manage(commands: Any, shared: argparse.ArgumentParser) -> None:
+    actions = {
+        "models": "List the registered model versions.",
+        "promote": "Make a version the champion and serve it.",
+        "rollback": "Go back to the champion before this one.",
+        "stop": "End the local endpoint.",
+    }
+    for action, text in actions.items():
+        command = commands.add_parser(action, parents=[shared], help=text, description=text)
+        if action == "promote":
+            command.add_argument("version", help="the version's number, as in `nightshift models`")
+        command.add_argument("--name", help="the use case (default: the only one)")
+        command.set_defaults(command=manage, action=action)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The use cases that ship with the project, one YAML file each."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.common.config import parse
+from components.common.errors import UserError, nearest
+
+FOLDER = Path(__file__).parent
+
+
+def load(name_or_file: str) -> dict[str, Any]:
+    """Read and check a config by the name of a shipped one or by its file.
+
+    Returns:
+        the config with all its defaults filled in, as JSON values.
+
+    Raises:
+        UserError: when there is no such config, or it is not valid.
+    """
+    path = Path(name_or_file) if name_or_file.endswith((".yaml", ".yml")) else FOLDER / f"{name_or_file}.yaml"
+    if not path.exists():
+        raise UserError(f"config {name_or_file!r} does not exist; give a YAML file or one of {_choices(name_or_file)}")
+    try:
+        value = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise UserError(f"config {path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(value, dict):
+        raise UserError(f"config {path} is empty or not a mapping; start from {FOLDER / 'fraud.yaml'}")
+    # None inside a structure does not survive Kubeflow; what is absent takes its default again
+    return parse(value).model_dump(mode="json", exclude_none=True)
+
+
+def names() -> list[str]:
+    """Return the names of the shipped configs."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def _choices(name: str) -> str:
+    return ", ".join(names()) + nearest(name, names())

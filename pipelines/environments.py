@@ -1,0 +1,27 @@
+"""Where a pipeline's state lies: the roots of lake, registry and runs, and where models are deployed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The URIs and the deployment target of one place to run in.
+
+    Attributes:
+        lake: root of the tables by day.
+        registry: root of the model registry, a folder or a tracking server.
+        runs: root of the runs, their summaries and reports.
+        target: `local` serves the champion from this machine, `register-only` serves nothing.
+    """
+
+    lake: str
+    registry: str
+    runs: str
+    target: str
+
+
+def local(workspace: Path, target: str = "local") -> Environment:
+    """Return the environment of one machine: everything below a folder."""
+    root = workspace.resolve()
+    return Environment(str(root / "lake"), str(root / "registry"), str(root / "runs"), target)

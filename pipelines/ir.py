@@ -1,0 +1,262 @@
+"""Compiled KFP YAML (PipelineSpec) as plain values: what the local run and Airflow loop over.
+
+Only the subset that a container step needs is read; anything else is refused with one clear line, since an
+engine that quietly ignored it would run another pipeline than Kubeflow does. Needs no kfp.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.common.errors import UserError
+
+_PLACEHOLDER = re.compile(
+    r"\{\{\$(?:\.(?P<run>pipeline_job_name)|\.inputs\.parameters\['(?P<parameter>[^']+)'\]"
+    r"|\.inputs\.artifacts\['(?P<input>[^']+)'\]\.uri|\.outputs\.artifacts\['(?P<output>[^']+)'\]\.uri)?\}\}"
+)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A pipeline's or a step's parameter: its KFP type and its default, None when it has to be given."""
+
+    type: str
+    default: Any = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A step's argument that is fixed in the pipeline."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A step's argument that is a parameter of the pipeline."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An output of a step that another step reads."""
+
+    task: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How often a failed step is tried again, and how long to wait before (seconds, growing by `factor`)."""
+
+    count: int = 0
+    seconds: float = 0.0
+    factor: float = 2.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """One step.
+
+    Attributes:
+        name: its key in the graph.
+        image: the container image.
+        command: words, of which some are placeholders as a whole.
+        environment: environment variables.
+        parameters: argument name -> (KFP type, where its value comes from).
+        artifacts: input name -> the output it is.
+        outputs: output name -> KFP schema title.
+        needs: steps that have to be done before.
+        retry: what happens on failure.
+        resources: requests, limits and accelerator, as KFP writes them.
+        kubernetes: platform options (volumes, secrets, tolerations ...), as KFP writes them.
+        cached: whether an unchanged step may be skipped.
+    """
+
+    name: str
+    image: str
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    parameters: dict[str, tuple[str, Constant | Reference]]
+    artifacts: dict[str, Artifact]
+    outputs: dict[str, str]
+    needs: tuple[str, ...]
+    retry: Retry
+    resources: dict[str, Any]
+    kubernetes: dict[str, Any]
+    cached: bool
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A compiled pipeline; its tasks come in an order in which they can run."""
+
+    name: str
+    parameters: dict[str, Parameter]
+    tasks: tuple[Task, ...]
+
+
+def load(path: Path) -> Pipeline:
+    """Read a compiled pipeline.
+
+    Raises:
+        UserError: when the file is missing, not compiled YAML, or uses what the engines do not run.
+    """
+    try:
+        documents = list(yaml.load_all(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except FileNotFoundError:
+        raise UserError(
+            f"pipeline {path} does not exist; give a compiled YAML file, or run: nightshift compile"
+        ) from None
+    except yaml.YAMLError as error:
+        raise UserError(f"pipeline {path} is not YAML: {' '.join(str(error).split())}") from None
+    spec = documents[0] if documents else None
+    if not isinstance(spec, dict) or "root" not in spec:
+        raise UserError(f"pipeline {path} is not a compiled pipeline (no 'root'); run: nightshift compile")
+    platform = documents[1] if len(documents) > 1 else {}
+    return _Reader(spec, platform or {}).pipeline()
+
+
+def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
+    """Return a step's command line.
+
+    Args:
+        task: the step.
+        fill: gives the text for (kind, name); the kinds are `parameter`, `input` and `output` (URIs), `run`
+            (the run's name) and `executor_input` (KFP's JSON).
+    """
+    return [_filled(word, fill) for word in task.command]
+
+
+def text(value: object, kfp_type: str) -> str:
+    """Render a parameter's value as Kubeflow does: numbers by their type, structures as JSON."""
+    if kfp_type == "NUMBER_INTEGER":
+        return str(int(str(value).removesuffix(".0")))
+    if kfp_type == "STRING":
+        return str(value)
+    return json.dumps(value, sort_keys=True)
+
+
+def _filled(word: str, fill: Callable[[str, str], str]) -> str:
+    match = _PLACEHOLDER.fullmatch(word)
+    if not match:
+        return word
+    kind, name = next(((k, v) for k, v in match.groupdict().items() if v), ("executor_input", ""))
+    return fill(kind, name)
+
+
+class _Reader:
+    """Walks one PipelineSpec."""
+
+    def __init__(self, spec: dict[str, Any], platform: dict[str, Any]) -> None:
+        self.spec = spec
+        deployment = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
+        self.kubernetes: dict[str, Any] = deployment.get("executors", {})
+
+    def pipeline(self) -> Pipeline:
+        root = self.spec["root"]
+        definitions = root.get("inputDefinitions", {}).get("parameters", {})
+        parameters = {name: Parameter(d["parameterType"], d.get("defaultValue")) for name, d in definitions.items()}
+        tasks = {name: self._task(name, value) for name, value in root["dag"]["tasks"].items()}
+        order = TopologicalSorter({name: task.needs for name, task in tasks.items()}).static_order()
+        return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order))
+
+    def _task(self, name: str, task: dict[str, Any]) -> Task:
+        component = self.spec["components"][task["componentRef"]["name"]]
+        _refuse_graph(name, task, component)
+        label = component["executorLabel"]
+        executor = self.spec["deploymentSpec"]["executors"][label]
+        if "container" not in executor:
+            raise _refused(name, "an importer")
+        container = executor["container"]
+        retry = task.get("retryPolicy", {})
+        return Task(
+            name=name,
+            image=container["image"],
+            command=_command(name, [*container.get("command", []), *container.get("args", [])]),
+            environment={item["name"]: item["value"] for item in container.get("env", [])},
+            parameters=_parameters(name, task, component),
+            artifacts=_artifacts(name, task),
+            outputs={
+                key: value["artifactType"]["schemaTitle"]
+                for key, value in component.get("outputDefinitions", {}).get("artifacts", {}).items()
+            },
+            needs=tuple(task.get("dependentTasks", [])),
+            retry=Retry(
+                int(retry.get("maxRetryCount", 0)),
+                float(retry.get("backoffDuration", "0s").removesuffix("s")),
+                float(retry.get("backoffFactor", 2.0)),
+            ),
+            resources=container.get("resources", {}),
+            kubernetes=self.kubernetes.get(label, {}),
+            cached=task.get("cachingOptions", {}).get("enableCache", False),
+        )
+
+
+def _refuse_graph(name: str, task: dict[str, Any], component: dict[str, Any]) -> None:
+    trigger = task.get("triggerPolicy", {})
+    refusals = {
+        "a nested pipeline, a condition or a loop": "dag" in component,
+        "If / Elif / Else": "condition" in trigger,
+        "ExitHandler or ignore_upstream_failure": "strategy" in trigger,
+        "ParallelFor": any(key in task for key in ("parameterIterator", "artifactIterator", "iteratorPolicy")),
+        "an output parameter (OutputPath)": "parameters" in component.get("outputDefinitions", {}),
+    }
+    for feature, used in refusals.items():
+        if used:
+            raise _refused(name, feature)
+
+
+def _command(name: str, words: list[Any]) -> tuple[str, ...]:
+    for word in words:
+        if not isinstance(word, str) or '{"Concat"' in word or '{"IfPresent"' in word:
+            raise _refused(name, "Concat or IfPresent")
+        if "{{$" in word and not _PLACEHOLDER.fullmatch(word):
+            raise _refused(name, f"a placeholder the engines do not fill in, or one inside a longer word: {word!r}")
+        if not word.startswith("{{$") and re.search(r"\{[{%#]", word):
+            raise _refused(name, f"a Jinja marker in a constant: {word!r}")
+    return tuple(words)
+
+
+def _parameters(
+    name: str, task: dict[str, Any], component: dict[str, Any]
+) -> dict[str, tuple[str, Constant | Reference]]:
+    given = task.get("inputs", {}).get("parameters", {})
+    definitions = component.get("inputDefinitions", {}).get("parameters", {})
+    return {key: (d["parameterType"], _binding(name, key, given.get(key), d)) for key, d in definitions.items()}
+
+
+def _binding(name: str, key: str, given: dict[str, Any] | None, definition: dict[str, Any]) -> Constant | Reference:
+    if given is None:
+        return Constant(definition.get("defaultValue"))
+    if "componentInputParameter" in given:
+        return Reference(given["componentInputParameter"])
+    if "runtimeValue" in given:
+        value = given["runtimeValue"]["constant"]
+        if re.search(r"\{[{%#]", json.dumps(value)):
+            raise _refused(name, f"a placeholder or Jinja marker in the constant of {key!r}")
+        return Constant(value)
+    raise _refused(name, f"parameter {key!r} from another step's output (taskOutputParameter)")
+
+
+def _artifacts(name: str, task: dict[str, Any]) -> dict[str, Artifact]:
+    found = {}
+    for key, given in task.get("inputs", {}).get("artifacts", {}).items():
+        if "taskOutputArtifact" not in given:
+            raise _refused(name, f"artifact {key!r} that is not another step's output")
+        source = given["taskOutputArtifact"]
+        found[key] = Artifact(source["producerTask"], source["outputArtifactKey"])
+    return found
+
+
+def _refused(name: str, feature: str) -> UserError:
+    return UserError(
+        f"step {name!r} uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/architecture.md"
+    )

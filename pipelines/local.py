@@ -1,0 +1,238 @@
+"""Run a compiled pipeline on this machine: one subprocess a step, independent steps in parallel.
+
+A run is a folder: `<runs>/<run>/<step>/` holds the step's artifacts, its log, the executor output and, once
+it is done, `outcome.json`. A run is resumed by running it again: a cached step whose command and input
+hashes are unchanged and whose outputs are whole is not run again; the others always are, as on Kubeflow.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from components.common import storage
+from components.common.step import USER_ERROR
+from pipelines import ir
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step went.
+
+    Attributes:
+        state: `done`, `reused` (unchanged since an earlier attempt of the run) or `failed`.
+        seconds: wall time.
+        peak_memory_bytes: the largest resident set of the step's process.
+        exit_code: 0 when it went well; negative is a signal.
+        command: what ran.
+        log: file with all it printed.
+        fingerprint: hash of the command and its inputs.
+        outputs: output name -> hash.
+    """
+
+    state: str
+    seconds: float
+    peak_memory_bytes: int
+    exit_code: int
+    command: list[str]
+    log: str
+    fingerprint: str
+    outputs: dict[str, str] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """Is told what happens, from several threads."""
+
+    def started(self, task: ir.Task, log: Path) -> None:
+        """A step's process starts."""
+
+    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+        """A step is done, reused or failed."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a pipeline with its arguments, below `folder` (whose name is the run's)."""
+
+    pipeline: ir.Pipeline
+    arguments: dict[str, Any]
+    folder: Path
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    def execute(self, observer: Observer) -> bool:
+        """Run all steps; after a failure those under way finish and no other starts.
+
+        Returns:
+            whether every step went well.
+        """
+        self.record()
+        waiting = list(self.pipeline.tasks)
+        running: dict[Future[Outcome], ir.Task] = {}
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            try:
+                while True:
+                    for task in self._ready(waiting):
+                        waiting.remove(task)
+                        running[pool.submit(self._step, task, observer)] = task
+                    if not running:
+                        break
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._finish(running.pop(done), done.result(), observer)
+            except BaseException:
+                self._stop()
+                raise
+        return all(outcome.state != "failed" for outcome in self.outcomes.values())
+
+    def record(self) -> None:
+        """Write `run.json`: the arguments, how each step went, and what this engine does not do."""
+        steps = {
+            name: {"state": o.state, "seconds": o.seconds, "peak_memory_bytes": o.peak_memory_bytes, "log": o.log}
+            | {"error": last_lines(Path(o.log), 3) if o.state == "failed" else None}
+            for name, o in self.outcomes.items()
+        }
+        head = {"pipeline": self.pipeline.name, "engine": "local", "parameters": self.arguments}
+        storage.write_json(str(self.folder / "run.json"), head | {"steps": steps, "ignored": ignored(self.pipeline)})
+
+    def command(self, task: ir.Task) -> list[str]:
+        """Return a step's command line in this run."""
+        return ir.argv(task, lambda kind, name: self._fill(task, kind, name))
+
+    def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
+        if any(outcome.state == "failed" for outcome in self.outcomes.values()):
+            return []
+        return [task for task in waiting if all(need in self.outcomes for need in task.needs)]
+
+    def _finish(self, task: ir.Task, outcome: Outcome, observer: Observer) -> None:
+        self.outcomes[task.name] = outcome
+        self.record()
+        observer.finished(task, outcome)
+
+    def _step(self, task: ir.Task, observer: Observer) -> Outcome:
+        command = self.command(task)
+        fingerprint = self._fingerprint(task, command)
+        before = self._earlier(task)
+        if task.cached and before and before.fingerprint == fingerprint and before.outputs == self._hashes(task):
+            return Outcome(**asdict(before) | {"state": "reused"})
+        folder = self._folder(task)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        observer.started(task, folder / "log.txt")
+        outcome = self._attempts(task, command, fingerprint)
+        if outcome.state == "done":
+            storage.write_json(str(folder / "outcome.json"), asdict(outcome))
+        return outcome
+
+    def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
+        delay = task.retry.seconds
+        for attempt in range(task.retry.count + 1):
+            started = time.monotonic()
+            code, peak = self._process(task, command)
+            # exit code 2 is the user's to mend: another try would only repeat the message
+            if code in (0, USER_ERROR) or code < 0 or attempt == task.retry.count:
+                break
+            time.sleep(delay)
+            delay *= task.retry.factor
+        seconds = round(time.monotonic() - started, 3)
+        log = str(self._folder(task) / "log.txt")
+        state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
+        return Outcome(state, seconds, peak, code, command, log, fingerprint, hashes)
+
+    def _process(self, task: ir.Task, command: list[str]) -> tuple[int, int]:
+        # `python` in a step's command is the interpreter that runs this; in a container it is the image's
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        environment = os.environ | {"PATH": path} | task.environment
+        with (self._folder(task) / "log.txt").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+            self.processes[task.name] = process
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        del self.processes[task.name]
+        return process.returncode, usage.ru_maxrss * 1024
+
+    def _stop(self) -> None:
+        for process in list(self.processes.values()):
+            os.killpg(process.pid, signal.SIGTERM)
+
+    def _fill(self, task: ir.Task, kind: str, name: str) -> str:
+        if kind == "parameter":
+            kfp_type, source = task.parameters[name]
+            return ir.text(self._value(source), kfp_type)
+        if kind == "run":
+            return self.folder.name
+        if kind == "input":
+            return self._uri(task.artifacts[name])
+        return self._uri(ir.Artifact(task.name, name)) if kind == "output" else json.dumps(self._executor_input(task))
+
+    def _value(self, source: ir.Constant | ir.Reference) -> Any:
+        return source.value if isinstance(source, ir.Constant) else self.arguments[source.name]
+
+    def _executor_input(self, task: ir.Task) -> dict[str, Any]:
+        def artifact(key: str, source: ir.Artifact, metadata: dict[str, Any]) -> dict[str, Any]:
+            return {"artifacts": [{"name": key, "uri": self._uri(source), "metadata": metadata}]}
+
+        inputs = {key: artifact(key, source, self._metadata(source)) for key, source in task.artifacts.items()}
+        outputs = {key: artifact(key, ir.Artifact(task.name, key), {}) for key in task.outputs}
+        values = {key: self._value(source) for key, (_, source) in task.parameters.items()}
+        output_file = str(self._folder(task) / "executor_output.json")
+        return {
+            "inputs": {"parameterValues": values, "artifacts": inputs},
+            "outputs": {"artifacts": outputs, "outputFile": output_file},
+        }
+
+    def _metadata(self, source: ir.Artifact) -> dict[str, Any]:
+        path = self.folder / source.task / "executor_output.json"
+        if not path.exists():
+            return {}
+        made = json.loads(path.read_text()).get("artifacts", {}).get(source.output, {}).get("artifacts", [{}])
+        return dict(made[0].get("metadata", {}))
+
+    def _fingerprint(self, task: ir.Task, command: list[str]) -> str:
+        words = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
+        hashes = [self.outcomes[source.task].outputs.get(source.output) for source in task.artifacts.values()]
+        return storage.fingerprint([words, hashes])
+
+    def _earlier(self, task: ir.Task) -> Outcome | None:
+        path = self._folder(task) / "outcome.json"
+        return Outcome(**json.loads(path.read_text())) if path.exists() else None
+
+    def _hashes(self, task: ir.Task) -> dict[str, str]:
+        return {name: _hash(Path(self._uri(ir.Artifact(task.name, name)))) for name in task.outputs}
+
+    def _folder(self, task: ir.Task) -> Path:
+        return self.folder / task.name
+
+    def _uri(self, artifact: ir.Artifact) -> str:
+        return str(self.folder / artifact.task / artifact.output)
+
+
+def ignored(pipeline: ir.Pipeline) -> list[str]:
+    """Return, a line each, what the pipeline asks for and a local run does not give."""
+    lines = []
+    for task in pipeline.tasks:
+        asked = [key for key in sorted(task.resources) if not key.startswith("resource")] + sorted(task.kubernetes)
+        if asked:
+            lines.append(f"{task.name}: {', '.join(asked)}")
+    return lines
+
+
+def last_lines(log: Path, count: int) -> str:
+    """Return the last lines of a log that are not empty."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join([line for line in lines if line.strip()][-count:])
+
+
+def _hash(path: Path) -> str:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return storage.fingerprint([[str(file.relative_to(path)), _hash(file)] for file in files])
+    return storage.sha256(path.read_bytes()) if path.exists() else ""

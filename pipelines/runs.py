@@ -1,0 +1,109 @@
+"""What a person starts: a run of a pipeline, its arguments gathered and checked."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from components.common import storage
+from components.common.errors import UserError, nearest
+from components.common.splits import parse_date
+from pipelines import configs, ir
+from pipelines.environments import Environment
+from pipelines.local import Run
+
+COMPILED = Path(__file__).parent / "compiled"
+DEFAULT = "fraud-training"
+SIMULATOR = "simulator"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "STRING": (str,),
+    "NUMBER_INTEGER": (int, float),
+    "NUMBER_DOUBLE": (int, float),
+    "BOOLEAN": (bool,),
+    "STRUCT": (dict,),
+    "LIST": (list,),
+}
+
+
+def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
+    """Prepare a run of a pipeline.
+
+    Args:
+        pipeline: the pipeline.
+        options: values for its parameters; those it does not declare are an error.
+        environment: gives the roots for the parameters of those names.
+    """
+    known = asdict(environment) | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
+    given = {name: value for name, value in known.items() if name in pipeline.parameters} | options
+    if "config" in pipeline.parameters:
+        given["config"] = configs.load(str(given.get("config", "fraud")))
+    values = arguments(pipeline, given)
+    if "date" in values:
+        parse_date(values["date"])
+    if "data" in values:
+        values["data"] = _absolute(values["data"])
+    stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    name = "-".join([pipeline.name, *[values["date"]] * ("date" in values), stamp])
+    return Run(pipeline, values, Path(environment.runs) / name)
+
+
+def again(folder: Path) -> Run:
+    """Prepare a run's next attempt, with the arguments it was started with."""
+    record = storage.read_json(str(folder / "run.json"))
+    return Run(compiled(record["pipeline"]), record["parameters"], folder)
+
+
+def compiled(name_or_file: str) -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one or by its file."""
+    is_file = name_or_file.endswith((".yaml", ".yml"))
+    return ir.load(Path(name_or_file) if is_file else COMPILED / f"{name_or_file}.yaml")
+
+
+def folder_of(run: str, runs: str) -> Path:
+    """Return a run's folder.
+
+    Raises:
+        UserError: when there is no such run.
+    """
+    folder = Path(runs) / run
+    if not (folder / "run.json").exists():
+        known = [name for name in storage.names(runs) if (Path(runs) / name / "run.json").exists()]
+        newest = f"; the newest is {known[-1]}" if known else ""
+        raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
+    return folder.resolve()
+
+
+def yesterday() -> str:
+    """Return the last complete UTC day."""
+    return str(datetime.now(UTC).date() - timedelta(days=1))
+
+
+def _absolute(data: str) -> str:
+    """Make a local path independent of the working folder, so that a run can be resumed from anywhere."""
+    return data if data == SIMULATOR or "://" in data else str(Path(data).resolve())
+
+
+def arguments(pipeline: ir.Pipeline, given: dict[str, Any]) -> dict[str, Any]:
+    """Check the values for a pipeline's parameters and add the defaults.
+
+    Raises:
+        UserError: for an unknown name, a missing value or a wrong type.
+    """
+    for name in given:
+        if name not in pipeline.parameters:
+            allowed = ", ".join(pipeline.parameters) or "none"
+            raise UserError(
+                f"{pipeline.name} has no parameter {name!r}; it has: {allowed}{nearest(name, pipeline.parameters)}"
+            )
+    return {
+        name: _checked(name, parameter, given.get(name, parameter.default))
+        for name, parameter in pipeline.parameters.items()
+    }
+
+
+def _checked(name: str, parameter: ir.Parameter, value: Any) -> Any:
+    if value is None:
+        raise UserError(f"parameter {name!r} has no value and no default; give it with --set {name}=...")
+    if not isinstance(value, _TYPES[parameter.type]):
+        raise UserError(f"parameter {name!r} is {value!r}; it takes a {parameter.type}")
+    return value
