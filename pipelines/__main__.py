@@ -9,7 +9,7 @@ from typing import Any
 
 from components.common.errors import UserError
 from components.common.step import USER_ERROR
-from pipelines import ir, runs
+from pipelines import runs
 from pipelines.environments import Environment, local
 
 INTERRUPTED = 130

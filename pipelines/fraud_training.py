@@ -47,7 +47,8 @@ def fraud_training(
     table = features(config=config, date=date, device=device, lake=lake, events=events.output)
     rows = table.output
     model = training(config=config, date=date, device=device, features=rows)
-    profile = profiling(config=config, date=date, device=device, features=rows)
+    # not beside the training, which would slow down what is measured
+    profile = profiling(config=config, date=date, device=device, features=rows).after(model)
     verdict = evaluation(config=config, date=date, registry=registry, features=rows, model=model.output)
     shift = _always(drift(config=config, date=date, features=rows, model=model.output))
     release = _always(

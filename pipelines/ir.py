@@ -135,13 +135,17 @@ def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
     return [_filled(word, fill) for word in task.command]
 
 
-def text(value: object, kfp_type: str) -> str:
-    """Render a parameter's value as Kubeflow does: numbers by their type, structures as JSON."""
-    if kfp_type == "NUMBER_INTEGER":
-        return str(int(str(value).removesuffix(".0")))
-    if kfp_type == "STRING":
-        return str(value)
-    return json.dumps(value, sort_keys=True)
+def text(value: Any, kfp_type: str) -> str:
+    """Render a parameter's value as Kubeflow does: all but a STRING as JSON, whole numbers without a fraction."""
+    return str(value) if kfp_type == "STRING" else json.dumps(_whole(value), sort_keys=True)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _filled(word: str, fill: Callable[[str, str], str]) -> str:

@@ -29,7 +29,7 @@ class Outcome:
     Attributes:
         state: `done`, `reused` (unchanged since an earlier attempt of the run) or `failed`.
         seconds: wall time.
-        peak_memory_bytes: the largest resident set of the step's process.
+        peak_memory_bytes: the largest resident set of the step's process, or this one's when that is larger.
         exit_code: 0 when it went well; negative is a signal.
         command: what ran.
         log: file with all it printed.
@@ -151,7 +151,12 @@ class Run:
         environment = os.environ | {"PATH": path} | task.environment
         with (self._folder(task) / "log.txt").open("ab") as log:
             process = subprocess.Popen(
-                command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
             )
             self.processes[task.name] = process
             _, status, usage = os.wait4(process.pid, 0)

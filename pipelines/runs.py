@@ -38,13 +38,13 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
     if "config" in pipeline.parameters:
         given["config"] = configs.load(str(given.get("config", "fraud")))
     values = arguments(pipeline, given)
+    parts = [pipeline.name]
     if "date" in values:
-        parse_date(values["date"])
+        parts.append(str(parse_date(values["date"])))
     if "data" in values:
         values["data"] = _absolute(values["data"])
-    stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    name = "-".join([pipeline.name, *[values["date"]] * ("date" in values), stamp])
-    return Run(pipeline, values, Path(environment.runs) / name)
+    parts.append(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
+    return Run(pipeline, values, Path(environment.runs) / "-".join(parts))
 
 
 def again(folder: Path) -> Run:

@@ -1,0 +1,72 @@
+.DEFAULT_GOAL := help
+SHELL := bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+CONSTRAINTS := constraints/py$(MINOR).txt
+# PyTorch's own index of CPU builds; a wheel folder in PIP_FIND_LINKS is used instead when there is one
+TORCH_INDEX ?= $(if $(PIP_FIND_LINKS),,--index-url https://download.pytorch.org/whl/cpu)
+DATA ?= simulator
+CONFIG ?= fraud
+DATE ?=
+DEVICE ?= cpu
+
+.PHONY: help run stop test lint format compile bench clean constraints
+
+help: ## Show this help
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONFIG=name or file] [DATE=YYYY-MM-DD]
+	@$(BIN)/nightshift run --data "$(DATA)" --config "$(CONFIG)" --device "$(DEVICE)" $(if $(DATE),--date "$(DATE)")
+
+stop: $(VENV)/.run ## End the local endpoint that a run has started
+	@$(BIN)/nightshift stop
+
+test: $(VENV)/.dev ## Run all tests
+	$(BIN)/pytest -n 2 --cov=components --cov=pipelines --cov-report=
+	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
+
+lint: $(VENV)/.dev ## Check style, types and the dependency rules
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## Put the code into its canonical form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/
+	$(BIN)/nightshift compile
+
+bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
+	$(BIN)/python -m benchmarks
+
+constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Python
+	$(BIN)/python constraints/resolve.py
+
+clean: ## Remove the environment and everything runs have made
+	rm -rf $(VENV) lake registry runs *.egg-info
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+	  || { echo "Nightshift needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $(MINOR). Try: make run PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and pinned, from its own index: resolved with the rest it would bring gigabytes of CUDA
+$(VENV)/.torch: $(BIN)/python
+	$(BIN)/pip install --quiet $(TORCH_INDEX) torch==2.13.0
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.bench: $(VENV)/.dev
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,bench]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""Measurements: each prints ratios side by side from one run. `make bench` runs them."""

@@ -1,0 +1,53 @@
+"""Small pipelines of shell commands, compiled by the real kfp."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kfp import compiler, dsl
+
+from pipelines import ir
+
+WRITE = 'mkdir -p "$(dirname "$1")" && printf %s "$0" > "$1"'
+COPY = 'cp "$0" "$1"'
+
+
+@dsl.container_component
+def write(text: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", WRITE], args=[text, made.uri])
+
+
+@dsl.container_component
+def copy(taken: dsl.Input[dsl.Artifact], made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[taken.uri, made.uri])
+
+
+@dsl.container_component
+def shell(script: str) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script])
+
+
+@dsl.container_component
+def typed(whole: int, real: float, flag: bool, mapping: dict[str, Any], items: list[Any]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["echo"], args=[whole, real, flag, mapping, items])
+
+
+@dsl.container_component
+def inspect(taken: dsl.Input[dsl.Artifact], made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(
+        image="alpine:3",
+        command=["sh", "-c", WRITE],
+        args=[dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER, made.uri],
+    )
+
+
+def compiled(function: Callable[..., Any], folder: Path) -> ir.Pipeline:
+    """Compile a pipeline function and read the YAML."""
+    return ir.load(compiled_file(function, folder))
+
+
+def compiled_file(function: Callable[..., Any], folder: Path) -> Path:
+    """Compile a pipeline function to a YAML file."""
+    path = folder / "pipeline.yaml"
+    compiler.Compiler().compile(dsl.pipeline(name="sample")(function), str(path))
+    return path
