@@ -1,0 +1,20 @@
+"""Seven no-op steps with kfp.local's subprocess runner (which takes Python components, not containers)."""
+
+from kfp import dsl, local
+
+local.init(runner=local.SubprocessRunner(use_venv=False))
+
+
+@dsl.component
+def noop() -> int:
+    return 0
+
+
+@dsl.pipeline(name="seven-noops")
+def seven() -> None:
+    previous = noop()
+    for _ in range(6):
+        previous = noop().after(previous)
+
+
+seven()

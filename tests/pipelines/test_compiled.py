@@ -1,0 +1,70 @@
+"""The committed YAML and what it starts."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.common.errors import UserError
+from pipelines import configs, runs
+from pipelines.compiling import PIPELINES, compile_pipelines
+from pipelines.environments import local
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_committed_yaml_is_what_the_pipeline_compiles_to(name: str, tmp_path: Path) -> None:
+    list(compile_pipelines(tmp_path))
+    committed, fresh = (
+        list(yaml.safe_load_all((folder / f"{name}.yaml").read_text())) for folder in (runs.COMPILED, tmp_path)
+    )
+    assert committed == fresh, "run: make compile"
+
+
+def test_all_seven_components_are_steps_and_reporting_is_the_last() -> None:
+    names = [task.name for task in runs.compiled("fraud-training").tasks]
+    assert set(names[:-1]) == {
+        "ingestion", "features", "training", "profiling", "evaluation", "drift", "deployment",
+    }  # fmt: skip
+    assert names[-1] == "reporting"
+
+
+def test_steps_that_depend_on_more_than_their_arguments_are_never_cached() -> None:
+    cached = {task.name for task in runs.compiled("fraud-training").tasks if task.cached}
+    assert cached == {"features", "training", "profiling", "evaluation"}
+
+
+def test_every_step_understands_the_command_line_it_is_given(tmp_path: Path) -> None:
+    run = runs.new(runs.compiled("fraud-training"), {"date": "2018-08-14"}, local(tmp_path))
+    for task in run.pipeline.tasks:
+        command = run.command(task)
+        assert command[:3] == ["python", "-m", f"components.{task.name}"]
+        parsed = importlib.import_module(f"components.{task.name}.__main__").parser().parse_args(command[3:])
+        assert parsed.date == "2018-08-14"
+
+
+@pytest.mark.parametrize("name", configs.names())
+def test_every_shipped_config_is_valid(name: str) -> None:
+    assert configs.load(name)["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"date": "14.8.2018"}, "YYYY-MM-DD"),
+        ({"config": "frau"}, "did you mean 'fraud'"),
+        ({"datum": "x"}, "did you mean 'date'"),
+        ({"device": 7}, "takes a STRING"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        runs.new(runs.compiled("fraud-training"), options, local(tmp_path))
+
+
+def test_a_config_file_that_is_no_config_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    for content, message in [("a: [", "not YAML"), ("", "empty or not a mapping"), ("name: x", "source: missing")]:
+        path.write_text(content)
+        with pytest.raises(UserError, match=message):
+            configs.load(str(path))
