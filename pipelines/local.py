@@ -14,6 +14,7 @@ import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,6 +65,7 @@ class Run:
     pipeline: ir.Pipeline
     arguments: dict[str, Any]
     folder: Path
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
 
@@ -98,8 +100,16 @@ class Run:
             | {"error": last_lines(Path(o.log), 3) if o.state == "failed" else None}
             for name, o in self.outcomes.items()
         }
-        head = {"pipeline": self.pipeline.name, "engine": "local", "parameters": self.arguments}
-        storage.write_json(str(self.folder / "run.json"), head | {"steps": steps, "ignored": ignored(self.pipeline)})
+        head = {
+            "pipeline": self.pipeline.name,
+            "engine": "local",
+            "started": self.started,
+            "parameters": self.arguments,
+        }
+        storage.write_json(
+            str(self.folder / "run.json"),
+            head | {"parameters": self.arguments, "steps": steps, "ignored": ignored(self.pipeline)},
+        )
 
     def command(self, task: ir.Task) -> list[str]:
         """Return a step's command line in this run."""

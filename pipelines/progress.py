@@ -91,6 +91,8 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
     """Print a run's metrics and verdicts, where its report lies, and the next command."""
     console.print(_metrics(summary))
     for name, verdict in summary["verdicts"].items():
+        if verdict is None:
+            continue
         said = verdict.get("decision") or verdict.get("status")
         console.print(f"[bold]{name}[/]: {said}. {' '.join(verdict['reasons'])}", highlight=False, soft_wrap=True)
     console.print(f"\nreport   {folder / 'report.html'}", highlight=False, soft_wrap=True)

@@ -22,7 +22,6 @@ def deployment(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.deployment"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -35,5 +34,4 @@ def deployment(
             "--deployment", deployment.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip

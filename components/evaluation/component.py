@@ -20,7 +20,6 @@ def evaluation(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.evaluation"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -30,5 +29,4 @@ def evaluation(
             "--evaluation", evaluation.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip

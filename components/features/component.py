@@ -20,7 +20,6 @@ def features(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.features"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -30,5 +29,4 @@ def features(
             "--features", features.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip

@@ -19,7 +19,6 @@ def ingestion(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.ingestion"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -28,5 +27,4 @@ def ingestion(
             "--events", events.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip

@@ -19,7 +19,6 @@ def profiling(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.profiling"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -28,5 +27,4 @@ def profiling(
             "--profile", profile.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip

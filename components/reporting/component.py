@@ -28,7 +28,6 @@ def reporting(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.reporting"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -47,5 +46,4 @@ def reporting(
             "--report", report.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip

@@ -19,7 +19,6 @@ def training(
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.training"],
-        # fmt: off
         args=[
             "--config", config,
             "--date", date,
@@ -28,5 +27,4 @@ def training(
             "--model", model.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
-        # fmt: on
-    )
+    )  # fmt: skip
