@@ -3,6 +3,7 @@
 `<uri>/model.json` is written last and names everything else with its hash.
 """
 
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -109,6 +110,8 @@ class Scorer:
     """
 
     def __init__(self, uri: str, bundle: Bundle, candidate: str | None = None, threads: int = 1) -> None:
+        # its wheels report their use to Microsoft unless this is there when they are imported
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime
 
         entry = bundle.candidates[candidate or bundle.selected]

@@ -6,9 +6,10 @@ lie is the environment's business (see `pipelines/environments.py`).
 
 import json
 from typing import Annotated, Any, Literal, Self
+from zoneinfo import ZoneInfo
 
 import annotated_types
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from components.common.errors import UserError, nearest
 
@@ -37,6 +38,14 @@ class Source(Section):
             raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
         return self
 
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            return ZoneInfo(name).key
+        except (KeyError, ValueError, OSError):
+            raise ValueError("not a time zone; give an IANA name, such as 'Europe/Paris'") from None
+
     @property
     def pattern(self) -> str:
         """The layout in use: the daily template or the table's name."""
@@ -61,6 +70,9 @@ class Columns(Section):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
+        ours = sorted({*ROLES, "score"} & {*self.numeric, *self.categorical})
+        if ours:
+            raise ValueError(f"further column {ours[0]!r} has a name that is used inside the pipeline; rename it")
         return self
 
     @property
@@ -81,10 +93,12 @@ class Quarantine(Section):
 class Simulator(Section):
     """The embedded data: the world's size, its seed, and what to spoil in it on purpose."""
 
-    seed: int = 0
+    seed: Annotated[int, annotated_types.Ge(0)] = 0
     customers: Positive = 5000
     terminals: Positive = 10000
-    drift_from: str | None = Field(None, description="first day (YYYY-MM-DD) on which the drifts below apply")
+    drift_from: str | None = Field(
+        None, pattern=r"^\d{4}-\d{2}-\d{2}$", description="first day (YYYY-MM-DD) on which the drifts below apply"
+    )
     amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
     volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
     night_fraud: bool = Field(False, description="from drift_from, frauds move to the night (00:00-06:59)")
@@ -168,9 +182,13 @@ def parse(value: dict[str, Any] | str) -> Config:
     Raises:
         UserError: naming every wrong field, its value, what is allowed and the nearest valid key.
     """
-    data = json.loads(value) if isinstance(value, str) else value
     try:
+        data = json.loads(value) if isinstance(value, str) else value
         return Config.model_validate(data)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"the config is not JSON ({error}), it begins {str(value)[:40]!r}; pass its content, not its path"
+        ) from None
     except ValidationError as error:
         lines = [_explain(dict(item)) for item in error.errors()]
         raise UserError("the config is not valid:\n  " + "\n  ".join(lines)) from None

@@ -34,6 +34,11 @@ class Backend:
         """Return a pandas frame as a frame of this backend."""
         return self.frames.from_pandas(frame) if self.device == "cuda" else frame
 
+    def frame(self, columns: dict[str, Any]) -> Any:
+        """Return a frame of the given columns (arrays or series of one index), in their order, without copying."""
+        # pandas would otherwise stack columns of one dtype into a second block; cudf never does, and has no flag
+        return self.frames.DataFrame(columns, **({} if self.device == "cuda" else {"copy": False}))
+
 
 def backend(device: str) -> Backend:
     """Load the libraries of a device.

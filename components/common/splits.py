@@ -123,6 +123,6 @@ def test_rows(features: "pd.DataFrame", fold: Fold, drop_compromised: bool) -> "
     first_fraud = frauds[frauds["label"] == 1].groupby("customer")["event_time"].min().dt.floor("D")
     known_from = first_fraud + timedelta(days=fold.label_delay_days + 1)
     # NaT, a customer without a fraud, compares as False
-    known = rows["event_time"].dt.floor("D") >= rows["customer"].map(known_from)
+    known = rows["event_time"].dt.floor("D").to_numpy() >= known_from.reindex(rows["customer"]).to_numpy()
     kept: pd.DataFrame = rows.loc[~known]
     return kept

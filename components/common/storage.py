@@ -35,9 +35,16 @@ def fingerprint(value: object) -> str:
 
 
 def exists(uri: str) -> bool:
-    """Tell whether something lies at the URI."""
+    """Tell whether something lies at the URI.
+
+    Raises:
+        UserError: when the store refuses or does not answer.
+    """
     fs, path = _open(uri)
-    return bool(fs.exists(path))
+    try:
+        return bool(fs.exists(path))
+    except Exception as error:
+        raise _explained(error, uri) from error
 
 
 def names(folder: str) -> list[str]:

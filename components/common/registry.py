@@ -1,0 +1,377 @@
+"""The model registry: MLflow, in a local folder or behind an http(s):// tracking server.
+
+A local folder holds `mlflow.db` (SQLite) and `artifacts/`; `mlflow ui --backend-store-uri
+sqlite:///<folder>/mlflow.db` shows it. A version is a copy of a model's files, so it outlives the run
+that made it. The alias `champion` marks the live version; the champions before it are remembered, oldest
+first, in a tag of the registered model, so that a rollback can be followed by another.
+"""
+
+import atexit
+import functools
+import getpass
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.common import storage
+from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from components.common.bundle import Bundle
+
+CHAMPION = "champion"
+EARLIER = "earlier_champions"
+MODEL = "model"
+LOCK_SECONDS = 120
+# MLflow reads these when it is imported; seven retries would keep a user waiting for minutes
+SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+}
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered version of a model.
+
+    Attributes:
+        name: the registered model, which is the use case.
+        version: its number, from 1.
+        uri: folder of its files (see `bundle.py`) inside the registry.
+        sha256: identity of the model, `Bundle.sha256`.
+        tags: lineage, and who registered, promoted or rolled it back and when.
+    """
+
+    name: str
+    version: int
+    uri: str
+    sha256: str
+    tags: dict[str, str]
+
+
+def is_remote(registry: str) -> bool:
+    """Tell a tracking server from a folder.
+
+    Raises:
+        UserError: when it is neither.
+    """
+    scheme = registry.split("://", 1)[0] if "://" in registry else ""
+    if scheme not in ("", "http", "https"):
+        raise UserError(f"registry is {registry!r}; give a local folder or the http(s):// URL of a tracking server")
+    return bool(scheme)
+
+
+def names(registry: str) -> list[str]:
+    """Return the names of all registered models."""
+    if _is_empty(registry):
+        return []
+    with _open(registry) as client:
+        return sorted(model.name for model in client.search_registered_models())
+
+
+def versions(registry: str, name: str) -> list[Version]:
+    """Return all versions of a model, oldest first; none when the model is not known."""
+    if _is_empty(registry):
+        return []
+    with _open(registry) as client:
+        return _versions(client, registry, name)
+
+
+def champion(registry: str, name: str) -> Version | None:
+    """Return the live version with files that can be read at its `uri`, or None when there is none."""
+    if _is_empty(registry):
+        return None
+    with _open(registry) as client:
+        number = _champion(client, name)
+        return _readable(registry, _version(client, registry, name, number)) if number else None
+
+
+def find(registry: str, name: str, version: int) -> Version:
+    """Return one version with files that can be read at its `uri`.
+
+    Raises:
+        UserError: when there is no such version; the message lists what exists.
+    """
+    with _open(registry) as client:
+        return _readable(registry, _version(client, registry, name, version))
+
+
+def register(
+    registry: str, name: str, model_uri: str, tags: dict[str, str], metrics: dict[str, float] | None = None
+) -> Version:
+    """Copy a model's files into the registry as a new version; the same model again is the version it was.
+
+    Args:
+        registry: folder or URL.
+        name: the registered model; made when it is new.
+        model_uri: folder of the model, see `bundle.save`.
+        tags: lineage of this version.
+        metrics: shown with the MLflow run that carries the files.
+
+    Raises:
+        UserError: when a file of the model is missing or not the one its manifest names.
+    """
+    from components.common import bundle
+
+    model = bundle.load(model_uri)
+    with _open(registry) as client:
+        known = [version for version in _versions(client, registry, name) if version.sha256 == model.sha256]
+        if known:
+            return known[0]
+        run_id = _record(client, registry, name, model, metrics or {})
+        source = _store_files(client, registry, run_id, model_uri, model)
+        client.set_terminated(run_id)
+        if _model(client, name) is None:
+            client.create_registered_model(name)
+        audit = {"sha256": model.sha256, **_audit("registered")}
+        created = client.create_model_version(name, source, run_id, tags=tags | audit, await_creation_for=0)
+        return _version(client, registry, name, int(created.version))
+
+
+def promote(registry: str, name: str, version: int) -> Version:
+    """Make a version the champion; the champion before it is remembered for `rollback`.
+
+    Raises:
+        UserError: when there is no such version; the message lists what exists.
+    """
+    with _open(registry) as client:
+        chosen = _version(client, registry, name, version)
+        current = _champion(client, name)
+        if current == version:
+            return chosen
+        if current:
+            client.set_registered_model_tag(name, EARLIER, json.dumps([*_earlier(client, name), current]))
+        _crown(client, chosen)
+        return _version(client, registry, name, version)
+
+
+def previous(registry: str, name: str) -> Version:
+    """Return the version `rollback` would go back to.
+
+    Raises:
+        UserError: when there was no champion before this one.
+    """
+    with _open(registry) as client:
+        earlier = _earlier(client, name)
+        if not earlier:
+            raise UserError(
+                f"there was no champion of {name!r} before this one, so there is nothing to roll back to; "
+                "`nightshift models` lists the versions, `nightshift promote VERSION` picks one"
+            )
+        return _readable(registry, _version(client, registry, name, earlier[-1]))
+
+
+def rollback(registry: str, name: str) -> Version:
+    """Make the champion before this one the champion again.
+
+    Raises:
+        UserError: when there was none.
+    """
+    with _open(registry) as client:
+        target = previous(registry, name)
+        earlier = _earlier(client, name)
+        current = _champion(client, name)
+        if current:
+            _tag(client, name, current, _audit("rolled_back"))
+        _crown(client, target)
+        client.set_registered_model_tag(name, EARLIER, json.dumps(earlier[:-1]))
+        return _version(client, registry, name, target.version)
+
+
+def exclusive(registry: str) -> AbstractContextManager[object]:
+    """Keep other processes of this machine out of a local registry; calls may be nested.
+
+    Raises:
+        UserError: on entering, when somebody else keeps it for too long or the folder is not writable.
+    """
+    return nullcontext() if is_remote(registry) else _locked(root(registry))
+
+
+def root(registry: str) -> str:
+    """Return the one absolute path of a local registry."""
+    return str(Path(registry).resolve())
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    path = Path(folder) / "registry.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, timeout=LOCK_SECONDS, is_singleton=True)
+        lock.acquire()
+    except Timeout:
+        raise UserError(
+            f"registry {folder} is in use for {LOCK_SECONDS} s; wait for the other run, or end it"
+        ) from None
+    except OSError as error:
+        raise UserError(f"registry {folder}: {error.strerror}; give a folder that can be written to") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _open(registry: str) -> Iterator["MlflowClient"]:
+    with exclusive(registry):
+        for name, value in SETTINGS.items():
+            os.environ.setdefault(name, value)
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield _client(registry if is_remote(registry) else f"sqlite:///{root(registry)}/mlflow.db")
+        except (MlflowException, SQLAlchemyError) as error:
+            reason = str(error).splitlines()[0][:300]
+            raise UserError(f"registry {registry}: {reason}; check the folder or the server") from error
+
+
+@functools.cache
+def _client(tracking_uri: str) -> "MlflowClient":
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri)
+
+
+def _is_empty(registry: str) -> bool:
+    """Tell whether nothing was ever registered, without the seconds that MLflow's first tables take."""
+    return not is_remote(registry) and not Path(registry, "mlflow.db").exists()
+
+
+def _model(client: "MlflowClient", name: str) -> Any:
+    return next(iter(client.search_registered_models(f"name='{name}'")), None)
+
+
+def _champion(client: "MlflowClient", name: str) -> int | None:
+    model = _model(client, name)
+    number = model.aliases.get(CHAMPION) if model else None
+    return int(number) if number else None
+
+
+def _earlier(client: "MlflowClient", name: str) -> list[int]:
+    """Return the champions before this one, oldest first, without versions deleted since."""
+    model = _model(client, name)
+    existing = {int(version.version) for version in client.search_model_versions(f"name='{name}'")}
+    trail = json.loads(model.tags.get(EARLIER, "[]")) if model else []
+    numbers = [number for number in trail if number in existing]
+    # a process that ended between its two writes leaves the champion itself at the end
+    return numbers[:-1] if numbers and numbers[-1] == _champion(client, name) else numbers
+
+
+def _versions(client: "MlflowClient", registry: str, name: str) -> list[Version]:
+    found = client.search_model_versions(f"name='{name}'")
+    # a version without the tag was put there by somebody else, in a form we do not know
+    ours = [_read(registry, entry) for entry in found if "sha256" in entry.tags]
+    return sorted(ours, key=lambda version: version.version)
+
+
+def _version(client: "MlflowClient", registry: str, name: str, number: int) -> Version:
+    everything = _versions(client, registry, name)
+    for version in everything:
+        if version.version == number:
+            return version
+    existing = ", ".join(str(version.version) for version in everything) or "none"
+    raise UserError(f"model {name!r} has no version {number}; existing versions: {existing}")
+
+
+def _read(registry: str, entry: Any) -> Version:
+    # computed, not read from MLflow, so that a folder may be moved or mounted elsewhere
+    uri = entry.source if is_remote(registry) else _artifacts(registry, entry.run_id)
+    return Version(entry.name, int(entry.version), uri, entry.tags["sha256"], dict(entry.tags))
+
+
+def _artifacts(registry: str, run_id: str) -> str:
+    return storage.join(root(registry), "artifacts", run_id, "artifacts", MODEL)
+
+
+def _readable(registry: str, version: Version) -> Version:
+    """Download files that only the tracking server can read."""
+    if not version.uri.startswith("mlflow-artifacts:"):
+        return version
+    import mlflow
+
+    folder = tempfile.mkdtemp(prefix="nightshift-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = mlflow.artifacts.download_artifacts(artifact_uri=version.uri, dst_path=folder, tracking_uri=registry)
+    return replace(version, uri=path.rstrip("/"))
+
+
+def _record(client: "MlflowClient", registry: str, name: str, model: "Bundle", metrics: dict[str, float]) -> str:
+    """Make the MLflow run that carries the model's files, parameters and metrics."""
+    from mlflow.entities import Metric, Param
+
+    selected = model.candidates[model.selected]
+    run = client.create_run(
+        _experiment(client, registry, name), tags={"mlflow.user": _who()}, run_name=model.sha256[:8]
+    )
+    now = int(time.time() * 1000)
+    parameters = {"candidate": model.selected, **selected["parameters"]}
+    client.log_batch(
+        run.info.run_id,
+        metrics=[Metric(key, value, now, 0) for key, value in metrics.items()],
+        params=[Param(key, str(value)) for key, value in parameters.items()],
+    )
+    return str(run.info.run_id)
+
+
+def _experiment(client: "MlflowClient", registry: str, name: str) -> str:
+    known = client.get_experiment_by_name(name)
+    location = None if is_remote(registry) else storage.join(root(registry), "artifacts")
+    return str(known.experiment_id if known else client.create_experiment(name, artifact_location=location))
+
+
+def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: str, model: "Bundle") -> str:
+    if not is_remote(registry):
+        folder = _artifacts(registry, run_id)
+        _copy(model_uri, model, folder)
+        return folder
+    with tempfile.TemporaryDirectory() as draft:
+        _copy(model_uri, model, draft)
+        client.log_artifacts(run_id, draft, MODEL)
+    return f"{client.get_run(run_id).info.artifact_uri}/{MODEL}"
+
+
+def _copy(model_uri: str, model: "Bundle", folder: str) -> None:
+    from components.common.bundle import MANIFEST, REFERENCE
+
+    expected = {entry["file"]: entry["sha256"] for entry in model.candidates.values()}
+    for file in [*expected, REFERENCE, MANIFEST]:
+        data = storage.read_bytes(storage.join(model_uri, file))
+        if storage.sha256(data) != expected.get(file, storage.sha256(data)):
+            raise UserError(f"{model_uri}/{file} is not the file that {MANIFEST} names; restore it or train again")
+        storage.write_bytes(storage.join(folder, file), data)
+
+
+def _crown(client: "MlflowClient", version: Version) -> None:
+    _tag(client, version.name, version.version, _audit("promoted"))
+    client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
+
+
+def _tag(client: "MlflowClient", name: str, number: int, tags: dict[str, str]) -> None:
+    for key, value in tags.items():
+        client.set_model_version_tag(name, str(number), key, value)
+
+
+def _audit(what: str) -> dict[str, str]:
+    return {f"{what}_at": datetime.now(UTC).isoformat(timespec="seconds"), f"{what}_by": _who()}
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        return f"uid {os.getuid()}"

@@ -1,0 +1,109 @@
+"""Register a model, promote it where the verdicts allow, and serve the champion."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from components.common import storage
+from components.common.config import Config, parse
+from components.common.splits import parse_date
+from components.common.step import Parser, log, run
+
+if TYPE_CHECKING:
+    from components.common.registry import Version
+    from components.deployment.core import Candidate, Decision
+
+
+def parser() -> Parser:
+    """Return the step's flags."""
+    return Parser("deployment", "Register a model, promote it where the verdicts allow, serve the champion.").takes(
+        config="the use case's config (JSON)",
+        date="logical date, YYYY-MM-DD",
+        model="folder of the model",
+        evaluation="folder of the evaluation",
+        drift="folder of the drift check",
+        registry="model registry: a folder or the URL of a tracking server",
+        target="where to serve: local | register-only",
+        run="id of the run, for the lineage",
+        deployment="deployment.json to write",
+    )
+
+
+def body(args: argparse.Namespace) -> dict[str, float]:
+    """Deploy; what was done goes to `--deployment`."""
+    from components.common import registry
+    from components.deployment import core, endpoint
+
+    config = parse(args.config)
+    endpoint.check_target(args.target, args.registry)
+    verdicts = [storage.read_json(storage.join(uri, "verdict.json")) for uri in (args.evaluation, args.drift)]
+    with registry.exclusive(args.registry):
+        champion = registry.champion(args.registry, config.name)
+        version = _register(args, config, *verdicts)
+        log.info("%s: version %d is registered", config.name, version.version)
+        decision = core.decide(_candidate(version), _candidate(champion) if champion else None, *verdicts)
+        log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
+        live = version if decision.outcome == "promoted" else champion
+        served = _serve(args, live or version, is_live=live is not None)
+        # only now, so that a version that does not answer never becomes the champion
+        if decision.outcome == "promoted":
+            registry.promote(args.registry, config.name, version.version)
+    record = _record(args, version, decision) | {
+        "champion_version": live and live.version,
+        "previous_champion_version": champion and champion.version,
+    }
+    storage.write_json(args.deployment, record | served)
+    return {"version": version.version}
+
+
+def _register(args: argparse.Namespace, config: Config, evaluation: Any, drift: Any) -> "Version":
+    from components.common import bundle, registry
+    from components.common.lineage import code_version
+    from components.deployment import core
+
+    content = config.model_dump(mode="json")
+    tags = core.lineage(bundle.load(args.model), evaluation, drift) | {
+        "config": json.dumps(content, sort_keys=True),
+        "config_sha256": storage.fingerprint(content),
+        "code_version": code_version(),
+        "logical_date": str(parse_date(args.date)),
+        "parent_run": args.run,
+    }
+    metrics = {name: value for name, value in evaluation["challenger"].items() if value is not None}
+    return registry.register(args.registry, config.name, args.model, tags, metrics)
+
+
+def _candidate(version: "Version") -> "Candidate":
+    from components.deployment.core import Candidate
+
+    tags = version.tags
+    return Candidate(version.version, version.sha256, tags["train_last"], "rolled_back_at" in tags)
+
+
+def _serve(args: argparse.Namespace, version: "Version", is_live: bool) -> dict[str, Any]:
+    """Return the part of deployment.json about the endpoint."""
+    from components.deployment import endpoint
+
+    example = endpoint.example(version.uri)
+    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.features}
+    if args.target != "local" or not is_live:
+        return silent
+    state = endpoint.start_or_update(args.registry, version, example)
+    log.info("%s answers with version %d", state.url, version.version)
+    return silent | {"endpoint": state.url, "endpoint_checked": True, "curl": example.curl(state.url)}
+
+
+def _record(args: argparse.Namespace, version: "Version", decision: "Decision") -> dict[str, Any]:
+    return {
+        "model": version.name,
+        "version": version.version,
+        "sha256": version.sha256,
+        "decision": decision.outcome,
+        "reasons": decision.reasons,
+        "registry": args.registry,
+        "target": args.target,
+    }
+
+
+if __name__ == "__main__":
+    run(parser(), body)

@@ -1,0 +1,202 @@
+"""What becomes of a new model version, and what a request to score must look like."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from components.common.bundle import Bundle, Inputs
+from components.common.errors import UserError, nearest
+
+MAX_INSTANCES = 1000
+LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What the decision needs to know of a registered version.
+
+    Attributes:
+        version: its number.
+        sha256: identity of the model.
+        trained_until: last day of its training data, YYYY-MM-DD.
+        rolled_back: somebody took it out of service by hand.
+    """
+
+    version: int
+    sha256: str
+    trained_until: str
+    rolled_back: bool = False
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a new version.
+
+    Attributes:
+        outcome: `promoted`: it is the champion now; `kept`: the champion stays; `registered`: it is not
+            promoted, and there is no champion to keep.
+        reasons: why, one sentence each.
+    """
+
+    outcome: Literal["promoted", "kept", "registered"]
+    reasons: list[str]
+
+
+def decide(
+    challenger: Candidate, champion: Candidate | None, evaluation: Mapping[str, Any], drift: Mapping[str, Any]
+) -> Decision:
+    """Decide from the verdicts whether a version is promoted. Drift is reported; it does not block.
+
+    Args:
+        challenger: the new version.
+        champion: the live version, if there is one.
+        evaluation: `verdict.json` of the evaluation.
+        drift: `verdict.json` of the drift step.
+
+    Raises:
+        UserError: when the evaluation's verdict is about another model.
+    """
+    if evaluation["challenger_sha256"] != challenger.sha256:
+        raise UserError(
+            f"the evaluation judged model {evaluation['challenger_sha256'][:8]}, but the model to deploy is "
+            f"{challenger.sha256[:8]}; run the evaluation of this model"
+        )
+    drift_note = f"Drift: {drift['status']}."
+    if champion and champion.sha256 == challenger.sha256:
+        return Decision("kept", [f"Version {champion.version} is already the champion.", drift_note])
+    objections = _objections(challenger, champion, evaluation)
+    if not objections:
+        return Decision("promoted", [*evaluation["reasons"], drift_note])
+    return Decision("kept" if champion else "registered", [*objections, drift_note])
+
+
+def _objections(challenger: Candidate, champion: Candidate | None, evaluation: Mapping[str, Any]) -> list[str]:
+    """Return why a version may not be promoted; nothing when it may."""
+    objections = list(evaluation["reasons"]) if evaluation["decision"] != "promote" else []
+    if challenger.rolled_back:
+        objections.append(f"Version {challenger.version} was rolled back by hand; promote it by hand.")
+    if not champion:
+        return objections
+    if challenger.trained_until <= champion.trained_until:
+        objections.append(
+            f"Promotion needs a data window newer than the champion's: trained until {challenger.trained_until}, "
+            f"version {champion.version} until {champion.trained_until}."
+        )
+    if (evaluation["champion"] or {}).get("sha256") != champion.sha256:
+        objections.append(
+            f"The evaluation did not compare with version {champion.version}, the champion by now; evaluate again."
+        )
+    return objections
+
+
+def lineage(model: Bundle, evaluation: Mapping[str, Any], drift: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags that say where a model came from and how it was judged."""
+    details = model.details
+    found = {
+        "candidate": model.selected,
+        "train_first": details["train"]["first"],
+        "train_last": details["train"]["last"],
+        "train_rows": details["train"]["rows"],
+        "train_frauds": details["train"]["frauds"],
+        "events_sha256": details["events_sha256"],
+        "features_sha256": details["features_sha256"],
+        "device": details["device"],
+        "seed": details["seed"],
+        "evaluation": evaluation["decision"],
+        "average_precision": evaluation["challenger"]["average_precision"],
+        "drift": drift["status"],
+    }
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:
+    """Return the features of one real event, rounded to six digits: the most suspicious one of a sample.
+
+    Args:
+        inputs: the model's named inputs.
+        reference: rows of `inputs.columns` and `score`.
+    """
+    complete = reference.dropna(subset=inputs.columns)
+    if complete.empty:
+        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
+    row = complete.sort_values("score", kind="stable").iloc[-1]
+    numbers = {column: float(f"{row[column]:.6g}") for column in inputs.numeric}
+    return numbers | {column: str(row[column]) for column in inputs.categorical}
+
+
+class RequestError(ValueError):
+    """A request that cannot be scored, and what would be right."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        # texts of a request are shown shortened, and may hold what UTF-8 cannot
+        self.field, self.value, self.allowed = _shown(field), _shown(value), _shown(allowed)
+        super().__init__(f"{self.field} is {self.value}; allowed: {self.allowed}")
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()
+
+
+def frame(inputs: Inputs, request: object) -> pd.DataFrame:
+    """Turn a request into a frame with the model's columns, one row an instance.
+
+    Args:
+        inputs: the model's named inputs.
+        request: `{"instances": [{feature: value, ...}, ...]}`, 1 to 1000 instances, features in any order.
+
+    Raises:
+        RequestError: at the first thing that is not so.
+    """
+    if not isinstance(request, dict) or set(request) != {"instances"}:
+        raise RequestError("body", request, 'an object {"instances": [...]}')
+    instances = request["instances"]
+    if not isinstance(instances, list) or not 1 <= len(instances) <= MAX_INSTANCES:
+        value = f"a list of {len(instances)}" if isinstance(instances, list) else instances
+        raise RequestError("instances", value, f"a list of 1 to {MAX_INSTANCES} objects")
+    rows = [_row(inputs, instance, f"instances[{i}]") for i, instance in enumerate(instances)]
+    return pd.DataFrame(rows, columns=inputs.columns)
+
+
+def _row(inputs: Inputs, instance: object, where: str) -> list[float | str]:
+    if not isinstance(instance, dict):
+        raise RequestError(where, instance, f"an object with {', '.join(inputs.columns)}")
+    for name in instance:
+        if name not in inputs.columns:
+            close = nearest(name, inputs.columns)
+            raise RequestError(f"{where}.{name}", instance[name], f"only {', '.join(inputs.columns)}{close}")
+    for name in inputs.columns:
+        if name not in instance:
+            raise RequestError(f"{where}.{name}", "missing", f"all of {', '.join(inputs.columns)}")
+    numbers = [_number(instance[name], f"{where}.{name}") for name in inputs.numeric]
+    return numbers + [_text(instance[name], f"{where}.{name}") for name in inputs.categorical]
+
+
+def _number(value: object, where: str) -> float:
+    # True is an int to Python; a comparison with NaN is false
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        raise RequestError(where, value, "a finite number within the range of float32")
+    return float(value)
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise RequestError(where, value, "a text")
+    return value
+
+
+def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:
+    """Return what a request is answered with, one prediction a score.
+
+    Raises:
+        RequestError: when an instance is so far out that the model has no score for it.
+    """
+    for i, score in enumerate(scores.tolist()):
+        if not math.isfinite(score):
+            raise RequestError(f"instances[{i}]", "without a finite score", "values nearer to those seen in training")
+    return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]

@@ -1,0 +1,233 @@
+"""Starts, updates, checks and stops the local server; its files lie in `<registry>/endpoint/<name>/`."""
+
+import http.client
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components.common import registry, storage
+from components.common.errors import UserError, nearest
+from components.common.step import log
+from components.deployment import server
+from components.deployment.server import Pointer, State
+
+TARGETS = ("local", "register-only")
+PORT = 8321
+START_SECONDS = 60
+STOP_SECONDS = 15
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Example:
+    """One event and what a version scores it, computed without the server."""
+
+    features: dict[str, Any]
+    score: float
+
+    def curl(self, url: str) -> str:
+        """Return a shell command that scores the event."""
+        body = shlex.quote(json.dumps({"instances": [self.features]}))
+        return f"curl -s {url}/v1/score -H 'Content-Type: application/json' -d {body}"
+
+
+def check_target(target: str, registry_uri: str) -> None:
+    """Check a deployment target.
+
+    Raises:
+        UserError: when it is unknown, or `local` with a registry that is no folder.
+    """
+    if target not in TARGETS:
+        raise UserError(f"target is {target!r}; allowed: {', '.join(TARGETS)}{nearest(target, TARGETS)}")
+    if target == "local" and registry.is_remote(registry_uri):
+        raise UserError(
+            f"target is 'local', but registry {registry_uri} is a server; "
+            "give a folder as registry, or target 'register-only'"
+        )
+
+
+def example(uri: str) -> Example:
+    """Score one event of a model's reference sample with the model's own files."""
+    import pandas as pd
+
+    from components.common import bundle
+    from components.deployment import core
+
+    model = bundle.load(uri)
+    features = core.example(model.inputs, bundle.read_reference(uri))
+    (score,) = bundle.Scorer(uri, model).score(pd.DataFrame([features]))
+    return Example(features, float(score))
+
+
+def start_or_update(registry_uri: str, version: registry.Version, expected: Example, port: int = PORT) -> State:
+    """Have the local endpoint serve a version, and check by calling it that it does.
+
+    Args:
+        registry_uri: folder of the registry.
+        version: what is to be served.
+        expected: an event and the score that this version must answer with.
+        port: where a new server listens; a running one stays where it is.
+
+    Raises:
+        UserError: when the server does not start or does not serve this version; then everything is as before.
+    """
+    root, name = registry.root(registry_uri), version.name
+    uri = server.pointer_uri(root, name)
+    with registry.exclusive(root):
+        before = storage.read_bytes(uri) if storage.exists(uri) else None
+        pointer = Pointer(version.version, version.uri, version.sha256, _since(root, version))
+        storage.write_json(uri, asdict(pointer))
+        try:
+            return _checked(root, name, pointer, expected, port)
+        except BaseException:
+            _put_back(root, name, before)
+            raise
+
+
+def running(registry_uri: str, name: str) -> State | None:
+    """Return where the server of a model listens, or None when none of ours is running."""
+    root = registry.root(registry_uri)
+    uri = server.state_uri(root, name)
+    if not storage.exists(uri):
+        return None
+    state = State(**storage.read_json(uri))
+    # the number may belong to another process by now
+    return state if " ".join(_command(root, name)[1:]) in _command_line(state.pid) else None
+
+
+def stop(registry_uri: str, name: str | None = None) -> list[str]:
+    """End the server of a model, or of all models of a registry.
+
+    Returns:
+        names of the models whose server was running.
+    """
+    root = registry.root(registry_uri)
+    wanted = [name] if name else storage.names(storage.join(root, "endpoint"))
+    with registry.exclusive(root):
+        return [each for each in wanted if _stop(root, each)]
+
+
+def _stop(root: str, name: str) -> bool:
+    state = running(root, name)
+    if state is None:
+        return False
+    os.kill(state.pid, signal.SIGTERM)
+    if not _within(STOP_SECONDS, lambda: running(root, name) is None):
+        os.kill(state.pid, signal.SIGKILL)
+    Path(server.state_uri(root, name)).unlink()
+    return True
+
+
+def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: int) -> State:
+    process = None if running(root, name) else _launch(root, name, port)
+    state = _serving(root, name, pointer, process)
+    if process and state.port != port:
+        log.info("port %d was taken, the endpoint listens on %d", port, state.port)
+    answer = _call(state, "/v1/score", {"instances": [expected.features]})
+    right = answer and answer["version"] == pointer.version
+    if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
+        raise UserError(
+            f"the endpoint {state.url} answered {answer} where version {pointer.version} scores {expected.score}; "
+            "train and register the model again"
+        )
+    return state
+
+
+def _serving(root: str, name: str, pointer: Pointer, process: "subprocess.Popen[bytes] | None") -> State:
+    """Wait until the server answers with a version."""
+    log_file = Path(server.folder(root, name), "server.log")
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process and process.poll() is not None:
+            raise UserError(f"the endpoint did not start: {_last_line(log_file)}; its log is {log_file}")
+        state = running(root, name)
+        health = _call(state, "/healthz") if state else None
+        if state and health and health["wanted"] == pointer.version:
+            if health["problem"]:
+                raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
+            served = _call(state, "/v1/model")
+            if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
+                return state
+        time.sleep(0.05)
+    raise UserError(
+        f"the endpoint did not serve version {pointer.version} within {START_SECONDS} s; its log is {log_file}; "
+        "`nightshift stop` ends it"
+    )
+
+
+def _since(root: str, version: registry.Version) -> str:
+    """Return when a version became the champion; now, when it is about to."""
+    champion = registry.champion(root, version.name)
+    known = champion.tags.get("promoted_at") if champion and champion.version == version.version else None
+    return known or datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _put_back(root: str, name: str, before: bytes | None) -> None:
+    if before is not None:
+        storage.write_bytes(server.pointer_uri(root, name), before)
+        return
+    Path(server.pointer_uri(root, name)).unlink()
+    _stop(root, name)
+
+
+def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
+    command = [*_command(root, name), str(port)]
+    with Path(server.folder(root, name), "server.log").open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+    # it outlives us; should it end first, somebody has to take note, or it stays as a zombie
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process
+
+
+def _command(root: str, name: str) -> list[str]:
+    return [sys.executable, "-m", "components.deployment.server", "--registry", root, "--name", name, "--port"]
+
+
+def _command_line(pid: int) -> str:
+    """Return the arguments of a process with spaces between them; empty when it has ended."""
+    if Path("/proc/self/cmdline").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            return ""
+    listing = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
+    return subprocess.run(listing, capture_output=True, text=True, check=False).stdout
+
+
+def _call(state: State, path: str, body: object = None) -> Any:
+    """Return the JSON that a route answers with, or None when it does not."""
+    connection = http.client.HTTPConnection(state.host, state.port, timeout=10)
+    try:
+        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body))
+        answer = connection.getresponse()
+        return json.loads(answer.read()) if answer.status == http.client.OK else None
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+
+
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,5 @@
+"""Compare the newest days with the rows the model was trained on.
+
+Reads: the features manifest, the model and the sample of training rows it carries.
+Writes: `evidently.html` for people, then `verdict.json`: stable or drifted, why, and how far each column moved.
+"""

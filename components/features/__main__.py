@@ -1,0 +1,103 @@
+"""The shell of the features step: events manifest in, features manifest and missing partitions out."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+from components.common import artifacts, frames, storage
+from components.common.config import Config, parse
+from components.common.splits import Days, parse_date, plan, rows_of
+from components.common.step import Parser, log, run
+from components.features import core
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def parser() -> Parser:
+    """Return the step's flags."""
+    step = Parser("features", "compute the trailing-window features of the days a run needs").takes(
+        config="the use case's config (JSON)",
+        date="the logical date, YYYY-MM-DD",
+        lake="URI of the lake, where partitions are kept",
+        events="URI of the events manifest",
+        features="URI of the features manifest to write",
+    )
+    return step.takes_device()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the features of every day are made of."""
+
+    config: Config
+    lake: str
+    events: artifacts.Table
+    backend: frames.Backend
+
+    @property
+    def buffer(self) -> timedelta:
+        """How far back the oldest window of a day reaches."""
+        return timedelta(days=max(self.config.features.windows_days) + self.config.label_delay_days)
+
+    def uri(self, day: date) -> str:
+        """Return where a day's partition lies: its name is a hash of the events and settings it is made from.
+
+        The device is not part of it, CPU and GPU give the same bits.
+        """
+        past = [self.events.partition(past).sha256 for past in Days(day - self.buffer, day)]
+        settings = self.config.model_dump(
+            include={"features": True, "label_delay_days": True, "columns": {"numeric", "categorical"}}
+        )
+        key = storage.fingerprint([core.SCHEMA, settings, past])
+        return artifacts.partition_uri(self.lake, self.config.name, "features", day, key)
+
+
+def body(args: argparse.Namespace) -> dict[str, float]:
+    """Compute the days that are missing in the lake and list all days in the manifest."""
+    config = parse(args.config)
+    days = plan(config, parse_date(args.date)).features
+    job = Job(config, args.lake, artifacts.read_table(args.events), frames.backend(args.device))
+    uris = {day: job.uri(day) for day in days}
+    kept = {day: part for day, uri in uris.items() if (part := artifacts.find_partition(uri))}
+    missing = {day: uri for day, uri in uris.items() if day not in kept}
+    log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), args.device)
+    made = dict(write_days(job, missing)) if missing else {}
+
+    table = artifacts.Table(
+        "features",
+        [(kept | made)[day] for day in days],
+        {
+            "numeric": core.numeric_inputs(config),
+            "categorical": config.columns.categorical,
+            "events_sha256": job.events.sha256,
+            "computed_days": len(made),
+            "reused_days": len(kept),
+        },
+    )
+    artifacts.write_table(args.features, table)
+    return {"rows": table.rows, "computed_days": len(made)}
+
+
+def write_days(job: Job, missing: dict[date, str]) -> Iterator[tuple[date, artifacts.Partition]]:
+    """Compute and write the missing days, date -> URI; all in one pass, from the first to the last of them."""
+    frame = compute(job, Days(min(missing), max(missing)))
+    for day, uri in missing.items():
+        part = artifacts.write_partition(uri, day, rows_of(frame, Days(day, day)), {})
+        log.info("features: %s, %d rows", day, part.rows)
+        yield day, part
+
+
+def compute(job: Job, days: Days) -> "pd.DataFrame":
+    """Return the features of some days, computed over these days and the ones their windows reach back to."""
+    columns = [*job.config.columns.roles, *job.config.columns.numeric, *job.config.columns.categorical]
+    events = job.events.read(Days(days.first - job.buffer, days.last), columns)
+    frame = job.backend.to_host(core.features(job.backend.from_host(events), job.config, job.backend))
+    # cudf hands a column with nulls back as float64
+    return rows_of(frame, days).astype({"label": "Int8"})
+
+
+if __name__ == "__main__":
+    run(parser(), body)

@@ -1,0 +1,176 @@
+"""Trailing-window features, written once over an array module: NumPy on the CPU, CuPy on the GPU.
+
+Amounts are summed as integers, so a sum does not depend on order, on how many days are computed at once
+or on the device: all of them give the same bits. Definitions: Le Borgne et al., Fraud Detection
+Handbook, "baseline feature transformation".
+"""
+
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from components.common.config import Config
+from components.common.errors import UserError
+from components.common.frames import Backend
+
+# part of every partition's key: raise it whenever the same events would give other features
+SCHEMA = 1
+HOUR = 3_600_000_000  # microseconds, the unit of every time below
+DAY = 24 * HOUR
+LAST_NIGHT_HOUR = 6
+SATURDAY = 5
+KEPT = ("event_id", "event_time", "customer", "label")
+
+Array = Any  # numpy.ndarray | cupy.ndarray
+Frame = Any  # pandas.DataFrame | cudf.DataFrame
+
+
+def numeric_inputs(config: Config) -> list[str]:
+    """Return the names of the numeric model inputs, in the order of the frame's columns."""
+    windows = config.features.windows_days
+    customer = [f"customer_{name}_{w}d" for w in windows for name in ("count", "mean_amount")]
+    terminal = [f"terminal_{name}_{w}d" for w in windows for name in ("count", "risk")]
+    return ["amount", "during_weekend", "during_night", *customer, *terminal, *config.columns.numeric]
+
+
+def features(events: Frame, config: Config, backend: Backend) -> Frame:
+    """Compute the features of every row.
+
+    The first days of `events` lack a past: for exact values on a day, give the
+    `max(windows_days) + label_delay_days` days before it too.
+
+    Args:
+        events: canonical events, n rows, of the backend's frame library. Rows in order of `event_time` keep their
+            order, which decides between rows of the same time; others are sorted by `event_time`, `event_id`.
+        config: windows, label delay, currency and extra columns.
+        backend: where to compute.
+
+    Returns:
+        n rows: `event_id`, `event_time`, `customer`, `label`, then float64 inputs as `numeric_inputs` names them,
+        then the extra categorical columns.
+
+    Raises:
+        UserError: when an amount is too large to be summed exactly.
+    """
+    if not events["event_time"].is_monotonic_increasing:
+        events = events.sort_values(["event_time", "event_id"], ignore_index=True)
+    times = backend.arrays.asarray(events["event_time"].astype("datetime64[us]").astype("int64"))
+    inputs = {
+        "amount": events["amount"].astype("float64"),
+        **_calendar(times),
+        **_customer(events, times, config, backend.arrays),
+        **_terminal(events, times, config, backend.arrays),
+        **{name: events[name].astype("float64") for name in config.columns.numeric},
+    }
+    kept = {name: events[name] for name in KEPT}
+    ordered = {name: inputs[name] for name in numeric_inputs(config)}
+    categorical = {name: events[name] for name in config.columns.categorical}
+    return backend.frame(kept | ordered | categorical)
+
+
+def trailing(
+    xp: ModuleType, codes: Array, times: Array, values: Array, windows: list[int], delay: int | None = None
+) -> Iterator[tuple[Array, Array]]:
+    """Count and sum, for every row, the rows of its key in the windows of time that trail it.
+
+    One sort makes each key's rows contiguous, in order of time; each edge of a window is then one binary search
+    for (key, time - lag), and each sum a difference of two cumulative sums.
+
+    Args:
+        xp: numpy or cupy.
+        codes: the row's key, int64 in [0, n), shape (n,).
+        times: non-decreasing, int64, any unit, shape (n,).
+        values: what is summed, int64, shape (n,).
+        windows: lengths w, in the unit of `times`.
+        delay: None for (t - w, t] that ends with the row itself, so without later rows of its time;
+            otherwise (t - delay - w, t - delay], strictly by time.
+
+    Yields:
+        per window: counts and sums, int64, shape (n,) each.
+    """
+    n = len(codes)
+    order, at = _by_key(xp, codes, times, max(windows) + (delay or 0))
+    place = xp.empty(n, dtype=xp.int64)
+    place[order] = xp.arange(n)
+    total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
+    packed = at(0)
+    end = xp.arange(1, n + 1) if delay is None else xp.searchsorted(packed, at(delay), side="right")
+    sum_to_end = xp.take(total, end)
+    for window in windows:
+        start = xp.searchsorted(packed, at((delay or 0) + window), side="right")
+        yield xp.take(end - start, place), xp.take(sum_to_end - xp.take(total, start), place)
+
+
+def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Array, Callable[[int], Array]]:
+    """Order rows by key, then time, then position.
+
+    Returns:
+        the order, and a function of a lag <= `reach`: for each row in that order one int64 that stands for
+        (key, time - lag) and compares like it with the rows' own, those of lag 0.
+    """
+    n = len(codes)
+    keys = int(codes.max()) + 1 if n else 0
+    # a narrow type makes NumPy's stable sort a radix sort
+    order = xp.argsort(codes.astype(xp.min_scalar_type(keys)), kind="stable")
+    span = int(times[-1] - times[0]) + 1 if n else 0
+    if keys * span < 2**63:
+        packed = xp.take(codes, order) * span + xp.take(times - times[:1], order)
+        return order, lambda lag: packed - lag
+    # too large for int64: how many rows are at most as old compares like the time itself
+    base = xp.take(codes, order) * (n + 1)
+    return order, lambda lag: base + xp.take(xp.searchsorted(times, times - lag, side="right"), order)
+
+
+def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
+    """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
+    decimals, windows = config.features.amount_decimals, config.features.windows_days
+    amounts = _minor_units(events["amount"], decimals, xp)
+    found = trailing(xp, _codes(events["customer"], xp), times, amounts, [w * DAY for w in windows])
+    columns = {}
+    for w, (counts, sums) in zip(windows, found, strict=True):
+        columns[f"customer_count_{w}d"] = counts.astype("float64")
+        columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
+    return columns
+
+
+def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
+    """Counts and shares of frauds in (t - delay - w, t - delay], strictly by time; the share of nothing is 0.
+
+    Without a delay the window still ends before t: a row's own label, and those of its time, are what is to be
+    predicted. A label that is null counts as no fraud; the delay keeps such rows out of every window.
+    """
+    # a delay of one microsecond, the unit of time, is "strictly before t"
+    delay, windows = max(config.label_delay_days * DAY, 1), config.features.windows_days
+    frauds = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
+    found = trailing(xp, _codes(events["terminal"], xp), times, frauds, [w * DAY for w in windows], delay)
+    columns = {}
+    for w, (counts, sums) in zip(windows, found, strict=True):
+        columns[f"terminal_count_{w}d"] = counts.astype("float64")
+        columns[f"terminal_risk_{w}d"] = sums / xp.maximum(counts, 1)
+    return columns
+
+
+def _calendar(times: Array) -> dict[str, Array]:
+    """Flags of Saturday or Sunday, and of the hours 00:00 to 06:59; UTC."""
+    weekday = (times // DAY + 3) % 7  # 1970-01-01 was a Thursday
+    return {
+        "during_weekend": (weekday >= SATURDAY).astype("float64"),
+        "during_night": (times % DAY // HOUR <= LAST_NIGHT_HOUR).astype("float64"),
+    }
+
+
+def _codes(keys: Any, xp: ModuleType) -> Array:
+    """Number a column's distinct values; which value gets which number changes no result."""
+    return xp.asarray(keys.factorize()[0]).astype(xp.int64)
+
+
+def _minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:
+    """Return amounts as integers of the currency's smallest unit."""
+    scaled = xp.rint(xp.asarray(amounts.astype("float64")) * 10**decimals)
+    largest = float(abs(scaled).max()) if len(scaled) else 0.0
+    if largest * len(scaled) >= 2**63:
+        raise UserError(
+            f"amount {largest / 10**decimals:g} is too large to be summed exactly over {len(scaled)} rows; "
+            f"lower features.amount_decimals (it is {decimals}) or check the unit of the amounts"
+        )
+    return scaled.astype(xp.int64)

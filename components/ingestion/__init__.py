@@ -1,0 +1,5 @@
+"""Ingestion: a user's transactions, day by day, checked and under canonical names, in the lake.
+
+Reads: one file a day or one table (Parquet or CSV; local, s3://, gs://), or the embedded simulator.
+Writes: a Parquet partition a day, a quarantine file for each day with bad rows, and the events manifest.
+"""

@@ -1,0 +1,129 @@
+"""Ingestion's shell: find the window's days, make those partitions that are not there yet, write the manifest."""
+
+from argparse import Namespace
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import date
+
+from components.common import storage
+from components.common.artifacts import Partition, Table, find_partition, partition_uri, write_partition, write_table
+from components.common.config import Config, parse
+from components.common.errors import UserError
+from components.common.splits import Plan, parse_date, plan
+from components.common.step import Parser, log, run
+from components.ingestion import sources, tally
+
+# part of every partition's identity: raise it when the same rows come to another partition
+SCHEMA = 1
+LOG_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one run ingests, from where, and into which lake."""
+
+    config: Config
+    plan: Plan
+    source: sources.Source
+    lake: str
+
+
+def parser() -> Parser:
+    """Return the flags."""
+    return Parser("ingestion", "Checks a window of days of raw events and writes them to the lake.").takes(
+        config="the use case's config (JSON)",
+        date="the logical date, YYYY-MM-DD",
+        data="'simulator', or the URI of the folder that holds the raw files",
+        lake="URI of the lake",
+        events="where to write the manifest of events",
+    )
+
+
+def body(args: Namespace) -> dict[str, float]:
+    """Ingest the days that the logical date needs.
+
+    Raises:
+        UserError: when days are missing, a file is bad, or too many rows are.
+    """
+    config = parse(args.config)
+    days = plan(config, parse_date(args.date))
+    source = sources.connect(args.data, config, days.labels_due)
+    sources.require(source, days.events)
+    job = Job(config, days, source, args.lake)
+    partitions = _ingest(job)
+    if mixed := tally.mixed_ids(partitions):
+        log.info("ingestion: %s: numbers on some days, text on others; taken as text on all", ", ".join(mixed))
+        partitions = _ingest(job, mixed)
+    _check_shares(job, partitions)
+    read, quarantined = tally.totals(partitions)
+    details = {"source": args.data, "read": read, "quarantined": quarantined}
+    write_table(args.events, Table("events", partitions, details))
+    return {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
+
+
+def _ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
+    days = list(job.plan.events)
+    partitions = []
+    for count, day in enumerate(days, start=1):
+        partitions.append(_partition(job, day, text_ids))
+        if count % LOG_EVERY == 0 or count == len(days):
+            rows = sum(part.rows for part in partitions)
+            log.info("ingestion: %d of %d days, %s rows", count, len(days), f"{rows:,}")
+    return partitions
+
+
+def _partition(job: Job, day: date, text_ids: Collection[str]) -> Partition:
+    """Find a day's partition in the lake, or make it."""
+    raw = job.source.read(day)
+    labels_due = day <= job.plan.labels_due
+    meaning = [job.config.columns.model_dump(), job.config.source.timezone]
+    key = storage.fingerprint([SCHEMA, raw.sha256, meaning, labels_due, sorted(text_ids)])
+    uri = partition_uri(job.lake, job.config.name, "events", day, key)
+    return find_partition(uri) or _make(job, day, raw, key, text_ids)
+
+
+def _make(job: Job, day: date, raw: sources.Raw, key: str, text_ids: Collection[str]) -> Partition:
+    from components.ingestion import core
+
+    try:
+        frame = raw.load()
+        split = core.split(frame, job.config, day, day <= job.plan.labels_due, text_ids)
+    except UserError as error:
+        raise UserError(f"{job.source.name(day)} {error}") from None
+    quarantine = None
+    if len(split.bad):
+        quarantine = partition_uri(job.lake, job.config.name, "quarantine", day, key)
+        # before the partition: what is left out of that is on record by then
+        storage.write_frame(quarantine, split.bad)
+    details = {
+        "read": len(frame),
+        "quarantined": split.quarantined,
+        "quarantine_uri": quarantine,
+        "source_sha256": raw.sha256,
+        "id_types": split.id_types,
+    }
+    return write_partition(partition_uri(job.lake, job.config.name, "events", day, key), day, split.good, details)
+
+
+def _check_shares(job: Job, partitions: list[Partition]) -> None:
+    """Stop a run in which a rule rejected too large a share of the rows read."""
+    read, quarantined = tally.totals(partitions)
+    limit = job.config.quarantine.max_share
+    rule = tally.excess(read, quarantined, limit)
+    if rule is None:
+        return
+    from components.ingestion import core
+
+    files = [part.details["quarantine_uri"] for part in partitions if rule in part.details["quarantined"]]
+    # each file holds at least one such row
+    rows = core.examples([storage.read_frame(uri) for uri in files[:3]], job.config.columns, rule)
+    raise UserError(
+        f"rule {rule!r} rejected {quarantined[rule]:,} of {read:,} rows ({quarantined[rule] / read:.2%}), "
+        f"quarantine.max_share allows {limit:.2%}; for example\n  " + "\n  ".join(rows) + "\n"
+        f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
+        "mend the data, or raise quarantine.max_share in the config if these rows may be left out"
+    )
+
+
+if __name__ == "__main__":
+    run(parser(), body)

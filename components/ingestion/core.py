@@ -1,0 +1,157 @@
+"""One day's rows: under canonical names and types, the good parted from the bad, the good held to a schema."""
+
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pandera.pandas as pa
+
+from components.common.config import Columns, Config
+from components.ingestion import columns as read
+
+IDS = ("event_id", "customer", "terminal")
+REASON = "reason"
+
+
+@dataclass(frozen=True)
+class Split:
+    """A day's rows after the rules.
+
+    Attributes:
+        good: the events partition, sorted by event_time and event_id.
+        bad: the rejected rows, every column of the user's as text, and `reason`, the rule that rejected it.
+        id_types: `integer` or `text` for each of event_id, customer and terminal.
+    """
+
+    good: pd.DataFrame
+    bad: pd.DataFrame
+    id_types: dict[str, str]
+
+    @property
+    def quarantined(self) -> dict[str, int]:
+        """Rule -> rows it rejected, without rules that rejected none."""
+        return {str(rule): int(rows) for rule, rows in self.bad[REASON].value_counts().sort_index().items()}
+
+
+def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_ids: Collection[str] = ()) -> Split:
+    """Part a day's good rows from its bad ones; no row is lost.
+
+    Args:
+        raw: the day's rows under the user's column names, any dtypes.
+        config: the use case.
+        day: the UTC day that the rows are said to be of.
+        labels_due: whether a missing label is an error by now.
+        text_ids: which of event_id, customer and terminal stay text, even when all are numbers.
+
+    Raises:
+        UserError: when there are no rows, columns are missing, or a column holds nothing of its type.
+    """
+    read.require(raw, config.columns)
+    typed = _typed(raw, config, text_ids)
+    reasons = _reasons(raw, typed, config.columns, day, labels_due)
+    good = _good(typed.loc[reasons.isna()])
+    types = {role: "integer" if typed[role].dtype == "Int64" else "text" for role in IDS}
+    bad = raw.loc[reasons.notna()]
+    bad = pd.DataFrame({column: read.texts(bad[column]) for column in bad}).assign(reason=reasons.dropna().astype(str))
+    return Split(schema(config.columns, types, labels_due).validate(good), bad.reset_index(drop=True), types)
+
+
+def schema(columns: Columns, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
+    """Return the contract of an events partition: these columns, in this order, and no others."""
+    key = {role: pa.Column("int64" if id_types[role] == "integer" else str) for role in IDS}
+    finite = pa.Check(np.isfinite, name="finite")
+    return pa.DataFrameSchema(
+        {
+            "event_id": key["event_id"],
+            "event_time": pa.Column("datetime64[us]"),
+            "customer": key["customer"],
+            "terminal": key["terminal"],
+            "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
+            "label": pa.Column("Int8", pa.Check.isin((0, 1)), nullable=not labels_due),
+        }
+        | {name: pa.Column("float64", finite) for name in columns.numeric}
+        | {name: pa.Column(str) for name in columns.categorical},
+        strict=True,
+        ordered=True,
+        unique=["event_id"],
+    )
+
+
+def examples(bad: Iterable[pd.DataFrame], columns: Columns, rule: str) -> list[str]:
+    """Return the first three rows that a rule rejected, one text a row, identifiers masked.
+
+    Args:
+        bad: frames as in `Split.bad`.
+        columns: the user's names.
+        rule: the rule.
+    """
+    masked = {columns.event_id, columns.customer, columns.terminal}
+    rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad])
+    rows = rejected[list(columns.roles.values())].head(3).astype(object)
+    return [
+        ", ".join(f"{name}={_mask(value) if name in masked else _shown(value)}" for name, value in row.items())
+        for row in rows.to_dict("records")
+    ]
+
+
+def _mask(value: Any) -> str:
+    return _shown(value) if pd.isna(value) else f"{str(value)[: len(str(value)) // 2]}***"
+
+
+def _shown(value: Any) -> str:
+    return "(missing)" if pd.isna(value) else str(value)[:40]
+
+
+def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
+    """Return the canonical columns, null where a value cannot be read."""
+    roles = config.columns.roles
+    frame = pd.DataFrame(index=raw.index)
+    frame["event_id"] = read.ids(raw[roles["event_id"]], "event_id" in text_ids)
+    frame["event_time"] = read.times(raw[roles["event_time"]], config.source.timezone)
+    frame["customer"] = read.ids(raw[roles["customer"]], "customer" in text_ids)
+    frame["terminal"] = read.ids(raw[roles["terminal"]], "terminal" in text_ids)
+    frame["amount"] = read.numbers(raw[roles["amount"]])
+    frame["label"] = read.labels(raw[roles["label"]])
+    for name in config.columns.numeric:
+        frame[name] = read.numbers(raw[name])
+    for name in config.columns.categorical:
+        # nothing is a category too, and its name is the empty text, as in a CSV file
+        frame[name] = read.texts(raw[name]).fillna("").astype(str)
+    _check_types(raw, frame, config.columns)
+    return frame
+
+
+def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns) -> None:
+    read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
+    read.require_some(raw[columns.label], typed["label"], read.LABEL)
+    for canonical, name in [("amount", columns.amount), *((name, name) for name in columns.numeric)]:
+        read.require_some(raw[name], typed[canonical], read.NUMBER)
+
+
+def _reasons(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns, day: date, labels_due: bool) -> pd.Series:
+    """Return for each row the first rule that rejects it, or null."""
+    labelled = read.given(raw[columns.label])
+    broken = {
+        "missing_key": typed[list(IDS)].isna().any(axis=1),
+        "unparsable_time": typed["event_time"].isna(),
+        "outside_day": typed["event_time"].dt.floor("D") != pd.Timestamp(day),
+        "bad_amount": ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0)),
+        "bad_number": ~np.isfinite(typed[columns.numeric]).all(axis=1),
+        "unknown_label": labelled & typed["label"].isna(),
+        "missing_label": ~labelled & labels_due,
+    }
+    reasons = pd.Series(None, typed.index, dtype=object)
+    for rule, rows in reversed(broken.items()):
+        reasons[rows] = rule
+    # of rows that share an id the first good one stays
+    repeated = typed.loc[reasons.isna(), "event_id"].duplicated()
+    reasons[repeated.index[repeated]] = "duplicate_id"
+    return reasons
+
+
+def _good(typed: pd.DataFrame) -> pd.DataFrame:
+    dtypes: dict[Hashable, Any] = {role: "int64" if typed[role].dtype == "Int64" else str for role in IDS}
+    return typed.astype(dtypes).sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)

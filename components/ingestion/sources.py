@@ -1,0 +1,272 @@
+"""Where a day's rows come from: the simulator, a folder with one file a day, or one table with all days."""
+
+import io
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from components.common import storage
+from components.common.config import Config, Simulator
+from components.common.errors import UserError
+from components.common.splits import Days
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+SIMULATOR = "simulator"
+# part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
+SIMULATOR_VERSION = 1
+FORMATS = (".parquet", ".csv", ".csv.gz")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A day's rows, not parsed yet.
+
+    Attributes:
+        sha256: identity of what the rows are made from.
+        load: parses them into a frame under the user's column names; raises UserError on a bad file.
+    """
+
+    sha256: str
+    load: "Callable[[], pd.DataFrame]"
+
+
+class Source(Protocol):
+    """What every kind of source can say."""
+
+    def name(self, day: date) -> str:
+        """Return what to call the day's rows in a message."""
+
+    def has(self, day: date) -> bool:
+        """Tell whether there is anything for a day."""
+
+    def read(self, day: date) -> Raw:
+        """Return a day's rows."""
+
+
+def connect(data: str, config: Config, labels_due: date) -> Source:
+    """Return the source that `--data` and the config describe.
+
+    Args:
+        data: `simulator`, or the URI of a folder.
+        config: the use case.
+        labels_due: last day whose labels the simulator knows.
+
+    Raises:
+        UserError: when files are neither Parquet nor CSV.
+    """
+    if data == SIMULATOR:
+        return Simulated(config.simulator, labels_due)
+    if not config.source.pattern.endswith(FORMATS):
+        key = "files" if config.source.files else "table"
+        raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
+    return Folder(data, config.source.pattern) if config.source.files else OneTable(data, config)
+
+
+def require(source: Source, days: Days) -> None:
+    """Check that a source has every day of a window, whose last day is the logical date.
+
+    Raises:
+        UserError: naming the missing days, and what to do.
+    """
+    present = [day for day in days if source.has(day)]
+    missing = [day for day in days if day not in set(present)]
+    if not missing:
+        return
+    if days.last in missing:
+        newest = f"the newest day before it is {present[-1]}" if present else f"nor is there any day of {days}"
+        raise UserError(f"{source.name(days.last)} does not exist, {newest}; bring the file, or give another --date")
+    if missing[-1] < present[0]:
+        earliest = present[0] + (days.last - days.first)
+        raise UserError(
+            f"the data begins on {present[0]}, and --date {days.last} looks back to {days.first} "
+            f"(windows, label delay, training and test days together); the earliest --date is {earliest}"
+        )
+    raise UserError(
+        f"{len(missing)} of the {len(list(days))} days that --date {days.last} needs are missing: {spans(missing)}; "
+        f"bring them (the first is {source.name(missing[0])}), or give a --date whose days are all there"
+    )
+
+
+def spans(days: list[date]) -> str:
+    """Return ascending days as text, neighbours joined: `2018-06-04, 2018-06-07 .. 2018-06-09`."""
+    runs: list[list[date]] = []
+    for day in days:
+        if runs and day - runs[-1][-1] == timedelta(days=1):
+            runs[-1].append(day)
+        else:
+            runs.append([day])
+    texts = [f"{run[0]} .. {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    return ", ".join(texts[:10]) + (f" and {len(texts) - 10} more" if len(texts) > 10 else "")
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The embedded data, which has every day."""
+
+    config: Simulator
+    labels_due: date
+
+    def name(self, day: date) -> str:
+        """Return what to call the day's rows in a message."""
+        return f"the simulator's {day}"
+
+    def has(self, day: date) -> bool:  # noqa: ARG002  # it has every day
+        """Tell whether there is anything for a day."""
+        return True
+
+    def read(self, day: date) -> Raw:
+        """Return a day's rows; they are made only when they are loaded."""
+        made_from = [SIMULATOR_VERSION, self.config.model_dump(), day, day <= self.labels_due]
+        return Raw(storage.fingerprint(made_from), partial(self._make, day))
+
+    def _make(self, day: date) -> "pd.DataFrame":
+        from components.ingestion import simulator
+
+        return simulator.day(self.config, day, self.labels_due)
+
+
+class Folder:
+    """One file a day, named by a template with {date}; the template may name folders too."""
+
+    def __init__(self, root: str, template: str) -> None:
+        self._root = root
+        self._template = template
+        self._names = cache(storage.names)
+
+    def name(self, day: date) -> str:
+        """Return the day's file."""
+        return storage.join(self._root, self._template.replace("{date}", str(day)))
+
+    def has(self, day: date) -> bool:
+        """Tell whether the day's file exists; each folder is listed once."""
+        folder, name = self.name(day).rsplit("/", 1)
+        return name in self._names(folder)
+
+    def read(self, day: date) -> Raw:
+        """Return a day's rows."""
+        data = storage.read_bytes(self.name(day))
+        return Raw(storage.sha256(data), partial(parse, self._template, data))
+
+
+class OneTable:
+    """One file with all days, read once. Days outside a run's window, the future included, are left alone."""
+
+    def __init__(self, root: str, config: Config) -> None:
+        self._uri = storage.join(root, config.source.pattern)
+        self._config = config
+
+    def name(self, day: date) -> str:
+        """Return the table, and the day in it."""
+        return f"{self._uri}, {day}"
+
+    def has(self, day: date) -> bool:
+        """Tell whether the table has rows of a day."""
+        return day in self._table.positions
+
+    def read(self, day: date) -> Raw:
+        """Return a day's rows; identified by the whole table, since any row may have changed."""
+        return Raw(self._table.sha256, partial(self._table.rows, day))
+
+    @cached_property
+    def _table(self) -> "ParsedTable":
+        data = storage.read_bytes(self._uri)
+        try:
+            return self._parsed(data)
+        except UserError as error:
+            raise UserError(f"{self._uri} {error}") from None
+
+    def _parsed(self, data: bytes) -> "ParsedTable":
+        from components.ingestion import columns
+
+        frame = parse(self._uri, data)
+        columns.require(frame, self._config.columns)
+        written = frame[self._config.columns.event_time]
+        times = columns.times(written, self._config.source.timezone)
+        columns.require_some(written, times, columns.TIME)
+        # a row whose time cannot be read counts to the day of the row before it, so that it is counted once
+        days = times.dt.floor("D").ffill().bfill()
+        positions: dict[Any, Any] = frame.groupby(days.to_numpy()).indices
+        return ParsedTable(storage.sha256(data), frame, {day.date(): rows for day, rows in positions.items()})
+
+
+@dataclass(frozen=True)
+class ParsedTable:
+    """A table with all days.
+
+    Attributes:
+        sha256: hash of its file.
+        frame: every row.
+        positions: day -> its rows' positions in the frame.
+    """
+
+    sha256: str
+    frame: "pd.DataFrame"
+    positions: "dict[date, npt.NDArray[np.intp]]"
+
+    def rows(self, day: date) -> "pd.DataFrame":
+        """Return a day's rows."""
+        return self.frame.iloc[self.positions[day]].reset_index(drop=True)
+
+
+def parse(name: str, data: bytes) -> "pd.DataFrame":
+    """Parse a Parquet or CSV file; every value of a CSV file stays text.
+
+    Args:
+        name: its name, for the format.
+        data: its bytes.
+
+    Raises:
+        UserError: when it is empty, damaged or of another format.
+    """
+    if not data:
+        raise UserError("is empty (0 bytes); write the file again")
+    kind = "Parquet" if name.endswith(".parquet") else "CSV"
+    try:
+        return _parquet(data) if kind == "Parquet" else _csv(data, name.endswith(".gz"))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"is not a {kind} file, or a damaged one ({reason}); write the file again") from None
+
+
+def _parquet(data: bytes) -> "pd.DataFrame":
+    import pandas as pd
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    # without these a null would turn integers into floats, and ids above 2**53 into other ids
+    nullable = {
+        pa.int8(): pd.Int8Dtype(),
+        pa.int16(): pd.Int16Dtype(),
+        pa.int32(): pd.Int32Dtype(),
+        pa.int64(): pd.Int64Dtype(),
+    }
+    # pandas' own metadata would hide a column that was an index
+    table = parquet.read_table(io.BytesIO(data))
+    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
+    return frame
+
+
+def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
+    import pandas as pd
+
+    with warnings.catch_warnings():
+        # rows with more fields than the header has names
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(
+            io.BytesIO(data),
+            dtype=str,
+            encoding="utf-8-sig",
+            compression="gzip" if zipped else None,
+            # never take the first column for an index: that shifts all names by one
+            index_col=False,
+            # only nothing is missing: 'NA' may be somebody's id
+            keep_default_na=False,
+            na_values=[""],
+        )

@@ -1,0 +1,202 @@
+"""Puts what the steps left into one summary."""
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, TypeVar
+
+from components.common.config import Config
+from components.common.splits import Days, plan
+from components.reporting.summary import (
+    Deployment,
+    Drift,
+    Evaluation,
+    Hashes,
+    Part,
+    Profile,
+    Rows,
+    State,
+    Step,
+    Summary,
+    Verdicts,
+    Window,
+    Windows,
+    score_names,
+)
+
+Json = dict[str, Any]
+P = TypeVar("P", bound=Part)
+
+# step -> the artifact it writes, and the file of it that says the step is through
+STEPS = {
+    "ingestion": ("events", "events"),
+    "features": ("features", "features"),
+    "training": ("model", "model"),
+    "profiling": ("profile", "profile"),
+    "evaluation": ("evaluation", "verdict"),
+    "drift": ("drift", "drift"),
+    "deployment": ("deployment", "deployment"),
+}
+# what evaluation.json calls a model's metrics, in the order of `score_names`
+SCORES = ("auc_roc", "average_precision", "card_precision", "card_precision_ceiling")
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is known of a run before anything it wrote is read.
+
+    Attributes:
+        run: its id.
+        logical_date: last complete day of data.
+        device: `cpu` or `cuda`.
+        data: where the data came from.
+        config: the use case.
+        code_version: version of the code.
+        finished: the time now.
+    """
+
+    run: str
+    logical_date: date
+    device: str
+    data: str
+    config: Config
+    code_version: str
+    finished: datetime
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a run has left so far.
+
+    Attributes:
+        files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
+            `drift`, `deployment`; without those that were not written.
+        measures: artifact -> what the step that made it measured of itself, from the executor input.
+        record: `run.json` of the local engine, or empty.
+        links: name -> URI of everything that exists.
+    """
+
+    files: dict[str, Json] = field(default_factory=dict)
+    measures: dict[str, Json] = field(default_factory=dict)
+    record: Json = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+
+    def file(self, name: str) -> Json:
+        """Return a file's JSON, empty when the file was not written."""
+        return self.files.get(name, {})
+
+    def details(self, name: str) -> Json:
+        """Return the `details` of a table or a model, empty when it was not written."""
+        details: Json = self.file(name).get("details", {})
+        return details
+
+    def recorded(self, step: str) -> Json:
+        """Return what the engine recorded of a step, or nothing."""
+        entry: Json = self.record.get("steps", {}).get(step, {})
+        return entry
+
+
+def summarize(head: Head, found: Found) -> Summary:
+    """Put a summary together; what was not found is null or empty in it.
+
+    Raises:
+        pydantic.ValidationError: when a step wrote something else than it promises.
+    """
+    steps = {name: _step(name, found) for name in STEPS}
+    complete = all(step.state in ("done", "reused") for step in steps.values())
+    deployment = found.file("deployment")
+    return Summary(
+        run=head.run,
+        pipeline=found.record.get("pipeline"),
+        engine=found.record.get("engine"),
+        status="succeeded" if complete else "failed",
+        logical_date=head.logical_date,
+        device=head.device,
+        code_version=head.code_version,
+        started=found.record.get("started"),
+        finished=head.finished,
+        data=head.data,
+        config=head.config.model_dump(mode="json"),
+        ignored=found.record.get("ignored", []),
+        rows=_rows(found),
+        windows=_windows(head),
+        models=_models(head, found),
+        selected=found.file("model").get("selected"),
+        verdicts=_verdicts(found),
+        steps=steps,
+        hashes=Hashes(**{name: found.file(name).get("sha256") for name in ("events", "features", "model")}),
+        model_version=deployment.get("version"),
+        champion_version=deployment.get("champion_version"),
+        endpoint=deployment.get("endpoint"),
+        curl=deployment.get("curl"),
+        profile=_part(Profile, found.file("profile")),
+        links=found.links,
+    )
+
+
+def _step(name: str, found: Found) -> Step:
+    artifact, last_file = STEPS[name]
+    recorded = found.recorded(name)
+    measured = recorded | found.measures.get(artifact, {})
+    return Step(
+        state=_state(recorded.get("state"), last_file in found.files),
+        seconds=measured.get("seconds"),
+        cpu_seconds=measured.get("cpu_seconds"),
+        peak_memory_bytes=measured.get("peak_memory_bytes"),
+        device=measured.get("device"),
+        error=recorded.get("error"),
+    )
+
+
+def _state(recorded: State | None, has_result: bool) -> State:
+    """Return how a step ended; a result that has gone missing since is none."""
+    if has_result:
+        return recorded or "done"
+    return "failed" if recorded == "failed" else "skipped"
+
+
+def _rows(found: Found) -> Rows:
+    events = found.details("events")
+    train, test = found.details("model").get("train", {}), found.file("evaluation").get("test", {})
+    return Rows(
+        read=events.get("read"),
+        quarantined=events.get("quarantined"),
+        train=train.get("rows"),
+        train_frauds=train.get("frauds"),
+        test=test.get("rows"),
+        test_frauds=test.get("frauds"),
+    )
+
+
+def _windows(head: Head) -> Windows:
+    windows = plan(head.config, head.logical_date)
+    return Windows(
+        train=_window(windows.test.train), validation=_window(windows.validation.test), test=_window(windows.test.test)
+    )
+
+
+def _window(days: Days) -> Window:
+    return Window(first=days.first, last=days.last)
+
+
+def _models(head: Head, found: Found) -> dict[str, dict[str, float | None]]:
+    names = score_names(head.config.evaluation.top_k)
+    models: Json = found.file("evaluation").get("models", {})
+    return {model: named_scores(scores, names) for model, scores in models.items()}
+
+
+def named_scores(scores: Json, names: tuple[str, ...]) -> dict[str, float | None]:
+    """Return a model's metrics under the summary's names."""
+    return {name: scores[score] for name, score in zip(names, SCORES, strict=True)}
+
+
+def _verdicts(found: Found) -> Verdicts:
+    return Verdicts(
+        evaluation=_part(Evaluation, found.file("verdict")),
+        drift=_part(Drift, found.file("drift")),
+        deployment=_part(Deployment, found.file("deployment")),
+    )
+
+
+def _part(kind: type[P], file: Json) -> P | None:
+    """Return the part made of a file's values of the same names, or None for a file that was not written."""
+    return kind(**{name: file[name] for name in kind.model_fields}) if file else None

@@ -1,0 +1,159 @@
+"""The schema of `summary.json`, documented in `docs/summary.md`; a test keeps the two in step.
+
+Only the head of a summary is always there: after a failure, what a step did not get to say is null or empty.
+"""
+
+from datetime import UTC, date, datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+State = Literal["done", "failed", "skipped", "reused"]
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC) if moment.tzinfo else moment.astimezone(UTC)
+
+
+Moment = Annotated[datetime, AfterValidator(_utc)]
+
+
+def score_names(top_k: int) -> tuple[str, str, str, str]:
+    """Return the names of a model's metrics, which say how many cards are checked a day."""
+    return "auc_roc", "average_precision", f"card_precision_at_{top_k}", f"card_precision_at_{top_k}_ceiling"
+
+
+class Part(BaseModel):
+    """A part of the summary: immutable, no keys but these, no NaN or infinity."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, serialize_by_alias=True)
+
+
+class Rows(Part):
+    """Row counts."""
+
+    read: int | None = Field(description="rows read from the source, over all days the features need")
+    quarantined: dict[str, int] | None = Field(description="bad rows by reason; not counted further on")
+    train: int | None = Field(description="rows the final models were trained on")
+    train_frauds: int | None = Field(description="frauds among them")
+    test: int | None = Field(description="rows of the test window, without customers known as compromised")
+    test_frauds: int | None = Field(description="frauds among them")
+
+
+class Window(Part):
+    """A closed range of UTC days."""
+
+    first: date = Field(description="first day")
+    last: date = Field(description="last day, inclusive")
+
+
+class Windows(Part):
+    """The days that the config lays out from the logical date."""
+
+    train: Window = Field(description="days the final models are trained on")
+    validation: Window = Field(description="days on which one of the candidates is selected")
+    test: Window = Field(description="days on which the selected model is judged")
+
+
+class Evaluation(Part):
+    """What the gate says."""
+
+    decision: Literal["promote", "keep"] = Field(description="`promote` the challenger or `keep` the champion")
+    reasons: list[str] = Field(description="why, one sentence each")
+
+
+class Drift(Part):
+    """What the drift check says."""
+
+    status: Literal["stable", "drifted"] = Field(description="`stable` or `drifted`")
+    reasons: list[str] = Field(description="why, one sentence each")
+    drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
+
+
+class Deployment(Part):
+    """What was done with the model."""
+
+    decision: Literal["promoted", "kept", "registered"] = Field(description="what became of the new version")
+    reasons: list[str] = Field(description="why, one sentence each")
+
+
+class Verdicts(Part):
+    """The verdicts, each null when its step has not run."""
+
+    evaluation: Evaluation | None = Field(description="of the evaluation step")
+    drift: Drift | None = Field(description="of the drift step")
+    deployment: Deployment | None = Field(description="of the deployment step")
+
+
+class Step(Part):
+    """One step before this one: how it ended and what it took; null where nobody measured."""
+
+    state: State = Field(description="`reused`: unchanged since an earlier attempt; `skipped`: no result")
+    seconds: float | None = Field(description="wall time")
+    cpu_seconds: float | None = Field(description="CPU time of the step's process")
+    peak_memory_bytes: int | None = Field(description="largest resident memory of the step's process")
+    device: str | None = Field(description="`cpu` or `cuda`, as the step reported it")
+    error: str | None = Field(description="why it failed")
+
+
+class Hashes(Part):
+    """SHA-256 of content, wherever it lies."""
+
+    events: str | None = Field(description="of the events table")
+    features: str | None = Field(description="of the features table")
+    model: str | None = Field(description="of the model: inputs, threshold and graphs")
+
+
+class Profile(Part):
+    """Headline figures of the training profile."""
+
+    model: str = Field(description="the candidate that was profiled")
+    device: str = Field(description="`cpu` or `cuda`")
+    rows_per_second: float = Field(description="training rows a second")
+    data_wait_share: float = Field(description="share of the time spent waiting for data, 0 to 1")
+    peak_memory_bytes: int = Field(description="peak memory while training")
+    flops_per_second: float | None = Field(description="floating point operations a second, where counted")
+    diagnosis: str = Field(description="what limits the training, one sentence")
+
+
+class Summary(Part):
+    """What became of a run."""
+
+    schema_: Literal[1] = Field(1, alias="schema", description="version of this schema")
+    run: str = Field(description="the run's id")
+    pipeline: str | None = Field(description="name of the pipeline, where the engine says")
+    engine: str | None = Field(description="what ran the pipeline, where it says")
+    status: Literal["succeeded", "failed"] = Field(description="`failed` unless every step left its result")
+    logical_date: date = Field(description="last complete day of data, UTC")
+    device: str = Field(description="where the run was asked to compute, `cpu` or `cuda`")
+    code_version: str = Field(description="version of the code")
+    started: Moment | None = Field(description="when the run began, UTC, where the engine says")
+    finished: Moment = Field(description="when this summary was written, UTC")
+    data: str = Field(description="where the data came from: a URI, or the name of the simulator")
+    config: dict[str, Any] = Field(description="the whole config of the use case, defaults included")
+    ignored: list[str] = Field(description="what the pipeline asks for and this engine cannot give")
+    rows: Rows = Field(description="row counts")
+    windows: Windows = Field(description="days that train, validate and test")
+    models: dict[str, dict[str, float | None]] = Field(
+        description="candidate -> its metrics on the test window: `auc_roc`, `average_precision`, "
+        "`card_precision_at_{k}` and `card_precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; "
+        "a metric is null where it has no meaning"
+    )
+    selected: str | None = Field(description="the candidate that was judged and registered")
+    verdicts: Verdicts = Field(description="what was decided, and why")
+    steps: dict[str, Step] = Field(description="step -> how it ended and what it took")
+    hashes: Hashes = Field(description="identity of data, features and model")
+    model_version: int | None = Field(description="version under which the model is registered")
+    champion_version: int | None = Field(description="version that serves after this run")
+    endpoint: str | None = Field(description="URL that serves the champion")
+    curl: str | None = Field(description="a command that scores one transaction there")
+    profile: Profile | None = Field(description="headline figures of the training profile")
+    links: dict[str, str] = Field(description="what the steps wrote -> its URI; only what exists")
+
+    @model_validator(mode="after")
+    def _metrics_are_named_after_top_k(self) -> Self:
+        expected = set(score_names(self.config["evaluation"]["top_k"]))
+        for name, scores in self.models.items():
+            if set(scores) != expected:
+                raise ValueError(f"metrics of {name!r} are {sorted(scores)}, not {sorted(expected)}")
+        return self

@@ -1,0 +1,187 @@
+"""Files behind URIs, on a disk and on an S3 server that really answers."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pandas as pd
+import pytest
+from moto.server import ThreadedMotoServer
+
+from components.common import storage
+from components.common.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[str]:
+    """The URI of a bucket on an S3 server of this test."""
+    import s3fs
+
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        s3fs.S3FileSystem.clear_instance_cache()
+        boto3.client("s3").create_bucket(Bucket="lake")
+        yield "s3://lake"
+        s3fs.S3FileSystem.clear_instance_cache()
+    server.stop()
+
+
+@pytest.fixture(params=["disk", "s3"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A folder on a disk, and one on the server."""
+    return str(tmp_path) if request.param == "disk" else f"{request.getfixturevalue('bucket')}/{tmp_path.name}"
+
+
+def test_bytes_come_back_as_they_were_written(root: str) -> None:
+    storage.write_bytes(storage.join(root, "deep", "down", "a.bin"), b"\x00\xff")
+
+    assert storage.read_bytes(storage.join(root, "deep", "down", "a.bin")) == b"\x00\xff"
+
+
+def test_a_write_replaces_what_was_there(root: str) -> None:
+    for text in (b"a much longer first version", b"second"):
+        storage.write_bytes(storage.join(root, "a"), text)
+
+    assert storage.read_bytes(storage.join(root, "a")) == b"second"
+
+
+def test_a_file_exists_once_it_is_written(root: str) -> None:
+    uri = storage.join(root, "a.json")
+    before = storage.exists(uri)
+    storage.write_json(uri, {})
+
+    assert (before, storage.exists(uri)) == (False, True)
+
+
+def test_json_comes_back_as_it_was_written(root: str) -> None:
+    storage.write_json(storage.join(root, "a.json"), {"b": [1, None, "ü"], "a": 0.1})
+
+    assert storage.read_json(storage.join(root, "a.json")) == {"a": 0.1, "b": [1, None, "ü"]}
+
+
+def test_a_frame_comes_back_as_it_was_written_and_its_hash_is_that_of_the_file(root: str) -> None:
+    frame = pd.DataFrame({"x": [1.5, None], "label": pd.array([1, None], dtype="Int8"), "s": ["a", "b"]})
+
+    sha256 = storage.write_frame(storage.join(root, "a.parquet"), frame)
+
+    pd.testing.assert_frame_equal(storage.read_frame(storage.join(root, "a.parquet")), frame)
+    assert sha256 == storage.sha256(storage.read_bytes(storage.join(root, "a.parquet")))
+    assert sha256 == storage.write_frame(storage.join(root, "b.parquet"), frame)
+
+
+def test_the_names_in_a_folder_are_sorted_and_without_their_path(root: str) -> None:
+    for name in ("b.txt", "a.txt", "c/inner.txt"):
+        storage.write_bytes(storage.join(root, name), b"")
+
+    assert storage.names(root) == ["a.txt", "b.txt", "c"]
+    assert storage.names(storage.join(root, "nothing")) == []
+
+
+def test_a_missing_file_is_named_with_what_to_check(root: str) -> None:
+    with pytest.raises(UserError) as raised:
+        storage.read_bytes(storage.join(root, "2024-03-18.parquet"))
+
+    assert str(raised.value) == f"{root}/2024-03-18.parquet does not exist; check the path and the date"
+
+
+def test_a_file_that_is_no_json_is_named(root: str) -> None:
+    storage.write_bytes(storage.join(root, "a.json"), b'{"a": ')
+
+    with pytest.raises(UserError, match=r"a\.json is not JSON .*; delete it and run the step again"):
+        storage.read_json(storage.join(root, "a.json"))
+
+
+def test_a_number_that_is_none_is_never_written(root: str) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        storage.write_json(storage.join(root, "a.json"), {"auc": float("nan")})
+
+    assert not storage.exists(storage.join(root, "a.json"))
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    storage.write_bytes(str(path), b"old")
+    # a process that may write files of one kilobyte at most meets the same error as a full disk
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+        "from components.common import storage\n"
+        "storage.write_bytes(sys.argv[1], bytes(100_000))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+
+    assert f"UserError: {path}: OSError: [Errno 27] File too large" in done.stderr
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    versions = [bytes([digit]) * 2_000_000 for digit in range(2)]
+    storage.write_bytes(str(path), versions[0])
+    script = (
+        "import sys; from components.common import storage\n"
+        "for turn in range(20): storage.write_bytes(sys.argv[1], bytes([turn % 2]) * 2_000_000)"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", script, str(path)])
+    seen = [path.read_bytes()]
+    while writer.poll() is None:
+        seen.append(path.read_bytes())
+
+    assert writer.returncode == 0
+    assert set(seen) == set(versions)
+
+
+def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(UserError, match=r"file/a\.bin: "):
+        storage.write_bytes(str(tmp_path / "file" / "a.bin"), b"")
+
+
+def test_a_bucket_that_is_missing_is_named(bucket: str) -> None:
+    with pytest.raises(UserError, match=r"s3://elsewhere/a\.bin"):
+        storage.write_bytes("s3://elsewhere/a.bin", b"")
+
+
+def test_a_scheme_nobody_knows_is_refused() -> None:
+    with pytest.raises(UserError, match=r"ftpx://host/a.*; give a folder, s3://... or gs://..."):
+        storage.read_bytes("ftpx://host/a")
+
+
+def test_a_store_that_does_not_answer_is_named() -> None:
+    script = "from components.common import storage; storage.exists('s3://lake/a')"
+    environment = os.environ | {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_MAX_ATTEMPTS": "1",
+    }
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert "UserError: s3://lake/a: " in done.stderr
+
+
+def test_a_fingerprint_does_not_depend_on_the_order_of_keys() -> None:
+    assert storage.fingerprint({"a": 1, "b": 2}) == storage.fingerprint({"b": 2, "a": 1})
+    assert storage.fingerprint({"a": 1}) != storage.fingerprint({"a": 2})
+
+
+def test_parts_are_joined_by_one_slash() -> None:
+    assert storage.join("s3://lake/", "a", "b") == storage.join("s3://lake", "a", "b") == "s3://lake/a/b"

@@ -1,0 +1,26 @@
+import socket
+
+import pytest
+
+from components.common import registry
+from components.deployment import endpoint
+
+
+@pytest.fixture
+def free_port():
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def serve(stocked, free_port):
+    """Have a real server process serve a version of `fraud`; it is ended afterwards."""
+
+    def start_or_update(number: int, name: str = "fraud"):
+        version = registry.find(stocked, name, number)
+        return endpoint.start_or_update(stocked, version, endpoint.example(version.uri), free_port)
+
+    yield start_or_update
+    endpoint.stop(stocked)

@@ -1,0 +1,202 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.common.bundle import Bundle, Inputs
+from components.common.errors import UserError
+from components.deployment import core
+from components.deployment.core import Candidate, RequestError
+
+INPUTS = Inputs(["amount", "count"], {"channel": ["shop", "web"]})
+GOOD = {"amount": 1.5, "count": 2, "channel": "web"}
+CHAMPION = Candidate(1, "a" * 64, "2018-07-30")
+CHALLENGER = Candidate(2, "b" * 64, "2018-07-31")
+STABLE = {"status": "stable"}
+
+
+def verdict(decision="promote", champion: Candidate | None = CHAMPION, reasons=("It is better.",)):
+    judged = {"version": champion.version, "sha256": champion.sha256} if champion else None
+    return {
+        "decision": decision,
+        "reasons": list(reasons),
+        "challenger_sha256": CHALLENGER.sha256,
+        "champion": judged,
+        "challenger": {"average_precision": None},
+    }
+
+
+def test_a_better_model_is_promoted_for_the_reasons_of_its_verdict():
+    decision = core.decide(CHALLENGER, CHAMPION, verdict(), STABLE)
+    assert decision == core.Decision("promoted", ["It is better.", "Drift: stable."])
+
+
+def test_the_first_model_is_promoted_when_its_verdict_says_so():
+    assert core.decide(CHALLENGER, None, verdict(champion=None), STABLE).outcome == "promoted"
+
+
+def test_a_model_that_is_not_better_leaves_the_champion():
+    decision = core.decide(CHALLENGER, CHAMPION, verdict("keep", reasons=["It is worse."]), STABLE)
+    assert decision == core.Decision("kept", ["It is worse.", "Drift: stable."])
+
+
+def test_a_model_that_may_not_be_promoted_is_only_registered_when_there_is_no_champion():
+    assert core.decide(CHALLENGER, None, verdict("keep", None), STABLE).outcome == "registered"
+
+
+def test_the_champion_itself_is_kept():
+    champion = Candidate(7, CHALLENGER.sha256, "2018-07-31")
+    decision = core.decide(CHALLENGER, champion, verdict(champion=None), STABLE)
+    assert decision == core.Decision("kept", ["Version 7 is already the champion.", "Drift: stable."])
+
+
+@pytest.mark.parametrize("trained_until", ["2018-07-31", "2018-08-01", "2019-01-01"])
+def test_a_backfill_is_not_promoted_over_a_champion_of_the_same_or_newer_data(trained_until):
+    champion = Candidate(1, "a" * 64, trained_until)
+    decision = core.decide(CHALLENGER, champion, verdict(champion=champion), STABLE)
+    assert decision.outcome == "kept"
+    assert decision.reasons[0] == (
+        "Promotion needs a data window newer than the champion's: "
+        f"trained until 2018-07-31, version 1 until {trained_until}."
+    )
+
+
+def test_a_version_that_somebody_rolled_back_does_not_return_by_itself():
+    challenger = Candidate(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
+    decision = core.decide(challenger, CHAMPION, verdict(), STABLE)
+    assert decision.outcome == "kept"
+    assert decision.reasons[0] == "Version 2 was rolled back by hand; promote it by hand."
+
+
+@pytest.mark.parametrize("compared_with", [None, Candidate(3, "c" * 64, "2018-07-01")])
+def test_a_verdict_against_another_champion_promotes_nothing(compared_with):
+    decision = core.decide(CHALLENGER, CHAMPION, verdict(champion=compared_with), STABLE)
+    assert decision.outcome == "kept"
+    assert "did not compare with version 1, the champion by now" in decision.reasons[0]
+
+
+def test_drift_is_told_and_does_not_block():
+    decision = core.decide(CHALLENGER, CHAMPION, verdict(), {"status": "drifted"})
+    assert decision == core.Decision("promoted", ["It is better.", "Drift: drifted."])
+
+
+def test_a_verdict_about_another_model_is_refused():
+    with pytest.raises(UserError, match="the evaluation judged model bbbbbbbb, but the model to deploy is dddddddd"):
+        core.decide(Candidate(2, "d" * 64, "2018-07-31"), None, verdict(), STABLE)
+
+
+def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
+    details = {
+        "train": {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "frauds": 1},
+        "events_sha256": "e",
+        "features_sha256": "f",
+        "device": "cpu",
+        "seed": 0,
+    }
+    tags = core.lineage(Bundle(INPUTS, "mlp", {}, 0.5, details), verdict(), {"status": "drifted"})
+    assert tags == {
+        "candidate": "mlp",
+        "train_first": "2018-07-25",
+        "train_last": "2018-07-31",
+        "train_rows": "10",
+        "train_frauds": "1",
+        "events_sha256": "e",
+        "features_sha256": "f",
+        "device": "cpu",
+        "seed": "0",
+        "evaluation": "promote",
+        "drift": "drifted",
+    }
+
+
+def test_the_example_is_the_most_suspicious_event_without_a_missing_value():
+    reference = pd.DataFrame(
+        {
+            "amount": [1.0, 123.456789, np.nan],
+            "count": [1.0, 2.0, 3.0],
+            "channel": ["shop", "web", "shop"],
+            "score": [0.1, 0.8, 0.9],
+        }
+    )
+    assert core.example(INPUTS, reference) == {"amount": 123.457, "count": 2.0, "channel": "web"}
+    with pytest.raises(UserError, match="no row without a missing value"):
+        core.example(INPUTS, reference.tail(1))
+
+
+def test_features_may_come_in_any_order():
+    frame = core.frame(INPUTS, {"instances": [GOOD, {"channel": "shop", "count": 0, "amount": -1}]})
+    assert list(frame.columns) == ["amount", "count", "channel"]
+    assert frame.to_numpy().tolist() == [[1.5, 2.0, "web"], [-1.0, 0.0, "shop"]]
+
+
+@pytest.mark.parametrize(
+    ("request_", "field", "value", "allowed"),
+    [
+        ([], "body", "[]", 'an object {"instances": [...]}'),
+        ({}, "body", "{}", 'an object {"instances": [...]}'),
+        ({"instances": [GOOD], "more": 1}, "body", "'more': 1", 'an object {"instances": [...]}'),
+        ({"instances": GOOD}, "instances", "'amount': 1.5", "a list of 1 to 1000 objects"),
+        ({"instances": []}, "instances", "a list of 0", "a list of 1 to 1000 objects"),
+        ({"instances": [GOOD] * 1001}, "instances", "a list of 1001", "a list of 1 to 1000 objects"),
+        ({"instances": [GOOD, [1, 2]]}, "instances[1]", "[1, 2]", "an object with amount, count, channel"),
+        ({"instances": [{"amount": 1.5, "channel": "web"}]}, "instances[0].count", "missing", "all of amount, count"),
+        ({"instances": [GOOD | {"amuont": 1}]}, "instances[0].amuont", "1", "did you mean 'amount'?"),
+        ({"instances": [GOOD | {"amount": "12"}]}, "instances[0].amount", "12", "a finite number"),
+        ({"instances": [GOOD | {"amount": None}]}, "instances[0].amount", "None", "a finite number"),
+        ({"instances": [GOOD | {"amount": True}]}, "instances[0].amount", "True", "a finite number"),
+        ({"instances": [GOOD | {"amount": [1]}]}, "instances[0].amount", "[1]", "a finite number"),
+        ({"instances": [GOOD | {"amount": math.nan}]}, "instances[0].amount", "nan", "a finite number"),
+        ({"instances": [GOOD | {"amount": -math.inf}]}, "instances[0].amount", "-inf", "a finite number"),
+        ({"instances": [GOOD | {"amount": 1e39}]}, "instances[0].amount", "1e+39", "range of float32"),
+        ({"instances": [GOOD | {"amount": 10**400}]}, "instances[0].amount", "1000", "range of float32"),
+        ({"instances": [GOOD | {"channel": 3}]}, "instances[0].channel", "3", "a text"),
+    ],
+)
+def test_a_wrong_request_is_told_the_field_the_value_and_what_is_allowed(request_, field, value, allowed):
+    with pytest.raises(RequestError) as caught:
+        core.frame(INPUTS, request_)
+    assert caught.value.field == field
+    assert value in caught.value.value
+    assert allowed in caught.value.allowed
+    assert len(caught.value.value) < 300
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*GOOD, "instances", "x"]), inner),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*GOOD, "x"]), JSON_VALUES) | JSON_VALUES)
+def test_whatever_is_sent_is_a_finite_row_or_is_refused_in_valid_utf8(instance):
+    try:
+        frame = core.frame(INPUTS, {"instances": [instance]})
+    except RequestError as error:
+        assert json.dumps([error.field, error.value, error.allowed], ensure_ascii=False).encode()
+    else:
+        assert np.isfinite(INPUTS.matrix(frame)).all()
+
+
+def test_a_lone_surrogate_is_shown_escaped():
+    with pytest.raises(RequestError) as caught:
+        core.frame(INPUTS, {"instances": [GOOD | {"amount": "\ud800"}]})
+    assert caught.value.value == "\\ud800"
+
+
+def test_a_score_from_the_threshold_on_is_flagged():
+    scores = np.array([0.25, 0.5, 0.75], dtype=np.float32)
+    assert core.predictions(scores, 0.5) == [
+        {"score": 0.25, "flagged": False},
+        {"score": 0.5, "flagged": True},
+        {"score": 0.75, "flagged": True},
+    ]
+
+
+def test_an_instance_without_a_finite_score_is_refused():
+    with pytest.raises(RequestError, match=r"instances\[1\] is without a finite score"):
+        core.predictions(np.array([0.5, np.nan], dtype=np.float32), 0.5)

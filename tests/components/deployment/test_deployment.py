@@ -1,0 +1,177 @@
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from components.common import bundle, registry, storage
+from components.common.errors import UserError
+from components.deployment import endpoint
+from components.deployment.__main__ import body, parser
+
+CONFIG = Path(__file__).parents[3] / "pipelines" / "configs" / "fraud.yaml"
+METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "card_precision": 0.29, "card_precision_ceiling": 0.4}
+
+
+@pytest.fixture
+def place(tmp_path, stocked):
+    yield tmp_path
+    endpoint.stop(stocked)
+
+
+def flags(place: Path, model: str, decision: str = "promote", target: str = "local") -> list[str]:
+    """Write the verdicts of a model and return the step's flags."""
+    champion = registry.champion(f"{place}/registry", "fraud")
+    verdict = {
+        "decision": decision,
+        "reasons": ["It was judged."],
+        "challenger_sha256": bundle.load(model).sha256,
+        "challenger": METRICS | {"auc_roc": None},
+        "champion": {"version": champion.version, "sha256": champion.sha256, "metrics": METRICS} if champion else None,
+    }
+    storage.write_json(f"{place}/evaluation/verdict.json", verdict)
+    storage.write_json(f"{place}/drift/verdict.json", {"status": "drifted", "reasons": []})
+    values = {
+        "config": json.dumps(yaml.safe_load(CONFIG.read_text())),
+        "date": "2018-08-14",
+        "model": model,
+        "evaluation": f"{place}/evaluation",
+        "drift": f"{place}/drift",
+        "registry": f"{place}/registry",
+        "target": target,
+        "run": "run-1",
+        "deployment": f"{place}/deployment.json",
+    }
+    return [part for name, value in values.items() for part in (f"--{name}", value)]
+
+
+def deploy(place: Path, model: str, decision: str = "promote", target: str = "local") -> dict:
+    body(parser().parse_args(flags(place, model, decision, target)))
+    return json.loads((place / "deployment.json").read_text())
+
+
+def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save_model):
+    report = deploy(place, save_model(0.4, "2018-08-01"))
+    version = registry.champion(f"{place}/registry", "fraud")
+    assert {key: report[key] for key in ("model", "version", "decision", "champion_version", "endpoint_checked")} == {
+        "model": "fraud",
+        "version": 4,
+        "decision": "promoted",
+        "champion_version": 4,
+        "endpoint_checked": True,
+    }
+    assert report["previous_champion_version"] is None
+    assert report["sha256"] == version.sha256
+    assert report["reasons"] == ["It was judged.", "Drift: drifted."]
+    answer = httpx.post(f"{report['endpoint']}/v1/score", json={"instances": [report["example"]]})
+    assert answer.json()["version"] == version.version == 4
+    assert (
+        version.tags.items()
+        >= {
+            "logical_date": "2018-08-14",
+            "parent_run": "run-1",
+            "train_last": "2018-08-01",
+            "events_sha256": "e" * 64,
+            "features_sha256": "f" * 64,
+            "drift": "drifted",
+        }.items()
+    )
+    assert json.loads(version.tags["config"])["name"] == "fraud"
+    assert version.tags["code_version"].startswith("0.")
+
+
+def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
+    registry.promote(f"{place}/registry", "fraud", 3)
+    report = deploy(place, save_model(0.4, "2018-08-01"), decision="keep")
+    assert (report["decision"], report["version"]) == ("kept", 4)
+    assert report["champion_version"] == report["previous_champion_version"] == 3
+    assert httpx.get(f"{report['endpoint']}/v1/model").json()["version"] == 3
+
+
+def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(place, save_model):
+    first = deploy(place, save_model(0.4, "2018-08-01"))
+    again = deploy(place, save_model(0.4, "2018-08-01"))
+    assert (again["version"], again["decision"]) == (4, "kept")
+    assert again["reasons"][0] == "Version 4 is already the champion."
+    assert again["endpoint"] == first["endpoint"]
+
+
+def test_a_backfill_leaves_the_champion(place, save_model):
+    registry.promote(f"{place}/registry", "fraud", 3)
+    report = deploy(place, save_model(0.4, "2018-07-20"), target="register-only")
+    assert report["decision"] == "kept"
+    assert "newer than the champion's" in report["reasons"][0]
+    assert registry.champion(f"{place}/registry", "fraud").version == 3
+
+
+def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(place, save_model):
+    registry.promote(f"{place}/registry", "fraud", 3)
+    deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+    registry.rollback(f"{place}/registry", "fraud")
+    report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+    assert (report["decision"], report["champion_version"]) == ("kept", 3)
+
+
+def test_register_only_promotes_and_starts_nothing(place, save_model):
+    report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+    assert report["decision"] == "promoted"
+    assert (report["endpoint"], report["endpoint_checked"], report["curl"]) == (None, False, None)
+    assert endpoint.running(f"{place}/registry", "fraud") is None
+
+
+def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(place, save_model):
+    report = deploy(place, save_model(0.4, "2018-08-01"), decision="keep")
+    assert (report["decision"], report["version"], report["champion_version"]) == ("registered", 4, None)
+    assert report["endpoint"] is None
+    assert endpoint.running(f"{place}/registry", "fraud") is None
+
+
+def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save_model):
+    registry.promote(f"{place}/registry", "fraud", 3)
+    model = save_model(0.4, "2018-08-01")
+    report = deploy(place, model, decision="keep")
+    registered = registry.find(f"{place}/registry", "fraud", 4)
+    # the server finds other files than those that were registered
+    manifest = storage.read_json(f"{registered.uri}/model.json")
+    storage.write_json(f"{registered.uri}/model.json", manifest | {"threshold": 0.9})
+    with pytest.raises(UserError, match="cannot serve version 4"):
+        deploy(place, model)
+    assert registry.champion(f"{place}/registry", "fraud").version == 3
+    assert httpx.get(f"{report['endpoint']}/v1/model").json()["version"] == 3
+
+
+def test_the_command_starts_a_registry_and_leaves_a_server_that_outlives_it(tmp_path, save_model):
+    output = tmp_path / "output.json"
+    argument = json.dumps({"outputs": {"outputFile": str(output), "artifacts": {"deployment": {"artifacts": [{}]}}}})
+    command = [sys.executable, "-m", "components.deployment", *flags(tmp_path, save_model(0.4))]
+    try:
+        done = subprocess.run([*command, "--executor-input", argument], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        report = json.loads((tmp_path / "deployment.json").read_text())
+        assert httpx.get(f"{report['endpoint']}/healthz").json()["version"] == 1
+        assert "promoted: It was judged. Drift: drifted." in done.stderr
+        assert "INFO" not in done.stderr
+        assert "Warning" not in done.stderr
+        metadata = json.loads(output.read_text())["artifacts"]["deployment"]["artifacts"][0]["metadata"]
+        assert metadata["version"] == 1
+    finally:
+        assert endpoint.stop(f"{tmp_path}/registry") == ["fraud"]
+
+
+def test_an_unknown_target_ends_the_command_with_one_line_and_code_2(tmp_path, save_model):
+    command = [sys.executable, "-m", "components.deployment", *flags(tmp_path, save_model(0.4), target="remote")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "deployment: target is 'remote'; allowed: local, register-only\n"
+
+
+@pytest.mark.parametrize("module", ["deployment", "deployment.server", "deployment.manage"])
+def test_help_answers_at_once(module):
+    started = time.process_time(), time.monotonic()
+    done = subprocess.run([sys.executable, "-m", f"components.{module}", "--help"], capture_output=True, timeout=30)
+    assert done.returncode == 0
+    assert time.monotonic() - started[1] < 3, "a heavy library is imported too early"

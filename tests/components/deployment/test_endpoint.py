@@ -1,0 +1,241 @@
+import json
+import math
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from components.common import registry, storage
+from components.common.errors import UserError
+from components.deployment import endpoint, server
+
+EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
+
+
+def scored(state: server.State) -> dict:
+    answer = httpx.post(f"{state.url}/v1/score", json={"instances": [EVENT]})
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def logistic(weight: float) -> float:
+    return 1 / (1 + math.exp(-(weight * EVENT["amount"] + 0.1 * EVENT["customer_count_1d"] + 0.3)))
+
+
+def test_the_new_version_answers_and_says_what_it_is(stocked, serve):
+    state = serve(1)
+    answer = scored(state)
+    assert (answer["model"], answer["version"]) == ("fraud", 1)
+    assert answer["predictions"][0]["score"] == pytest.approx(logistic(0.1), abs=1e-6)
+    assert answer["predictions"][0]["flagged"] is True
+    model = httpx.get(f"{state.url}/v1/model").json()
+    assert model.pop("champion_since")
+    assert model == {
+        "name": "fraud",
+        "version": 1,
+        "sha256": registry.find(stocked, "fraud", 1).sha256,
+        "candidate": "logistic_regression",
+        "inputs": {"numeric": ["amount", "customer_count_1d"], "categorical": {"channel": ["shop", "it's web"]}},
+        "threshold": 0.5,
+        "trained": {"first": "2018-07-25", "last": "2018-07-29"},
+    }
+    assert httpx.get(f"{state.url}/healthz").json() == {"status": "ok", "version": 1, "wanted": 1, "problem": None}
+
+
+def test_it_can_be_reached_from_this_machine_only(serve):
+    state = serve(1)
+    assert state.host == "127.0.0.1"
+    with socket.socket() as other, pytest.raises(OSError, match=r"refused|timed out"):
+        other.settimeout(2)
+        other.connect(("127.0.0.2", state.port))
+
+
+def test_an_update_keeps_the_process_and_fails_no_request(serve):
+    state = serve(1)
+    seen, failures, done = [], [], threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(base_url=state.url) as client:
+            while not done.is_set():
+                answer = client.post("/v1/score", json={"instances": [EVENT] * 50})
+                if answer.status_code != 200:
+                    failures.append(answer.text)
+                    continue
+                body = answer.json()
+                seen.append((body["version"], {round(each["score"], 5) for each in body["predictions"]}))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    states = [serve(number) for number in (2, 3, 1)]
+    done.set()
+    asking.join()
+    assert states == [state] * 3
+    assert not failures
+    assert {version for version, _ in seen} == {1, 2, 3}
+    # no answer mixes versions
+    assert all(scores == {round(logistic(version / 10), 5)} for version, scores in seen)
+
+
+def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, serve):
+    state = serve(1)
+    spoiled = registry.find(stocked, "fraud", 2)
+    expected = endpoint.example(spoiled.uri)
+    Path(spoiled.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
+    pointer = storage.read_bytes(server.pointer_uri(stocked, "fraud"))
+    with pytest.raises(UserError, match=r"cannot serve version 2: .*is not the file that model.json names"):
+        endpoint.start_or_update(stocked, spoiled, expected)
+    assert storage.read_bytes(server.pointer_uri(stocked, "fraud")) == pointer
+    assert scored(state)["version"] == 1
+
+
+def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, serve):
+    state = serve(1)
+    uri = server.pointer_uri(stocked, "fraud")
+    pointer = storage.read_json(uri)
+    storage.write_json(uri, pointer | {"version": 2, "sha256": "0" * 64})
+    health = _health_when(state, lambda health: health["problem"])
+    assert health["status"] == "degraded"
+    assert (health["version"], health["wanted"]) == (1, 2)
+    assert "not 00000000; restore its files" in health["problem"]
+    storage.write_bytes(uri, b"not JSON")
+    assert "is not JSON" in _health_when(state, lambda health: "JSON" in health["problem"])["problem"]
+    storage.write_json(uri, pointer)
+    assert _health_when(state, lambda health: not health["problem"])["status"] == "ok"
+
+
+def _health_when(state: server.State, condition) -> dict:
+    for _ in range(100):
+        health = httpx.get(f"{state.url}/healthz").json()
+        if condition(health):
+            return health
+        time.sleep(0.05)
+    raise AssertionError(health)
+
+
+def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, serve):
+    state = serve(1)
+    version = registry.find(stocked, "fraud", 2)
+    wrong = replace(endpoint.example(version.uri), score=0.123)
+    with pytest.raises(UserError, match=r"answered .*'version': 2.* where version 2 scores 0.123"):
+        endpoint.start_or_update(stocked, version, wrong)
+    _health_when(state, lambda health: health["version"] == 1)
+
+
+def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked):
+    version = registry.find(stocked, "fraud", 1)
+    expected = endpoint.example(version.uri)
+    Path(version.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
+    with pytest.raises(UserError, match=r"did not start: .*is not the file that model.json names.*server.log"):
+        endpoint.start_or_update(stocked, version, expected)
+    assert endpoint.running(stocked, "fraud") is None
+    assert not storage.exists(server.pointer_uri(stocked, "fraud"))
+
+
+def test_the_next_port_is_taken_when_somebody_else_has_the_first(serve, free_port):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", free_port))
+        other.listen()
+        assert free_port < serve(1).port <= free_port + 20
+
+
+def test_no_port_at_all_is_said_to_be_so():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(UserError, match=f"port is {port}, but {port} to {port} are all taken"):
+            server.listen(port, attempts=1)
+
+
+def test_stop_ends_the_server_and_a_later_start_begins_afresh(stocked, serve):
+    first = serve(1)
+    assert endpoint.stop(stocked) == ["fraud"]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{first.url}/healthz")
+    assert endpoint.stop(stocked) == []
+    assert scored(serve(2))["version"] == 2
+
+
+def test_stop_leaves_a_process_alone_that_only_has_the_number_of_our_server(stocked):
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        state = {"pid": other.pid, "host": "127.0.0.1", "port": 9}
+        storage.write_json(server.state_uri(stocked, "fraud"), state)
+        assert endpoint.stop(stocked) == []
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_stop_leaves_the_server_of_another_registry_alone(stocked, serve, tmp_path):
+    state = serve(1)
+    storage.write_json(server.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
+    assert endpoint.stop(str(tmp_path / "other")) == []
+    assert scored(state)["version"] == 1
+
+
+def test_a_server_that_was_killed_is_started_again(stocked, serve):
+    first = serve(1)
+    os.kill(first.pid, signal.SIGKILL)
+    second = serve(1)
+    assert second.pid != first.pid
+    assert scored(second)["version"] == 1
+
+
+def test_models_of_one_registry_have_a_server_each(stocked, serve, save_model):
+    registry.register(stocked, "handbook", save_model(0.9), {})
+    states = [serve(1), serve(1, "handbook")]
+    assert [scored(state)["model"] for state in states] == ["fraud", "handbook"]
+    assert endpoint.stop(stocked, "handbook") == ["handbook"]
+    assert scored(states[0])["model"] == "fraud"
+
+
+@pytest.mark.parametrize(
+    ("target", "folder", "message"),
+    [
+        ("locl", "registry", r"target is 'locl'; allowed: local, register-only; did you mean 'local'\?"),
+        ("local", "http://mlflow:5000", "give a folder as registry, or target 'register-only'"),
+        ("local", "gs://bucket", "give a local folder or the http"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused(target, folder, message):
+    with pytest.raises(UserError, match=message):
+        endpoint.check_target(target, folder)
+
+
+def test_wrong_requests_get_400_with_what_is_allowed_and_right_ones_go_on(serve):
+    url = f"{serve(1).url}/v1/score"
+    for instance, field, allowed in (
+        (EVENT | {"amount": "12"}, "instances[0].amount", "finite number"),
+        ({"amount": 1}, "instances[0].customer_count_1d", "all of amount"),
+        (EVENT | {"amuont": 1}, "instances[0].amuont", "did you mean 'amount'?"),
+        ([1, 2], "instances[0]", "an object with amount"),
+    ):
+        answer = httpx.post(url, json={"instances": [instance]})
+        assert (answer.status_code, answer.json()["field"]) == (400, field)
+        assert allowed in answer.json()["allowed"]
+    for body in (b"", b"{", b"[" * 100_000, b"\xff\xfe", json.dumps({"instances": [EVENT | {"amount": math.nan}]})):
+        answer = httpx.post(url, content=body)
+        assert answer.status_code == 400, body[:20]
+        assert answer.json()["error"].startswith(("body is", "instances[0].amount is nan"))
+    surrogate = b'{"instances": [{"\\ud800": 1}]}'
+    assert httpx.post(url, content=surrogate).json()["field"] == "instances[0].\\ud800"
+    assert httpx.post(url, json={"instances": [EVENT] * 1000}).status_code == 200
+    assert httpx.post(url, json={"instances": [EVENT] * 1001}).status_code == 400
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_curl_line_can_be_pasted_into_a_shell(serve, stocked):
+    expected = endpoint.example(registry.find(stocked, "fraud", 1).uri)
+    line = f"{expected.curl(serve(1).url)} -o /dev/null -w '%{{http_code}}'"
+    assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == "200"

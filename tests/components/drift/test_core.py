@@ -1,0 +1,246 @@
+"""Effect sizes, and what they amount to."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import wasserstein_distance
+
+from components.common.config import Drift
+from components.drift import core
+
+GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
+LIMITS = Drift(psi=0.2, wasserstein=0.2, max_drifted_share=0.5)
+SHARES = arrays(float, 5, elements=st.floats(0, 1)).filter(lambda counts: counts.sum() > 0).map(lambda c: c / c.sum())
+# few distinct values make ties, the wide range makes none, and some values are missing
+SAMPLES = arrays(float, st.integers(1, 60), elements=st.sampled_from([0, 1, 2, np.nan]) | st.floats(-1e9, 1e9))
+
+
+def psi(reference: np.ndarray, current: np.ndarray) -> float:
+    edges = core.bin_edges(reference)
+    return core.stability_index(core.shares(reference, edges), core.shares(current, edges))
+
+
+def column(reference: np.ndarray, current: np.ndarray) -> core.Column:
+    (found,) = core.compare(pd.DataFrame({"x": reference}), pd.DataFrame({"x": current}), ["x"], LIMITS)
+    return found
+
+
+def normal(mean: float = 0, size: int = 5000, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(mean, 1, size)
+
+
+def test_the_stability_index_is_the_sum_of_share_differences_times_log_ratios() -> None:
+    found = core.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25]))
+
+    assert found == pytest.approx(0.25 * np.log(0.75 / 0.5) - 0.25 * np.log(0.25 / 0.5))
+
+
+@given(expected=SHARES, actual=SHARES)
+@settings(deadline=None)
+def test_the_stability_index_is_symmetric_and_never_negative(expected: np.ndarray, actual: np.ndarray) -> None:
+    found = core.stability_index(expected, actual)
+
+    assert found >= 0
+    assert found == pytest.approx(core.stability_index(actual, expected))
+
+
+@given(sample=SAMPLES)
+@settings(deadline=None)
+def test_a_sample_has_not_moved_from_itself(sample: np.ndarray) -> None:
+    found = column(sample, sample)
+
+    assert found.psi == 0
+    assert not found.wasserstein
+    assert not found.drifted
+
+
+@given(reference=SAMPLES, current=SAMPLES, seed=st.integers(0, 99))
+@settings(deadline=None)
+def test_the_order_of_rows_does_not_matter(reference: np.ndarray, current: np.ndarray, seed: int) -> None:
+    shuffle = np.random.default_rng(seed).permutation
+    before, after = column(reference, current), column(shuffle(reference), shuffle(current))
+
+    assert after.psi == before.psi
+    assert after.wasserstein == (before.wasserstein and pytest.approx(before.wasserstein, rel=1e-6))
+
+
+@given(reference=SAMPLES, current=SAMPLES)
+@settings(deadline=None)
+def test_every_row_is_in_one_bin(reference: np.ndarray, current: np.ndarray) -> None:
+    edges = core.bin_edges(reference)
+
+    assert (np.diff(edges) > 0).all()
+    assert core.shares(current, edges).sum() == pytest.approx(1)
+    assert core.shares(current, edges)[-1] == np.isnan(current).mean()
+
+
+def test_the_bins_of_a_continuous_column_hold_equal_shares_of_the_reference() -> None:
+    reference = normal()
+
+    # the last bin is that of missing values
+    shares = core.shares(reference, core.bin_edges(reference))
+    assert shares.tolist() == pytest.approx([*[0.1] * core.BINS, 0], abs=2 / len(reference))
+
+
+def test_a_shift_of_one_standard_deviation_is_noticed_by_both_measures() -> None:
+    found = column(normal(), normal(mean=1, seed=1))
+
+    assert found.psi > 4 * LIMITS.psi
+    assert found.wasserstein == pytest.approx(1, abs=0.05)
+    assert found.drifted
+    assert (found.reference_mean, found.current_mean) == (pytest.approx(0, abs=0.05), pytest.approx(1, abs=0.05))
+
+
+def test_two_samples_of_one_distribution_have_not_drifted() -> None:
+    found = column(normal(), normal(seed=1))
+
+    assert found.psi < 0.02
+    assert found.wasserstein < 0.1
+    assert not found.drifted
+
+
+def test_a_tail_that_grows_in_few_rows_is_noticed_by_the_distance_alone() -> None:
+    current = normal(seed=1)
+    current[:50] += 30
+
+    found = column(normal(), current)
+
+    assert found.psi < LIMITS.psi
+    assert found.wasserstein > LIMITS.wasserstein
+    assert found.drifted
+
+
+def test_a_move_that_is_small_beside_the_outliers_is_noticed_by_the_index_alone() -> None:
+    reference, current = normal(), normal(mean=1, seed=1)
+    reference[:50] = current[:50] = 1000
+
+    found = column(reference, current)
+
+    assert found.psi > LIMITS.psi
+    assert found.wasserstein < LIMITS.wasserstein
+    assert found.drifted
+
+
+@given(factor=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))
+@settings(deadline=None)
+def test_the_distance_does_not_depend_on_the_unit(factor: float, offset: float) -> None:
+    reference, current = normal(size=200), normal(mean=0.5, size=300, seed=1)
+    found = core.normalised_wasserstein(reference * factor + offset, current * factor + offset)
+
+    assert found == pytest.approx(wasserstein_distance(reference, current) / reference.std(), rel=1e-6)
+
+
+def test_a_constant_column_that_stays_has_not_drifted() -> None:
+    assert column(np.ones(100), np.ones(50)) == core.Column("x", 0, None, False, 1, 1)
+
+
+@pytest.mark.parametrize("value", [0.999999, 1.000001, np.nan, np.inf])
+def test_a_constant_column_that_is_left_in_any_direction_has_drifted(value: float) -> None:
+    found = column(np.ones(1000), np.where(np.arange(1000) < 900, 1, value))
+
+    assert found.psi > LIMITS.psi
+    assert found.wasserstein is None
+    assert found.drifted
+
+
+def test_a_flag_is_binned_by_value() -> None:
+    reference, current = np.arange(1000) % 10 == 0, np.arange(1000) % 10 < 4
+
+    expected = core.stability_index(np.array([0.9, 0.1]), np.array([0.6, 0.4]))
+    assert psi(reference.astype(float), current.astype(float)) == pytest.approx(expected)
+
+
+def test_a_frequent_value_does_not_hide_what_happens_around_it() -> None:
+    reference = np.where(np.arange(1000) < 950, 0.0, 1.0)
+
+    assert psi(reference, np.where(np.arange(1000) < 950, 0.0, -1.0)) > LIMITS.psi
+
+
+def test_a_column_without_any_value_has_not_drifted_and_has_no_mean() -> None:
+    assert column(np.full(9, np.nan), np.full(9, np.nan)) == core.Column("x", 0, None, False, None, None)
+
+
+def test_values_that_go_missing_are_noticed() -> None:
+    current = normal(seed=1)
+    current[:1000] = np.nan
+
+    assert column(normal(), current).psi > LIMITS.psi
+
+
+def test_a_category_is_compared_by_its_share() -> None:
+    before, now = pd.DataFrame({"c": ["a", "a", "b", "b"]}), pd.DataFrame({"c": ["a", "a", "a", "b"]})
+
+    (found,) = core.compare(before, now, [], LIMITS)
+
+    assert found.psi == pytest.approx(core.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25])))
+    assert (found.wasserstein, found.reference_mean, found.current_mean) == (None, None, None)
+
+
+def test_a_new_category_is_noticed() -> None:
+    before, now = pd.DataFrame({"c": ["a"] * 100}), pd.DataFrame({"c": ["a"] * 90 + ["b"] * 10})
+
+    (found,) = core.compare(before, now, [], LIMITS)
+
+    assert found.drifted
+
+
+def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
+    category = core.Column("country", 0.5, None, True, None, None)
+
+    verdict = core.judge([category, *columns()], LIMITS)
+
+    assert verdict.reasons[-1] == "Input country drifted: PSI 0.500 (limit 0.2)."
+
+
+def columns(*drifted: bool, score: bool = False) -> list[core.Column]:
+    still = core.Column("score", 0.01, 0.02, False, 0.1, 0.1)
+    inputs = [replace(still, name=f"x{i}", psi=0.5 + i, drifted=moved) for i, moved in enumerate(drifted)]
+    return [*inputs, replace(still, drifted=score)]
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "share"),
+    [
+        (columns(False, False), "stable", 0),
+        (columns(True, False), "stable", 0.5),
+        (columns(True, True, False), "drifted", 2 / 3),
+        (columns(False, False, score=True), "drifted", 0),
+    ],
+)
+def test_data_have_drifted_when_too_many_inputs_have_or_the_score_has(
+    found: list[core.Column], status: str, share: float
+) -> None:
+    verdict = core.judge(found, LIMITS)
+
+    assert (verdict.status, verdict.drifted_share) == (status, share)
+
+
+def test_the_reasons_name_the_drifted_inputs_worst_first() -> None:
+    assert core.judge(columns(True, False, True), LIMITS).reasons == [
+        "2 of 3 inputs drifted (67%); at most 50% may.",
+        "The score did not drift: PSI 0.010 (limit 0.2), Wasserstein 0.020 standard deviations (limit 0.2).",
+        "Input x2 drifted: PSI 2.500 (limit 0.2), Wasserstein 0.020 standard deviations (limit 0.2).",
+        "Input x0 drifted: PSI 0.500 (limit 0.2), Wasserstein 0.020 standard deviations (limit 0.2).",
+    ]
+
+
+def test_the_published_features_are_stable_over_two_weeks_and_raised_amounts_are_not() -> None:
+    if not GOLDEN.is_dir():
+        pytest.skip(f"needs the published features in {GOLDEN}")
+    days = [pd.read_parquet(path) for path in sorted(GOLDEN.glob("*.parquet"))]
+    inputs = [name for name in days[0] if name.startswith(("TX_AMOUNT", "TX_DURING", "CUSTOMER_ID_", "TERMINAL_ID_"))]
+    reference, current = pd.concat(days[:7])[inputs], pd.concat(days[-7:])[inputs]
+    assert len(inputs) == 15
+
+    found = core.compare(reference, current, inputs, Drift())
+    raised = core.compare(reference, current.assign(TX_AMOUNT=current["TX_AMOUNT"] * 1.5), inputs, Drift())
+
+    assert max(moved.psi for moved in found) < 0.05
+    assert max(moved.wasserstein or 0 for moved in found) < 0.1
+    assert [moved.name for moved in raised if moved.drifted] == ["TX_AMOUNT"]

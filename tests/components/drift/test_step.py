@@ -1,0 +1,147 @@
+"""The step on real partitions and a real ONNX model."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from components.common.errors import UserError
+from components.drift.__main__ import body
+from tests.components import samples
+
+# Python imports a module of this name when it starts; it writes down every connection that is tried
+WATCH = """
+import sys
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        with open({path!r}, "a") as file:
+            file.write(f"{{event}} {{arguments}}\\n")
+sys.addaudithook(watch)
+"""
+
+
+def training_sample(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = frame[frame["event_time"] < "2024-03-17"]
+    return rows[["amount", "risk", "label"]].assign(score=rows["amount"].astype("float32"))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the step has run once: amounts have risen since training, risks have not."""
+    folder = tmp_path_factory.mktemp("drift")
+    frame = samples.features(rows_a_day=600)
+    samples.write_model(folder / "model", {"only": [1.0, 0.0]}, training_sample(frame))
+    frame["amount"] = np.where(frame["event_time"] >= "2024-03-19", frame["amount"] + 0.3, frame["amount"])
+    for name in ("home", "watch"):
+        (folder / name).mkdir()
+    (folder / "watch" / "sitecustomize.py").write_text(WATCH.format(path=str(folder / "connections")))
+    environment = {key: value for key, value in os.environ.items() if key != "DO_NOT_TRACK"}
+    environment |= {"HOME": str(folder / "home"), "PYTHONPATH": str(folder / "watch")}
+    output = {"name": "drift", "type": {"schemaTitle": "system.Artifact"}, "uri": str(folder / "drift")}
+    executor = {"outputs": {"artifacts": {"drift": {"artifacts": [output]}}, "outputFile": str(folder / "out")}}
+    done = samples.run(
+        "drift",
+        environment,
+        features=samples.write_features(folder, frame),
+        model=str(folder / "model"),
+        drift=str(folder / "drift"),
+        executor_input=json.dumps(executor),
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def verdict(ran: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ran / "drift" / "verdict.json").read_text())
+    return found
+
+
+def test_the_newest_days_are_compared_with_the_training_sample(ran: Path) -> None:
+    found = verdict(ran)
+
+    assert found["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
+    assert found["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
+
+
+def test_the_inputs_come_first_and_the_score_last(ran: Path) -> None:
+    columns = verdict(ran)["columns"]
+
+    assert [(column["name"], column["drifted"]) for column in columns] == [
+        ("amount", True),
+        ("risk", False),
+        ("score", True),
+    ]
+    assert columns[0]["current_mean"] == pytest.approx(columns[0]["reference_mean"] + 0.3, abs=0.03)
+    assert columns[2]["psi"] == pytest.approx(columns[0]["psi"])
+
+
+def test_a_score_that_drifted_makes_the_verdict(ran: Path) -> None:
+    found = verdict(ran)
+
+    assert (found["status"], found["drifted_share"]) == ("drifted", 0.5)
+    assert found["reasons"][1].startswith("The score drifted: PSI ")
+
+
+def test_the_step_reports_its_effect_sizes(ran: Path) -> None:
+    metadata = json.loads((ran / "out").read_text())["artifacts"]["drift"]["artifacts"][0]["metadata"]
+
+    assert metadata["drifted_share"] == 0.5
+    assert metadata["score_psi"] == verdict(ran)["columns"][-1]["psi"]
+
+
+def test_the_page_holds_all_it_needs(ran: Path) -> None:
+    page = (ran / "drift" / "evidently.html").read_text()
+
+    assert "Data Drift Summary" in page
+    assert not re.search(r"<(script|img|iframe)[^>]+src=\"?http|<link[^>]+href=\"?http", page)
+    assert len(page) < 6_000_000
+
+
+def test_nothing_is_sent_and_nothing_is_left_in_the_home_folder(ran: Path) -> None:
+    assert not (ran / "connections").exists()
+    assert list((ran / "home").iterdir()) == []
+
+
+def test_the_watch_sees_a_connection(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WATCH.format(path=str(tmp_path / "connections")))
+    script = "import socket; socket.socket().connect_ex(('127.0.0.1', 9))"
+    subprocess.run([sys.executable, "-c", script], env={"PYTHONPATH": str(tmp_path)}, check=True)
+
+    assert "127.0.0.1" in (tmp_path / "connections").read_text()
+
+
+def test_an_input_that_the_features_lack_is_named(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
+    features = samples.write_features(tmp_path, frame.drop(columns="risk"))
+
+    with pytest.raises(UserError, match=r"needs input 'risk', which the features of 2024-03-19 \.\. 2024-03-20 lack"):
+        body(samples.flags(features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift")))
+
+
+def test_a_day_that_the_features_lack_is_named(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
+    features = samples.write_features(tmp_path, frame[frame["event_time"] < "2024-03-20"])
+
+    with pytest.raises(UserError, match=r"has no 2024-03-20, it holds 2024-03-15 \.\. 2024-03-19"):
+        body(samples.flags(features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift")))
+
+
+def test_days_without_rows_cannot_be_compared(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
+    features = samples.write_features(tmp_path, frame)
+    for day in ("2024-03-19", "2024-03-20"):
+        for path in (tmp_path / "lake").glob(f"**/date={day}/*.parquet"):
+            frame.iloc[:0].to_parquet(path)
+
+    with pytest.raises(UserError, match="have no rows, so there is nothing to compare"):
+        body(samples.flags(features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift")))

@@ -1,0 +1,182 @@
+"""The step on real partitions and real ONNX models."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from components.common.registry import Version
+from components.evaluation.__main__ import evaluate
+from tests.components import samples
+
+CANDIDATES = {"first": [1.0, 0.0], "second": [0.0, 1.0]}
+
+
+def version(uri: Path, sha256: str = "old") -> Version:
+    return Version("tiny", 3, str(uri), sha256, {})
+
+
+def run(folder: Path, frame: pd.DataFrame, champion: Version | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Evaluate the model in `folder/model`; return evaluation.json and verdict.json."""
+    output = folder / "evaluation"
+    paths = {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
+    evaluate(samples.flags(**paths, registry="none", evaluation=str(output)), lambda _registry, _name: champion)
+    return json.loads((output / "evaluation.json").read_text()), json.loads((output / "verdict.json").read_text())
+
+
+def window(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame[frame["event_time"].between("2024-03-18", "2024-03-19 23:59")]
+
+
+def test_a_candidates_metrics_are_those_of_scikit_learn_on_the_test_days(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", CANDIDATES)
+
+    evaluation, verdict = run(tmp_path, frame)
+
+    rows = window(frame)
+    for name, column in (("first", "amount"), ("second", "risk")):
+        scores = rows[column].astype(np.float32)
+        assert evaluation["models"][name]["auc_roc"] == pytest.approx(roc_auc_score(rows["label"], scores))
+        expected = average_precision_score(rows["label"], scores)
+        assert evaluation["models"][name]["average_precision"] == pytest.approx(expected)
+    assert evaluation["test"] == {"first": "2024-03-18", "last": "2024-03-19", "rows": 80, "frauds": 10}
+    assert evaluation["selected"] == "first"
+    assert verdict["challenger"] == evaluation["models"]["first"]
+
+
+def test_customers_known_as_compromised_are_left_out(tmp_path: Path) -> None:
+    frame = samples.features()
+    # a fraud on the first training day, known the day after next, whose customer pays again on both test days
+    again = window(frame).index[[1, 41]]
+    frame.loc[again, "customer"] = frame.loc[0, "customer"]
+    samples.write_model(tmp_path / "model", CANDIDATES)
+
+    evaluation, _ = run(tmp_path, frame)
+
+    assert evaluation["test"]["rows"] == 78
+
+
+def test_the_champion_is_measured_on_the_same_rows(tmp_path: Path) -> None:
+    samples.write_model(tmp_path / "model", CANDIDATES)
+    old = samples.write_model(tmp_path / "old", {"only": [0.0, 1.0]})
+
+    evaluation, verdict = run(tmp_path, samples.features(), version(tmp_path / "old"))
+
+    assert evaluation["champion"] == {"version": 3, **evaluation["models"]["second"]}
+    assert verdict["champion"] == {"version": 3, "sha256": old.sha256, "metrics": evaluation["models"]["second"]}
+    assert "champion version 3" in verdict["reasons"][0]
+
+
+def test_the_champion_stays_when_it_is_better(tmp_path: Path) -> None:
+    frame = samples.features()
+    frame["risk"] = np.where(frame["label"].fillna(0) == 1, frame["risk"] + 0.6, frame["risk"])
+    samples.write_model(tmp_path / "model", {"first": [1.0, 0.0]})
+    samples.write_model(tmp_path / "old", {"only": [0.0, 1.0]})
+
+    _, verdict = run(tmp_path, frame, version(tmp_path / "old"))
+
+    assert verdict["decision"] == "keep"
+    assert "worse by more than 0.01" in verdict["reasons"][0]
+
+
+def test_the_same_model_again_is_kept(tmp_path: Path) -> None:
+    model = samples.write_model(tmp_path / "model", CANDIDATES)
+
+    _, verdict = run(tmp_path, samples.features(), version(tmp_path / "model", model.sha256))
+
+    assert verdict["decision"] == "keep"
+    assert verdict["reasons"] == ["The challenger is identical to champion version 3."]
+
+
+def _missing(folder: Path) -> None:
+    (folder / "model.json").unlink()
+
+
+def _not_json(folder: Path) -> None:
+    (folder / "model.json").write_text("{")
+
+
+def _other_graph(folder: Path) -> None:
+    (folder / "only.onnx").write_bytes(samples.linear([1.0, 1.0]))
+
+
+def _other_shape(folder: Path) -> None:
+    (folder / "model.json").write_text('{"sha256": "x", "inputs": {}}')
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_missing, "model.json does not exist"),
+        (_not_json, "is not JSON"),
+        (_other_graph, "is not the file that model.json names"),
+        (_other_shape, "cannot be read"),
+    ],
+)
+def test_a_champion_that_cannot_be_read_does_not_stop_the_challenger(tmp_path: Path, spoil: Any, says: str) -> None:
+    samples.write_model(tmp_path / "model", CANDIDATES)
+    samples.write_model(tmp_path / "old", {"only": [0.0, 1.0]})
+    spoil(tmp_path / "old")
+
+    evaluation, verdict = run(tmp_path, samples.features(), version(tmp_path / "old"))
+
+    assert verdict["decision"] == "promote"
+    assert verdict["reasons"][0].startswith("Champion version 3 cannot be read:")
+    assert says in verdict["reasons"][0]
+    assert verdict["champion"] is None
+    assert evaluation["champion"] is None
+
+
+def test_a_champion_that_needs_an_input_the_features_lack_is_not_compared(tmp_path: Path) -> None:
+    samples.write_model(tmp_path / "model", CANDIDATES)
+    samples.write_model(tmp_path / "old", {"only": [0.0, 1.0]}, inputs=("amount", "mcc_risk"))
+
+    _, verdict = run(tmp_path, samples.features(), version(tmp_path / "old"))
+
+    assert verdict["decision"] == "promote"
+    assert verdict["reasons"][0] == "Champion version 3 needs input 'mcc_risk', which the features lack now."
+
+
+def test_the_command_writes_the_verdict_and_reports_the_selected_models_metrics(tmp_path: Path) -> None:
+    samples.write_model(tmp_path / "model", CANDIDATES)
+    output = {"name": "evaluation", "type": {"schemaTitle": "system.Artifact"}, "uri": str(tmp_path / "evaluation")}
+    executor = {"outputs": {"artifacts": {"evaluation": {"artifacts": [output]}}, "outputFile": str(tmp_path / "out")}}
+
+    done = samples.run(
+        "evaluation",
+        features=samples.write_features(tmp_path, samples.features()),
+        model=str(tmp_path / "model"),
+        registry=str(tmp_path / "registry"),
+        evaluation=str(tmp_path / "evaluation"),
+        executor_input=json.dumps(executor),
+    )
+
+    assert done.returncode == 0, done.stderr
+    verdict = json.loads((tmp_path / "evaluation" / "verdict.json").read_text())
+    assert (verdict["decision"], verdict["reasons"][0]) == ("promote", "There is no champion yet.")
+    metadata = json.loads((tmp_path / "out").read_text())["artifacts"]["evaluation"]["artifacts"][0]["metadata"]
+    for name in ("auc_roc", "average_precision", "card_precision"):
+        assert metadata[name] == verdict["challenger"][name]
+
+
+def test_the_command_refuses_a_window_whose_due_labels_are_missing(tmp_path: Path) -> None:
+    frame = samples.features()
+    frame.loc[window(frame).index[-1], "label"] = pd.NA
+    samples.write_model(tmp_path / "model", CANDIDATES)
+
+    done = samples.run(
+        "evaluation",
+        features=samples.write_features(tmp_path, frame),
+        model=str(tmp_path / "model"),
+        registry=str(tmp_path / "registry"),
+        evaluation=str(tmp_path / "evaluation"),
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("evaluation: 1 test rows have no label although it is due")
+    assert not (tmp_path / "evaluation").exists()

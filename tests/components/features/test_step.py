@@ -1,0 +1,195 @@
+"""The step from manifest to manifest, on real Parquet files and in real processes."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from components.common import artifacts
+from components.common.config import parse
+from components.common.splits import Days, plan, rows_of
+from components.features.__main__ import body, parser
+
+CONFIG = {
+    "name": "tiny",
+    "label_delay_days": 1,
+    "source": {"table": "t.csv"},
+    "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")}
+    | {"categorical": ["channel"]},
+    "features": {"windows_days": [1, 2]},
+    "protocol": {"train_days": 1, "test_days": 1},
+    "training": {"models": {"a": {"kind": "xgboost"}}},
+}
+DATE = date(2024, 3, 10)
+EVENTS = plan(parse(CONFIG), DATE).events  # nine days, the last six of which get features
+
+
+def sample(day: date, seed: int = 0) -> pd.DataFrame:
+    """Fifty canonical events of a day; labels of the last day are not due."""
+    rng = np.random.default_rng([seed, day.toordinal()])
+    seconds = np.sort(rng.integers(0, 86_400, 50))
+    return pd.DataFrame(
+        {
+            "event_id": day.toordinal() * 100 + np.arange(50),
+            "event_time": (pd.Timestamp(day) + pd.to_timedelta(seconds, unit="s")).astype("datetime64[us]"),
+            "customer": rng.choice(["ann", "bob", "eve"], 50),
+            "terminal": rng.integers(0, 3, 50),
+            "amount": rng.integers(1, 10_000, 50) / 100,
+            "label": pd.array(rng.integers(0, 2, 50) if day < DATE else [None] * 50, dtype="Int8"),
+            "channel": rng.choice(["web", "shop"], 50),
+        }
+    )
+
+
+def write_events(folder, changed: Days | None = None) -> str:
+    """Write the events of every day; `changed` days hold other rows."""
+    parts = []
+    for day in Days(EVENTS.first, EVENTS.last + timedelta(days=1)):
+        seed = 1 if changed and day in changed else 0
+        uri = str(folder / "lake" / "events" / f"{day}-{seed}.parquet")
+        parts.append(artifacts.write_partition(uri, day, sample(day, seed), {}))
+    artifacts.write_table(str(folder / "events.json"), artifacts.Table("events", parts))
+    return str(folder / "events.json")
+
+
+def flags(folder, day: date = DATE, device: str = "cpu", config: dict | None = None) -> list[str]:
+    values = {
+        "config": json.dumps(config or CONFIG),
+        "date": str(day),
+        "device": device,
+        "lake": str(folder / "lake"),
+        "events": str(folder / "events.json"),
+        "features": str(folder / "features.json"),
+    }
+    return [part for name, value in values.items() for part in (f"--{name}", value)]
+
+
+def step(folder, **changes) -> tuple[artifacts.Table, dict[str, float]]:
+    metrics = body(parser().parse_args(flags(folder, **changes)))
+    return artifacts.read_table(str(folder / "features.json")), metrics
+
+
+def test_the_manifest_lists_the_days_and_the_model_inputs(tmp_path):
+    events = artifacts.read_table(write_events(tmp_path))
+    table, metrics = step(tmp_path)
+    assert [part.date for part in table.partitions] == [f"2024-03-{day:02}" for day in range(5, 11)]
+    windows = [f"customer_{name}_{w}d" for w in (1, 2) for name in ("count", "mean_amount")]
+    windows += [f"terminal_{name}_{w}d" for w in (1, 2) for name in ("count", "risk")]
+    assert table.details == {
+        "numeric": ["amount", "during_weekend", "during_night", *windows],
+        "categorical": ["channel"],
+        "events_sha256": events.sha256,
+        "computed_days": 6,
+        "reused_days": 0,
+    }
+    assert metrics == {"rows": 300, "computed_days": 6}
+
+
+def test_a_partition_holds_its_days_events_in_order_with_their_inputs(tmp_path):
+    write_events(tmp_path)
+    table, _ = step(tmp_path)
+    frame = table.read([DATE])
+    assert frame["event_id"].tolist() == sample(DATE)["event_id"].tolist()
+    assert list(frame) == ["event_id", "event_time", "customer", "label", *table.details["numeric"], "channel"]
+    assert frame["label"].isna().all()
+    assert {name: str(frame[name].dtype) for name in ("event_time", "label", "amount", "terminal_count_2d")} == {
+        "event_time": "datetime64[us]",
+        "label": "Int8",
+        "amount": "float64",
+        "terminal_count_2d": "float64",
+    }
+
+
+def test_a_second_run_computes_nothing_and_names_the_same_partitions(tmp_path):
+    write_events(tmp_path)
+    first, _ = step(tmp_path)
+    second, metrics = step(tmp_path)
+    assert second.partitions == first.partitions
+    assert second.details["reused_days"] == 6
+    assert metrics["computed_days"] == 0
+
+
+def test_the_next_day_alone_is_computed_and_equals_a_run_from_scratch(tmp_path):
+    write_events(tmp_path)
+    step(tmp_path)
+    tomorrow = DATE + timedelta(days=1)
+    table, metrics = step(tmp_path, day=tomorrow)
+    assert metrics["computed_days"] == 1
+
+    write_events(tmp_path / "scratch")
+    scratch, metrics = step(tmp_path / "scratch", day=tomorrow)
+    assert metrics["computed_days"] == 6
+    assert scratch.sha256 == table.sha256
+
+
+def test_a_changed_day_is_computed_again_and_so_are_the_days_that_look_back_on_it(tmp_path):
+    write_events(tmp_path)
+    before, _ = step(tmp_path)
+    changed = date(2024, 3, 6)
+    write_events(tmp_path, Days(changed, changed))
+    after, metrics = step(tmp_path)
+    # windows reach back two days, and as far again as the delay of one
+    assert metrics["computed_days"] == 4
+    moved = [a.date for a, b in zip(after.partitions, before.partitions, strict=True) if a.sha256 != b.sha256]
+    assert moved == ["2024-03-06", "2024-03-07", "2024-03-08", "2024-03-09"]
+
+
+def test_days_missing_here_and_there_equal_those_computed_at_once(tmp_path):
+    write_events(tmp_path)
+    whole, _ = step(tmp_path)
+    for part in (whole.partitions[1], whole.partitions[4]):
+        (tmp_path / "lake" / f"{part.uri}.json").unlink()
+    again, metrics = step(tmp_path)
+    assert metrics["computed_days"] == 2
+    assert again.sha256 == whole.sha256
+
+
+def test_other_windows_make_other_partitions(tmp_path):
+    write_events(tmp_path)
+    step(tmp_path)
+    _, metrics = step(tmp_path, config=CONFIG | {"features": {"windows_days": [1]}})
+    assert metrics["computed_days"] == 6
+
+
+def test_other_models_leave_the_partitions_as_they_are(tmp_path):
+    write_events(tmp_path)
+    step(tmp_path)
+    _, metrics = step(tmp_path, config=CONFIG | {"training": {"models": {"b": {"kind": "mlp"}}}})
+    assert metrics["computed_days"] == 0
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "components.features", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_command_writes_the_manifest_and_says_what_it_does(tmp_path):
+    write_events(tmp_path)
+    done = command(*flags(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "0 days are in the lake, 6 to compute on cpu" in done.stderr
+    assert len(rows_of(artifacts.read_table(str(tmp_path / "features.json")).read([DATE]), Days(DATE, DATE))) == 50
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cudf") is not None, reason="RAPIDS is installed here")
+def test_cuda_without_rapids_is_refused_in_one_line_never_computed_on_the_cpu(tmp_path):
+    write_events(tmp_path)
+    done = command(*flags(tmp_path, device="cuda"))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("features: --device cuda needs RAPIDS, and cudf is missing; install it with")
+    assert line.endswith("or run with --device cpu")
+    assert not (tmp_path / "features.json").exists()
+
+
+def test_a_day_without_events_is_named_in_one_line(tmp_path):
+    write_events(tmp_path)
+    done = command(*flags(tmp_path, day=DATE + timedelta(days=9)))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("features: table 'events' has no 2024-03-12, it holds 2024-03-02 .. 2024-03-11")

@@ -1,0 +1,245 @@
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pandera.errors
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.common.config import Simulator, parse
+from components.common.errors import UserError
+from components.ingestion import core, simulator
+
+from .conftest import CONFIG
+
+DAY = date(2024, 3, 10)
+WORLD = Simulator(customers=60, terminals=120)
+SPOILED = {
+    "missing_key": ("customer_id", None),
+    "unparsable_time": ("time", "yesterday"),
+    "outside_day": ("time", "2024-03-11T00:00:00"),
+    "bad_amount": ("amount", -0.01),
+    "unknown_label": ("fraud", 2),
+    "missing_label": ("fraud", None),
+}
+
+
+@pytest.fixture
+def raw():
+    """A day's rows as Python objects, so that any value can be put anywhere."""
+    frame = simulator.day(WORLD, DAY).astype({"time": str, "fraud": "int64"}).astype(object)
+    frame["channel"], frame["score"] = "shop", 0.5
+    return frame
+
+
+@pytest.fixture
+def extended():
+    columns = CONFIG["columns"] | {"numeric": ["score"], "categorical": ["channel"]}
+    return parse(CONFIG | {"columns": columns})
+
+
+def split(raw, config=None, labels_due=True, text_ids=()):
+    return core.split(raw, config or parse(CONFIG), DAY, labels_due, text_ids)
+
+
+@pytest.mark.parametrize("rule", SPOILED)
+def test_a_bad_row_is_quarantined_under_its_rule(raw, rule):
+    column, value = SPOILED[rule]
+    raw.loc[3, column] = value
+    result = split(raw)
+    assert result.quarantined == {rule: 1}
+    assert result.bad["transaction_id"].tolist() == [str(raw.loc[3, "transaction_id"])]
+    assert len(result.good) == len(raw) - 1
+
+
+@pytest.mark.parametrize("column", ["transaction_id", "customer_id", "terminal_id"])
+@pytest.mark.parametrize("value", [None, "", np.nan])
+def test_every_key_is_needed(raw, column, value):
+    raw.loc[0, column] = value
+    assert split(raw).quarantined == {"missing_key": 1}
+
+
+@pytest.mark.parametrize("value", [-1, np.inf, -np.inf, np.nan, None, "", "12,50", "free"])
+def test_an_amount_is_finite_and_not_negative(raw, value):
+    raw.loc[0, "amount"] = value
+    assert split(raw).quarantined == {"bad_amount": 1}
+
+
+def test_nothing_was_paid_is_an_amount(raw):
+    raw.loc[0, "amount"] = 0
+    assert split(raw).quarantined == {}
+
+
+def test_of_rows_that_share_an_id_the_first_good_one_stays(raw):
+    raw.loc[[1, 2], "transaction_id"] = raw.loc[0, "transaction_id"]
+    raw.loc[0, "amount"] = -5
+    result = split(raw)
+    assert result.quarantined == {"bad_amount": 1, "duplicate_id": 1}
+    kept = result.good.loc[result.good["event_id"] == raw.loc[0, "transaction_id"], "amount"]
+    assert kept.tolist() == [raw.loc[1, "amount"]]
+
+
+def test_the_first_rule_that_fails_names_the_row(raw):
+    raw.loc[0, ["customer_id", "time", "amount", "fraud"]] = None
+    raw.loc[1, ["amount", "fraud"]] = None
+    assert split(raw).quarantined == {"bad_amount": 1, "missing_key": 1}
+
+
+def test_a_missing_label_is_no_fault_until_it_is_due(raw):
+    raw.loc[:4, "fraud"] = None
+    result = split(raw, labels_due=False)
+    assert result.quarantined == {}
+    assert result.good["label"].isna().sum() == 5
+    raw["fraud"] = None
+    assert split(raw, labels_due=False).good["label"].isna().all()
+    assert split(raw).quarantined == {"missing_label": len(raw)}
+
+
+def test_an_unknown_label_is_a_fault_even_before_it_is_due(raw):
+    raw.loc[0, "fraud"] = "maybe"
+    assert split(raw, labels_due=False).quarantined == {"unknown_label": 1}
+
+
+def test_the_first_and_the_last_moment_of_a_day_are_in_it(raw):
+    raw.loc[0, "time"], raw.loc[1, "time"] = "2024-03-10T00:00:00Z", "2024-03-10T23:59:59.999999Z"
+    raw.loc[2, "time"], raw.loc[3, "time"] = "2024-03-09T23:59:59.999999Z", "2024-03-11T00:00:00Z"
+    assert split(raw).quarantined == {"outside_day": 2}
+
+
+@pytest.mark.parametrize("value", [None, "a lot", np.inf])
+def test_an_extra_number_has_to_be_one(raw, extended, value):
+    raw.loc[0, "score"] = value
+    assert split(raw, extended).quarantined == {"bad_number": 1}
+
+
+def test_extra_columns_keep_their_names_and_a_missing_category_is_empty_text(raw, extended):
+    raw.loc[0, "channel"] = None
+    good = split(raw, extended).good
+    assert list(good.columns)[-2:] == ["score", "channel"]
+    assert good["score"].dtype == np.float64
+    assert sorted(set(good["channel"])) == ["", "shop"]
+
+
+def test_a_partition_has_canonical_types_and_order(raw):
+    raw.loc[5, "time"] = raw.loc[4, "time"]
+    good = split(raw.sample(frac=1, random_state=0).reset_index(drop=True)).good
+    assert {name: str(dtype) for name, dtype in good.dtypes.items()} == {
+        "event_id": "int64",
+        "event_time": "datetime64[us]",
+        "customer": "int64",
+        "terminal": "int64",
+        "amount": "float64",
+        "label": "Int8",
+    }
+    assert good["event_id"].tolist() == sorted(raw["transaction_id"])
+    assert good["event_time"].is_monotonic_increasing
+
+
+def test_ids_that_are_text_stay_text(raw):
+    raw.loc[0, "customer_id"] = "C-1"
+    result = split(raw, text_ids={"event_id"})
+    assert result.id_types == {"event_id": "text", "customer": "text", "terminal": "integer"}
+    assert "C-1" in set(result.good["customer"])
+    assert result.good["terminal"].dtype == "int64"
+
+
+def test_bad_rows_keep_every_column_of_the_users_as_text(raw):
+    raw.loc[0, "amount"] = -5
+    raw.loc[0, "score"] = None
+    bad = split(raw).bad
+    assert list(bad.columns) == [*raw.columns, "reason"]
+    row = bad.iloc[0]
+    assert (row["amount"], row["channel"], row["reason"]) == ("-5", "shop", "bad_amount")
+    assert pd.isna(row["score"])
+
+
+SPOILING = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(sorted(SPOILED))), max_size=12)
+
+
+@settings(max_examples=50, deadline=None)
+@given(SPOILING, st.booleans())
+def test_no_row_is_lost_and_no_bad_one_is_kept(spoiling, due):
+    raw = simulator.day(WORLD, DAY).astype({"time": str, "fraud": "int64"}).astype(object)
+    for row, rule in spoiling:
+        column, value = SPOILED[rule]
+        raw.loc[row, column] = value
+    harmless = {} if due else {"missing_label"}
+    result = split(raw, labels_due=due)
+    assert len(result.good) + len(result.bad) == len(raw)
+    ids = set(map(str, result.good["event_id"])) | set(result.bad["transaction_id"])
+    assert ids == set(map(str, raw["transaction_id"]))
+    last = {(row, SPOILED[rule][0]): rule for row, rule in spoiling}
+    spoiled = {row for (row, _), rule in last.items() if rule not in harmless}
+    assert len(result.bad) == len(spoiled)
+
+
+def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
+    share = 0.5
+    frame = simulator.day(Simulator(customers=600, terminals=1200, corrupt_share=share), DAY)
+    quarantined = split(frame).quarantined
+    each = share * len(frame) / 7
+    assert set(quarantined) == {*SPOILED, "duplicate_id"}
+    assert all(abs(count - each) < 1 for count in quarantined.values())
+
+
+def test_the_schema_refuses_what_the_rules_would_have_to_catch(raw):
+    good = split(raw).good
+    schema = core.schema(parse(CONFIG).columns, dict.fromkeys(core.IDS, "integer"), labels_due=True)
+    schema.validate(good)
+    broken = [
+        good.assign(amount=-1.0),
+        good.assign(amount=np.inf),
+        good.assign(event_id=1),
+        good.assign(label=pd.array([None] * len(good), dtype="Int8")),
+        good.assign(customer=good["customer"].astype(str)),
+        good.assign(event_time=good["event_time"].astype("datetime64[s]")),
+        good.assign(more=1),
+        good[["customer", *good.columns.drop("customer")]],
+    ]
+    for frame in broken:
+        with pytest.raises(pandera.errors.SchemaError):
+            schema.validate(frame)
+
+
+def test_missing_columns_are_named_with_what_is_there_and_the_key_to_change(raw):
+    with pytest.raises(UserError) as error:
+        split(raw.rename(columns={"amount": "amonut"}).drop(columns="fraud"))
+    message = str(error.value)
+    assert "no column 'amount' (columns.amount; did you mean 'amonut'?), 'fraud' (columns.label)" in message
+    assert "it has transaction_id, time, customer_id, terminal_id, amonut" in message
+
+
+def test_a_column_that_is_there_twice_is_refused(raw):
+    with pytest.raises(UserError, match="has column 'amount' more than once"):
+        split(pd.concat([raw, raw[["amount"]]], axis=1))
+
+
+def test_a_day_without_rows_is_refused(raw):
+    with pytest.raises(UserError, match="has no rows"):
+        split(raw.iloc[:0])
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "kind"),
+    [("amount", "cheap", "number"), ("time", 17, "time"), ("fraud", "maybe", "label"), ("score", "high", "number")],
+)
+def test_a_column_of_a_wrong_type_is_refused(raw, extended, column, value, kind):
+    raw[column] = value
+    with pytest.raises(UserError, match=rf"column '{column}' \(.*\) holds no {kind}.* first value is '{value}'"):
+        split(raw, extended)
+
+
+def test_examples_mask_identifiers_and_show_the_rest(raw):
+    raw.loc[:4, "amount"] = -5
+    raw.loc[0, "customer_id"] = "4111111111111111"
+    raw.loc[5, ["customer_id", "time"]] = None, "yesterday"
+    result = split(raw)
+    rows = core.examples([result.bad.iloc[:1], result.bad.iloc[1:]], parse(CONFIG).columns, "bad_amount")
+    assert len(rows) == 3
+    assert "customer_id=41111111***" in rows[0]
+    assert "amount=-5" in rows[0]
+    assert str(raw.loc[0, "transaction_id"]) not in rows[0]
+    (row,) = core.examples([result.bad], parse(CONFIG).columns, "missing_key")
+    assert "customer_id=(missing), " in row
+    assert "time=yesterday" in row

@@ -1,0 +1,140 @@
+import hashlib
+import time
+from datetime import date, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.common.config import Simulator
+from components.ingestion import simulator, world
+
+SMALL = Simulator(customers=80, terminals=160)
+DAY = date(2024, 3, 10)
+PUBLISHED = "e2f69b1be19a6b4b535c4de653bf11e538a4ead82710667bc247329cb0f87d2c"
+
+
+def many(config: Simulator, count: int) -> pd.DataFrame:
+    return pd.concat([simulator.day(config, DAY + timedelta(days=i)) for i in range(count)], ignore_index=True)
+
+
+@pytest.mark.slow
+def test_the_exact_mode_reproduces_the_published_transactions():
+    frame = simulator.exact()
+    columns = ["TX_TIME_SECONDS", "CUSTOMER_ID", "TERMINAL_ID", "TX_AMOUNT", "TX_FRAUD", "TX_FRAUD_SCENARIO"]
+    cents = frame[columns].assign(TX_AMOUNT=(100 * frame["TX_AMOUNT"]).round())
+    rows = np.ascontiguousarray(cents.to_numpy().astype("<i8"))
+    ordered = rows[np.lexsort(rows.T[::-1])]
+    assert hashlib.sha256(ordered.tobytes()).hexdigest() == PUBLISHED
+    assert frame["TX_DATETIME"].is_monotonic_increasing
+    assert str(frame["TX_DATETIME"].iloc[-1].date()) == "2018-09-30"
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), first=st.dates(date(2000, 1, 1), date(2100, 1, 1)), index=st.integers(0, 20))
+def test_a_day_made_alone_equals_that_day_of_a_full_run(seed, first, index):
+    config = Simulator(seed=seed, customers=20, terminals=40)
+    run = {on: simulator.day(config, on) for on in (first + timedelta(days=i) for i in range(21))}
+    world.keyed.cache_clear()
+    on = first + timedelta(days=index)
+    pd.testing.assert_frame_equal(simulator.day(config, on), run[on])
+
+
+def test_another_seed_or_another_day_gives_other_transactions():
+    one = simulator.day(SMALL, DAY)
+    for other in (simulator.day(SMALL.model_copy(update={"seed": 1}), DAY), simulator.day(SMALL, date(2024, 3, 11))):
+        assert one["amount"].tolist() != other["amount"].tolist()
+
+
+def test_columns_have_their_types_and_rows_the_order_of_time():
+    frame = simulator.day(SMALL, DAY)
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {
+        "transaction_id": "int64",
+        "time": "datetime64[us]",
+        "customer_id": "int64",
+        "terminal_id": "int64",
+        "amount": "float64",
+        "fraud": "Int8",
+    }
+    assert frame["time"].is_monotonic_increasing
+    assert (frame["time"].dt.date == DAY).all()
+    assert (frame["amount"] >= 0).all()
+
+
+def test_ids_are_unique_across_days():
+    assert many(SMALL, 30)["transaction_id"].is_unique
+
+
+def test_the_default_world_has_the_published_volume_and_share_of_fraud():
+    frame = many(Simulator(), 40)
+    assert len(frame) / 40 == pytest.approx(1_754_155 / 183, rel=0.03)
+    assert frame["fraud"].mean() == pytest.approx(0.0084, abs=0.0012)
+
+
+def test_small_worlds_have_a_sensible_share_of_fraud():
+    frame = many(Simulator(customers=500, terminals=1000), 120)
+    assert 0.004 < frame["fraud"].mean() < 0.016
+
+
+def test_a_day_of_the_default_world_takes_well_under_a_second():
+    world.keyed.cache_clear()
+    started = time.process_time()
+    simulator.day(Simulator(), DAY)
+    assert time.process_time() - started < 0.5
+
+
+def test_customers_reach_exactly_the_terminals_nearer_than_the_radius():
+    rng = np.random.default_rng(0)
+    customers, terminals = rng.random((30, 4)), rng.random((300, 2))
+    made = world.assemble(customers, terminals, 12.0)
+    distance = np.linalg.norm(100 * customers[:, None, :2] - 100 * terminals[None], axis=2)
+    assert [reach.tolist() for reach in made.reachable] == [np.flatnonzero(row < 12.0).tolist() for row in distance]
+
+
+def test_a_customer_may_reach_no_terminal():
+    customers = np.array([[0.0] * 4, [0.9] * 4])
+    made = world.assemble(customers, np.array([[0.01, 0.0]]), 5.0)
+    assert [len(near) for near in made.reachable] == [1, 0]
+
+
+def test_labels_that_are_not_due_are_null_and_nothing_else_changes():
+    known, unknown = simulator.day(SMALL, DAY, labels_due=DAY), simulator.day(SMALL, DAY, DAY - timedelta(days=1))
+    assert known["fraud"].notna().all()
+    assert unknown["fraud"].isna().all()
+    assert str(unknown["fraud"].dtype) == "Int8"
+    pd.testing.assert_frame_equal(known.drop(columns="fraud"), unknown.drop(columns="fraud"))
+
+
+def test_a_drift_of_amounts_begins_on_its_day_and_leaves_the_frauds():
+    drifting = SMALL.model_copy(update={"drift_from": str(DAY), "amount_factor": 1.5})
+    before, after = DAY - timedelta(days=1), DAY
+    pd.testing.assert_frame_equal(simulator.day(drifting, before), simulator.day(SMALL, before))
+    plain, dearer = simulator.day(SMALL, after), simulator.day(drifting, after)
+    assert np.allclose(dearer["amount"], 1.5 * plain["amount"], atol=0.006)
+    assert dearer["fraud"].equals(plain["fraud"])
+
+
+def test_a_drift_of_volume_changes_the_count():
+    more = SMALL.model_copy(update={"drift_from": "2024-01-01", "volume_factor": 3.0})
+    assert len(simulator.day(more, DAY)) == pytest.approx(3 * len(simulator.day(SMALL, DAY)), rel=0.3)
+
+
+def test_frauds_move_to_the_night_and_others_stay():
+    config = Simulator(customers=1000, terminals=2000, drift_from="2024-01-01", night_fraud=True)
+    frame = simulator.day(config, DAY)
+    night = frame["time"].dt.hour < 7
+    fraud = frame["fraud"] == 1
+    assert fraud.any()
+    assert night[fraud].all()
+    assert not night[~fraud].all()
+    assert frame["time"].is_monotonic_increasing
+
+
+def test_written_days_are_the_days(tmp_path):
+    simulator.write_days(str(tmp_path), SMALL, [DAY, DAY + timedelta(days=1)], labels_due=DAY)
+    assert [file.name for file in sorted(tmp_path.iterdir())] == ["2024-03-10.parquet", "2024-03-11.parquet"]
+    read = pd.read_parquet(tmp_path / "2024-03-10.parquet")
+    assert read["amount"].tolist() == simulator.day(SMALL, DAY)["amount"].tolist()
+    assert pd.read_parquet(tmp_path / "2024-03-11.parquet")["fraud"].isna().all()

@@ -1,0 +1,298 @@
+"""A run's folder in the formats that the steps write."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from components.common.artifacts import Partition, Table, write_table
+from components.common.storage import write_bytes, write_json
+from components.reporting.__main__ import body, parser
+
+CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
+ARTIFACTS = {
+    "events": "ingestion",
+    "features": "features",
+    "model": "training",
+    "profile": "profiling",
+    "evaluation": "evaluation",
+    "drift": "drift",
+    "deployment": "deployment",
+}
+SCORES = {
+    "xgboost": (0.8621, 0.6391, 0.2729),
+    "mlp": (0.8652, 0.6433, 0.2857),
+    "logistic_regression": (0.8710, 0.6057, 0.2914),
+    "random_forest": (0.8671, 0.6579, 0.2871),
+}
+SELECTED = "random_forest"
+INPUTS = [
+    "amount",
+    "during_weekend",
+    "during_night",
+    *(f"customer_{what}_{days}d" for days in (1, 7, 30) for what in ("count", "mean_amount")),
+    *(f"terminal_{what}_{days}d" for days in (1, 7, 30) for what in ("count", "risk")),
+]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A run on disk, and the flags under which its report is made."""
+
+    runs: Path
+    run: str
+    flags: dict[str, str]
+    executor_input: dict[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.runs / self.run
+
+    @property
+    def argv(self) -> list[str]:
+        words = [word for name, value in self.flags.items() for word in (f"--{name}", value)]
+        return [*words, "--executor-input", json.dumps(self.executor_input)]
+
+    def file(self, name: str) -> Path:
+        """The file of an artifact that `--<flag>` names, `<flag>/<path>` inside a folder."""
+        flag, *path = name.split("/")
+        return Path(self.flags[flag], *path)
+
+    def report(self) -> tuple[dict[str, Any], str]:
+        """Run the step; return its summary and its page."""
+        body(parser().parse_args(self.argv))
+        return json.loads(self.file("summary").read_text()), self.file("report").read_text()
+
+    def change(self, name: str, **values: Any) -> None:
+        """Change top-level values of a JSON file."""
+        path = self.folder / name if name == "run.json" else self.file(name)
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Sample:
+    """The Handbook's baseline week, with a champion that is beaten and one input that drifted."""
+    return make_run(tmp_path / "runs", "fraud-training-2018-08-14-1")
+
+
+@pytest.fixture
+def new_run() -> Callable[[Path, str], Sample]:
+    """Makes further runs."""
+    return make_run
+
+
+def make_run(runs: Path, run: str) -> Sample:
+    folder = runs / run
+    config = yaml.safe_load((CONFIGS / "handbook.yaml").read_text())
+    places = {name: str(folder / step / name) for name, step in ARTIFACTS.items()}
+    outputs = {name: str(folder / "reporting" / name) for name in ("summary", "report")}
+    head = {"config": json.dumps(config), "date": "2018-08-14", "device": "cpu", "data": "/data/handbook/raw"}
+    write_tables(places, folder)
+    write_model(places["model"])
+    write_profile(places["profile"])
+    write_evaluation(places["evaluation"])
+    write_drift(places["drift"])
+    write_deployment(places["deployment"])
+    for step in ARTIFACTS.values():
+        write_bytes(str(folder / step / "log.txt"), b"done\n")
+    write_json(str(folder / "run.json"), record(folder, config))
+    inputs = {name: {"artifacts": [{"uri": uri, "metadata": measures(name)}]} for name, uri in places.items()}
+    flags = head | {"runs": str(runs), "run": run} | places | outputs
+    return Sample(runs, run, flags, {"inputs": {"artifacts": inputs}})
+
+
+def digest(name: str) -> str:
+    return (name.encode().hex() * 16)[:64]
+
+
+def write_tables(places: dict[str, str], folder: Path) -> None:
+    days = [date(2018, 6, 4) + timedelta(days=i) for i in range(72)]
+    parts = [
+        Partition(str(day), f"/lake/{day}.parquet", 9585, digest(str(day)), {"quarantine_uri": None}) for day in days
+    ]
+    spoiled = str(folder / "quarantine of a day.parquet")
+    parts[40].details["quarantine_uri"] = spoiled
+    write_bytes(spoiled, b"parquet")
+    quarantined = {"negative amount": 12, "duplicate id": 3}
+    details = {"source": "/data/handbook/raw", "read": 690_135, "quarantined": quarantined}
+    write_table(places["events"], Table("events", parts, details))
+    write_table(places["features"], Table("features", parts, {"numeric": INPUTS, "categorical": []}))
+
+
+def write_model(uri: str) -> None:
+    window = {"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "frauds": 598}
+    validation = {"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "frauds": 402}
+    reason = f"{SELECTED} has the highest average precision on the validation days."
+    candidates = {
+        name: {"kind": name, "seconds": 2.5 * (i + 1), "validation": metrics(name, -0.02)}
+        for i, name in enumerate(SCORES)
+    }
+    details = {"train": window, "validation": validation, "reason": reason}
+    value = {"selected": SELECTED, "candidates": candidates, "details": details, "sha256": digest("model")}
+    write_json(f"{uri}/model.json", value)
+
+
+def metrics(name: str, shift: float = 0.0) -> dict[str, float]:
+    roc, precision, cards = (value + shift for value in SCORES[name])
+    return {"auc_roc": roc, "average_precision": precision, "card_precision": cards, "card_precision_ceiling": 0.397142}
+
+
+def write_profile(uri: str) -> None:
+    operations = ["aten::addmm", "Optimizer.step#Adam.step", "aten::mm", "aten::index_select", "aten::copy_"]
+    share = [0.412, 0.233, 0.171, 0.064, 0.031]
+    top = [
+        {"name": name, "calls": 1050 + i, "self_cpu_ms": 2400.5 * part, "self_device_ms": None, "share": part}
+        for i, (name, part) in enumerate(zip(operations, share, strict=True))
+    ]
+    value = {
+        "device": "cpu",
+        "model": "mlp",
+        "steps": 1051,
+        "batch_size": 64,
+        "rows_per_second": 183_402.4,
+        "seconds": 2.4,
+        "data_wait_share": 0.064,
+        "peak_memory_bytes": 412_000_000,
+        "flops_per_second": 9.1e9,
+        "top_operations": top,
+        "diagnosis": "Matrix products take most of the time, so the arithmetic limits the training, not the data.",
+    }
+    write_json(f"{uri}/profile.json", value)
+    write_bytes(f"{uri}/trace.json.gz", b"trace")
+
+
+def write_evaluation(uri: str) -> None:
+    recall = np.linspace(0, 1, 200)
+    precision = np.clip(1.02 - 0.25 * recall - 0.75 * recall**5, 0.0066, 1)
+    predicted = np.geomspace(0.0002, 0.93, 14)
+    calibration = {
+        "predicted": predicted.tolist(),
+        "observed": (predicted * np.linspace(0.0, 1.05, 14)).tolist(),
+        "count": np.geomspace(29_132, 20, 14).astype(int).tolist(),
+    }
+    champion = {"version": 2, "sha256": digest("champion"), "metrics": metrics("xgboost", -0.004)}
+    figures = {
+        "test": {"first": "2018-08-08", "last": "2018-08-14", "rows": 58_264, "frauds": 385},
+        "top_k": 100,
+        "models": {name: metrics(name) for name in SCORES},
+        "selected": SELECTED,
+        "curves": {
+            "precision_recall": {"recall": recall.tolist(), "precision": precision.tolist()},
+            "calibration": calibration,
+        },
+        "champion": {"version": 2, **metrics("xgboost", -0.004)},
+    }
+    verdict = {
+        "decision": "promote",
+        "reasons": ["Average precision 0.658 against 0.635 of champion version 2, trained on older days."],
+        "challenger_sha256": digest("model"),
+        "challenger": metrics(SELECTED),
+        "champion": champion,
+    }
+    write_json(f"{uri}/evaluation.json", figures)
+    write_json(f"{uri}/verdict.json", verdict)
+
+
+def write_drift(uri: str) -> None:
+    rng = np.random.default_rng(1)
+    columns: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "psi": float(rng.gamma(1, 0.02)),
+            "wasserstein": float(rng.gamma(1, 0.03)),
+            "drifted": False,
+            "reference_mean": float(rng.gamma(2, 20)),
+            "current_mean": float(rng.gamma(2, 20)),
+        }
+        for name in [*INPUTS, "score"]
+    ]
+    columns[9] |= {"psi": 0.312, "wasserstein": 0.184, "drifted": True}
+    columns[1] |= {"wasserstein": None, "reference_mean": None}
+    value = {
+        "status": "stable",
+        "reasons": [
+            "1 of 15 inputs drifted (7%); at most 30% may.",
+            "The score did not drift: PSI 0.012 (limit 0.2).",
+            f"Input {INPUTS[9]} drifted: PSI 0.312 (limit 0.2).",
+        ],
+        "window": {"first": "2018-08-08", "last": "2018-08-14", "rows": 67_028},
+        "reference": {"first": "2018-07-25", "last": "2018-07-31", "rows": 20_000},
+        "drifted_share": 1 / 15,
+        "columns": columns,
+    }
+    write_json(f"{uri}/verdict.json", value)
+    write_bytes(f"{uri}/evidently.html", b"<html></html>")
+
+
+def write_deployment(uri: str) -> None:
+    example = json.dumps({"instances": [dict.fromkeys(INPUTS, 1.0)]})
+    value = {
+        "model": "handbook",
+        "version": 3,
+        "sha256": digest("model"),
+        "decision": "promoted",
+        "reasons": [
+            "Average precision 0.658 against 0.635 of champion version 2, trained on older days.",
+            "Drift: stable.",
+        ],
+        "champion_version": 3,
+        "previous_champion_version": 2,
+        "registry": "/registry",
+        "target": "local",
+        "endpoint": "http://127.0.0.1:8321",
+        "endpoint_checked": True,
+        "curl": f"curl -s http://127.0.0.1:8321/predict -H 'content-type: application/json' -d '{example}'",
+        "example": dict.fromkeys(INPUTS, 1.0),
+    }
+    write_json(uri, value)
+
+
+SECONDS = {
+    "events": 6.2,
+    "features": 4.9,
+    "model": 31.4,
+    "profile": 9.8,
+    "evaluation": 3.7,
+    "drift": 5.1,
+    "deployment": 8.3,
+}
+
+
+def measures(name: str) -> dict[str, Any]:
+    return {
+        "step": ARTIFACTS[name],
+        "seconds": SECONDS[name],
+        "cpu_seconds": round(1.6 * SECONDS[name], 3),
+        # numbers come as floats through Kubeflow's executor input
+        "peak_memory_bytes": float(int(3e8 + 2e7 * SECONDS[name])),
+        "device": "cpu",
+        "libraries": "numpy 2.3.5, pandas 3.0.0" + (", torch 2.13.0" if name == "model" else ""),
+        "average_precision": 0.6579,
+    }
+
+
+def record(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    steps = {
+        step: {
+            "state": "done",
+            "seconds": 6.0,
+            "peak_memory_bytes": int(4e8),
+            "log": str(folder / step / "log.txt"),
+            "error": None,
+        }
+        for name, step in ARTIFACTS.items()
+    }
+    return {
+        "pipeline": "fraud-training",
+        "engine": "local",
+        "started": "2026-11-20T02:10:00+00:00",
+        "parameters": {"config": config},
+        "ignored": ["training: accelerator", "profiling: accelerator"],
+        "steps": steps,
+    }

@@ -1,0 +1,105 @@
+import json
+import os
+import subprocess
+import sys
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+HEAVY = {"pandas", "numpy", "matplotlib", "sklearn", "torch", "mlflow", "onnxruntime"}
+
+
+def run(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "components.reporting", *argv]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+
+
+def test_both_files_lie_at_their_uris_and_in_the_runs_folder(sample):
+    sample.report()
+    for flag, name in (("summary", "summary.json"), ("report", "report.html")):
+        assert sample.file(flag).read_bytes() == (sample.folder / name).read_bytes()
+
+
+def test_latest_moves_to_the_newest_run(sample, new_run):
+    sample.report()
+    latest = sample.runs / "latest"
+    assert str(latest.readlink()) == sample.run
+    newer = new_run(sample.runs, "newer")
+    newer.change("run.json", started="2026-11-21T02:10:00+00:00")
+    newer.report()
+    assert str(latest.readlink()) == "newer"
+    assert not list(sample.runs.glob("*.tmp"))
+
+
+def test_latest_stays_when_an_older_run_is_reported_again(sample, new_run):
+    newer = new_run(sample.runs, "newer")
+    newer.change("run.json", started="2026-11-21T02:10:00+00:00")
+    newer.report()
+    sample.report()
+    assert str((sample.runs / "latest").readlink()) == "newer"
+
+
+def test_a_folder_called_latest_is_left_alone_and_costs_no_run(sample, caplog):
+    kept = sample.runs / "latest" / "mine.txt"
+    kept.parent.mkdir()
+    kept.touch()
+    summary, _ = sample.report()
+    assert summary["status"] == "succeeded"
+    assert kept.exists()
+    assert "latest does not point at this run" in caplog.text
+    assert not list(sample.runs.glob("*.tmp"))
+
+
+def test_the_command_reports_its_own_measures_and_loads_no_data_library(sample):
+    outputs = {"summary": {"artifacts": [{"uri": sample.flags["summary"], "metadata": {}}]}}
+    sample.executor_input["outputs"] = {"artifacts": outputs, "outputFile": str(sample.folder / "output.json")}
+    code = f"import json, runpy, sys; sys.argv[1:] = {sample.argv!r}"
+    code += "; runpy.run_module('components.reporting', run_name='__main__'); print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(json.loads(done.stdout))
+    written = json.loads((sample.folder / "output.json").read_text())
+    assert written["artifacts"]["summary"]["artifacts"][0]["metadata"]["peak_memory_bytes"] < 400e6
+
+
+def test_help_lists_the_flags(sample):
+    done = run("--help")
+    assert done.returncode == 0
+    assert all(f"--{flag}" in done.stdout for flag in sample.flags)
+
+
+def test_a_broken_artifact_is_one_line_and_exit_code_2(sample):
+    sample.file("events").write_text("{")
+    done = run(*sample.argv)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"reporting: {sample.flags['events']} is not JSON")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def endpoint():
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def test_on_an_object_store_the_run_has_its_files_and_no_link(sample, endpoint):
+    keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
+    store = boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s"
+    )
+    store.create_bucket(Bucket="runs")
+    for path in sample.folder.rglob("*"):
+        if path.is_file():
+            store.upload_file(str(path), "runs", f"{sample.run}/{path.relative_to(sample.folder)}")
+    here, there = str(sample.runs), "s3://runs"
+    argv = [word.replace(here, there) for word in sample.argv]
+    done = run(*argv, AWS_ENDPOINT_URL=endpoint, **keys)
+    assert done.returncode == 0, done.stderr
+    names = {item["Key"] for item in store.list_objects_v2(Bucket="runs")["Contents"]}
+    assert {f"{sample.run}/summary.json", f"{sample.run}/report.html", f"{sample.run}/reporting/report"} <= names
+    assert not [name for name in names if name.startswith("latest")]
+    page = store.get_object(Bucket="runs", Key=f"{sample.run}/report.html")["Body"].read().decode()
+    assert 'href="drift/drift/evidently.html"' in page

@@ -1,0 +1,104 @@
+"""Small real inputs of the steps that read features and models: Parquet partitions and ONNX bundles on disk."""
+
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from onnx import TensorProto, helper, numpy_helper
+
+from components.common import artifacts, bundle, storage
+
+# the test window is 2024-03-18 .. 19, training 15 .. 16, the newest days 19 .. 20
+DATE = "2024-03-20"
+CONFIG: dict[str, Any] = {
+    "name": "tiny",
+    "label_delay_days": 1,
+    "source": {"files": "{date}.parquet"},
+    "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")},
+    "protocol": {"train_days": 2, "test_days": 2},
+    "training": {"models": {"first": {"kind": "logistic_regression"}}},
+    "evaluation": {"top_k": 2, "min_frauds": 2, "min_average_precision": 0.1},
+    "drift": {"window_days": 2},
+}
+
+
+def features(rows_a_day: int = 40, seed: int = 0) -> pd.DataFrame:
+    """Rows of 2024-03-15 .. 20 with two inputs; every eighth is a fraud, and the last day's labels are not due."""
+    rng = np.random.default_rng(seed)
+    times = [
+        day + pd.Timedelta(minutes=minute)
+        for day in pd.date_range("2024-03-15", "2024-03-20")
+        for minute in range(rows_a_day)
+    ]
+    rows = len(times)
+    frame = pd.DataFrame({"event_id": np.arange(rows), "event_time": pd.Series(times, dtype="datetime64[us]")})
+    frame["customer"] = np.arange(rows)
+    frame["label"] = pd.array((np.arange(rows) % 8 == 0).astype(int), dtype="Int8")
+    frame["amount"] = rng.random(rows)
+    frame["risk"] = rng.random(rows)
+    frame.loc[frame["event_time"] >= DATE, "label"] = pd.NA
+    return frame
+
+
+def write_features(folder: Path, frame: pd.DataFrame) -> str:
+    """Write a partition a day and the manifest, whose URI is returned."""
+    parts = []
+    for text, rows in frame.groupby(frame["event_time"].dt.strftime("%Y-%m-%d")):
+        day = date.fromisoformat(str(text))
+        uri = artifacts.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
+        parts.append(artifacts.write_partition(uri, day, rows, {}))
+    artifacts.write_table(str(folder / "features.json"), artifacts.Table("features", parts))
+    return str(folder / "features.json")
+
+
+def linear(weights: list[float]) -> bytes:
+    """An ONNX graph whose score is the weighted sum of the inputs."""
+    nodes = [
+        helper.make_node("MatMul", [bundle.INPUT, "weights"], ["column"]),
+        helper.make_node("Reshape", ["column", "flat"], [bundle.OUTPUT]),
+    ]
+    constants = [
+        numpy_helper.from_array(np.array(weights, dtype=np.float32)[:, None], "weights"),
+        numpy_helper.from_array(np.array([-1], dtype=np.int64), "flat"),
+    ]
+    taken = helper.make_tensor_value_info(bundle.INPUT, TensorProto.FLOAT, [None, len(weights)])
+    given = helper.make_tensor_value_info(bundle.OUTPUT, TensorProto.FLOAT, [None])
+    graph = helper.make_graph(nodes, "linear", [taken], [given], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return bytes(model.SerializeToString())
+
+
+def write_model(
+    folder: Path,
+    weights: dict[str, list[float]],
+    reference: pd.DataFrame | None = None,
+    inputs: tuple[str, ...] = ("amount", "risk"),
+) -> bundle.Bundle:
+    """Write a bundle of linear candidates, the first of them selected."""
+    graphs = {name: linear(values) for name, values in weights.items()}
+    candidates = {
+        name: {"file": f"{name}.onnx", "sha256": storage.sha256(graph), "kind": "logistic_regression", "seconds": 0.1}
+        for name, graph in graphs.items()
+    }
+    details = {"train": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "frauds": 10}}
+    model = bundle.Bundle(bundle.Inputs(list(inputs), {}), next(iter(weights)), candidates, 0.5, details)
+    bundle.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
+    return model
+
+
+def flags(**values: str) -> Namespace:
+    """The flags of a step, as its parser returns them."""
+    return Namespace(**{"config": json.dumps(CONFIG), "date": DATE} | values)
+
+
+def run(component: str, environment: dict[str, str] | None = None, **values: str) -> subprocess.CompletedProcess[str]:
+    """Run a step as its own process."""
+    options = [part for name, value in vars(flags(**values)).items() for part in (f"--{name.replace('_', '-')}", value)]
+    command = [sys.executable, "-m", f"components.{component}", *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
