@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         this = runs.new(runs.compiled(args.pipeline), _options(args), environment)
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with Progress(this.pipeline, console) as progress:
+    with runs.alone(this), Progress(this.pipeline, console) as progress:
         succeeded = this.execute(progress)
     if not succeeded:
         explain_failure(this, console)

@@ -1,5 +1,7 @@
 """What a person starts: a run of a pipeline, its arguments gathered and checked."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +17,7 @@ from pipelines.local import Run
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "fraud-training"
 SIMULATOR = "simulator"
+DEFINITION = "pipeline.yaml"
 _TYPES: dict[str, tuple[type, ...]] = {
     "STRING": (str,),
     "NUMBER_INTEGER": (int, float),
@@ -25,14 +28,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
-    """Prepare a run of a pipeline.
+def new(definition: Path, options: dict[str, Any], environment: Environment) -> Run:
+    """Prepare a run of a compiled pipeline; the run's folder keeps a copy of it.
 
     Args:
-        pipeline: the pipeline.
+        definition: the compiled pipeline, as `compiled` finds it.
         options: values for its parameters; those it does not declare are an error.
         environment: gives the roots for the parameters of those names.
     """
+    pipeline = ir.load(definition)
     known = asdict(environment) | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
     given = {name: value for name, value in known.items() if name in pipeline.parameters} | options
     if "config" in pipeline.parameters:
@@ -44,19 +48,42 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
     if "data" in values:
         values["data"] = _absolute(values["data"])
     parts.append(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
-    return Run(pipeline, values, Path(environment.runs) / "-".join(parts))
+    folder = Path(environment.runs) / "-".join(parts)
+    storage.write_bytes(str(folder / DEFINITION), definition.read_bytes())
+    return Run(pipeline, values, folder)
 
 
 def again(folder: Path) -> Run:
-    """Prepare a run's next attempt, with the arguments it was started with."""
-    record = storage.read_json(str(folder / "run.json"))
-    return Run(compiled(record["pipeline"]), record["parameters"], folder)
+    """Prepare a run's next attempt: the same definition and the same arguments."""
+    return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
 
 
-def compiled(name_or_file: str) -> ir.Pipeline:
-    """Read a compiled pipeline by the name of a shipped one or by its file."""
-    is_file = name_or_file.endswith((".yaml", ".yml"))
-    return ir.load(Path(name_or_file) if is_file else COMPILED / f"{name_or_file}.yaml")
+def compiled(name_or_file: str) -> Path:
+    """Find a compiled pipeline by the name of a shipped one or by its file."""
+    return Path(name_or_file) if name_or_file.endswith((".yaml", ".yml")) else COMPILED / f"{name_or_file}.yaml"
+
+
+@contextmanager
+def alone(run: Run) -> Iterator[None]:
+    """Keep other runs of the same pipeline, use case and date out while this one goes on.
+
+    The operating system ends the lock with the process, however that ends, so none is ever stale.
+
+    Raises:
+        UserError: when there is such a run already; it names the run.
+    """
+    from filelock import FileLock, Timeout
+
+    use_case = run.arguments.get("config", {}).get("name", "")
+    path = run.folder.parent / ".locks" / "-".join([run.pipeline.name, use_case, str(run.arguments.get("date", ""))])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path, blocking=False):
+            path.with_suffix(".run").write_text(run.folder.name)
+            yield
+    except Timeout:
+        other = path.with_suffix(".run").read_text()
+        raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
 
 
 def folder_of(run: str, runs: str) -> Path:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "run sample-" in done.stdout
     assert "write done in" in done.stdout
-    (folder,) = (tmp_path / "runs").iterdir()
+    (folder,) = (tmp_path / "runs").glob("sample-*")
     assert (folder / "write/made").read_text() == "b"
 
 
@@ -31,7 +32,7 @@ def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_
         shell(script="echo out of luck >&2; exit 3")
 
     done = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
-    (folder,) = (tmp_path / "runs").iterdir()
+    (folder,) = (tmp_path / "runs").glob("sample-*")
     assert done.returncode == 1
     assert "shell failed (exit code 3)" in done.stdout
     assert "out of luck" in done.stdout
@@ -63,3 +64,54 @@ def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def pipeline(text: str) -> None:
+        shell(script=f'[ -e "{gate}" ]').after(write(text=text))
+
+    definition = compiled_file(pipeline, tmp_path)
+    nightshift("run", str(definition), "--workspace", str(tmp_path), "--set", "text=b")
+    definition.unlink()
+    gate.touch()
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    done = nightshift("run", "--resume", folder.name, "--workspace", str(tmp_path))
+    assert done.returncode == 0
+    assert "write reused" in done.stdout
+    assert "shell done" in done.stdout
+
+
+def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
+    started, gate = tmp_path / "started", tmp_path / "gate"
+
+    def pipeline(date: str) -> None:
+        shell(script=f'touch "{started}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date"]
+    first = subprocess.Popen([sys.executable, "-m", "pipelines", *words, "2025-01-01"], stdout=subprocess.DEVNULL)
+    while not started.exists():
+        time.sleep(0.05)
+    second = nightshift(*words, "2025-01-01")
+    gate.touch()
+    assert second.returncode == 2
+    assert "sample-2025-01-01-" in second.stderr
+    assert "under way for the same date" in second.stderr
+    assert first.wait(timeout=20) == 0
+    assert nightshift(*words, "2025-01-01").returncode == 0
+
+
+def test_the_lock_of_a_killed_run_is_no_obstacle(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    def pipeline(date: str) -> None:
+        shell(script=f'[ -e "{started}" ] || {{ touch "{started}"; sleep 2; }}')
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date", "2025-01-01"]
+    first = subprocess.Popen([sys.executable, "-m", "pipelines", *words], stdout=subprocess.DEVNULL)
+    while not started.exists():
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    assert nightshift(*words).returncode == 0
