@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.common.errors import UserError
+from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import runs
 from pipelines.environments import Environment, local
@@ -47,6 +48,20 @@ def run(args: argparse.Namespace) -> int:
         failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
         return USER_ERROR if USER_ERROR in failed else 1
     return _show(this.folder)
+
+
+def backfill(args: argparse.Namespace) -> int:
+    """Run a pipeline for past days, without promoting or serving; days that are complete are left out."""
+    from rich.console import Console
+
+    from pipelines import backfill as past
+
+    console = Console()
+    dates = past.days(parse_date(args.first), parse_date(args.last))
+    environment = local(Path(args.workspace), target="record-only")
+    found = list(past.backfill(runs.compiled(args.pipeline), dates, _options(args), environment, console, args.force))
+    console.print(past.table(found))
+    return int(found[-1].state == "failed")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -101,7 +116,7 @@ def _environment(args: argparse.Namespace) -> Environment:
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
-    named = {name: getattr(args, name) for name in ("date", "data", "config", "device")}
+    named = {name: getattr(args, name, None) for name in ("date", "data", "config", "device")}
     return {name: value for name, value in named.items() if value} | dict(_assignment(item) for item in args.set)
 
 
@@ -121,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--workspace", default=".", help="folder that holds lake, registry and runs (default: here)")
     _add_run(commands, shared)
+    _add_backfill(commands, shared)
     for name, function in (("show", show), ("report", report)):
         command = commands.add_parser(name, parents=[shared], help=str(function.__doc__), description=function.__doc__)
         command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
@@ -134,15 +150,29 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
     command = commands.add_parser("run", parents=[shared], help=str(run.__doc__), description=run.__doc__)
-    command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
     command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+    command.add_argument("--target", choices=["local", "register-only"], default="local", help="where to deploy")
+    command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
+    _add_options(command)
+    command.set_defaults(command=run)
+
+
+def _add_backfill(commands: Any, shared: argparse.ArgumentParser) -> None:
+    text = str(backfill.__doc__)
+    command = commands.add_parser("backfill", parents=[shared], help=text, description=text)
+    command.add_argument("--from", dest="first", required=True, metavar="DATE", help="first logical date")
+    command.add_argument("--to", dest="last", required=True, metavar="DATE", help="last logical date, inclusive")
+    command.add_argument("--force", action="store_true", help="run complete days again too")
+    _add_options(command)
+    command.set_defaults(command=backfill)
+
+
+def _add_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
     command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {runs.SIMULATOR})")
     command.add_argument("--config", help="use case: a name in pipelines/configs/ or a YAML file (default: fraud)")
     command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")
-    command.add_argument("--target", choices=["local", "register-only"], default="local", help="where to deploy")
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other parameter")
-    command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
-    command.set_defaults(command=run)
 
 
 def _add_manage(commands: Any, shared: argparse.ArgumentParser) -> None:

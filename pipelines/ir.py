@@ -7,7 +7,7 @@ engine that quietly ignored it would run another pipeline than Kubeflow does. Ne
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -96,11 +96,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A compiled pipeline; its tasks come in an order in which they can run."""
+    """A compiled pipeline; its tasks come in an order in which they can run, `yaml` is the file it was read from."""
 
     name: str
     parameters: dict[str, Parameter]
     tasks: tuple[Task, ...]
+    yaml: bytes = field(repr=False)
 
 
 def load(path: Path) -> Pipeline:
@@ -110,7 +111,8 @@ def load(path: Path) -> Pipeline:
         UserError: when the file is missing, not compiled YAML, or uses what the engines do not run.
     """
     try:
-        documents = list(yaml.load_all(path.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        content = path.read_bytes()
+        documents = list(yaml.load_all(content, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
     except FileNotFoundError:
         raise UserError(
             f"pipeline {path} does not exist; give a compiled YAML file, or run: nightshift compile"
@@ -121,7 +123,7 @@ def load(path: Path) -> Pipeline:
     if not isinstance(spec, dict) or "root" not in spec:
         raise UserError(f"pipeline {path} is not a compiled pipeline (no 'root'); run: nightshift compile")
     platform = documents[1] if len(documents) > 1 else {}
-    return _Reader(spec, platform or {}).pipeline()
+    return _Reader(spec, platform or {}).pipeline(content)
 
 
 def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
@@ -164,13 +166,13 @@ class _Reader:
         deployment = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {})
         self.kubernetes: dict[str, Any] = deployment.get("executors", {})
 
-    def pipeline(self) -> Pipeline:
+    def pipeline(self, content: bytes) -> Pipeline:
         root = self.spec["root"]
         definitions = root.get("inputDefinitions", {}).get("parameters", {})
         parameters = {name: Parameter(d["parameterType"], d.get("defaultValue")) for name, d in definitions.items()}
         tasks = {name: self._task(name, value) for name, value in root["dag"]["tasks"].items()}
         order = TopologicalSorter({name: task.needs for name, task in tasks.items()}).static_order()
-        return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order))
+        return Pipeline(self.spec["pipelineInfo"]["name"], parameters, tuple(tasks[name] for name in order), content)
 
     def _task(self, name: str, task: dict[str, Any]) -> Task:
         component = self.spec["components"][task["componentRef"]["name"]]

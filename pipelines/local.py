@@ -1,8 +1,8 @@
 """Run a compiled pipeline on this machine: one subprocess a step, independent steps in parallel.
 
-A run is a folder: `<runs>/<run>/<step>/` holds the step's artifacts, its log, the executor output and, once
-it is done, `outcome.json`. A run is resumed by running it again: a cached step whose command and input
-hashes are unchanged and whose outputs are whole is not run again; the others always are, as on Kubeflow.
+A run is a folder with a copy of the pipeline; its `<step>/` holds the step's artifacts, log and executor output
+and, once it is done, `outcome.json`. A run is resumed by running it again: a cached step whose command and
+input hashes are unchanged and whose outputs are whole is not run again; the others always are, as on Kubeflow.
 """
 
 import json
@@ -21,6 +21,8 @@ from typing import Any, Protocol
 from components.common import storage
 from components.common.step import USER_ERROR
 from pipelines import ir
+
+DEFINITION = "pipeline.yaml"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Run:
         Returns:
             whether every step went well.
         """
+        storage.write_bytes(str(self.folder / DEFINITION), self.pipeline.yaml)
         self.record()
         waiting = list(self.pipeline.tasks)
         running: dict[Future[Outcome], ir.Task] = {}

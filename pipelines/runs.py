@@ -12,12 +12,11 @@ from components.common.errors import UserError, nearest
 from components.common.splits import parse_date
 from pipelines import configs, ir
 from pipelines.environments import Environment
-from pipelines.local import Run
+from pipelines.local import DEFINITION, Run
 
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "fraud-training"
 SIMULATOR = "simulator"
-DEFINITION = "pipeline.yaml"
 _TYPES: dict[str, tuple[type, ...]] = {
     "STRING": (str,),
     "NUMBER_INTEGER": (int, float),
@@ -28,15 +27,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def new(definition: Path, options: dict[str, Any], environment: Environment) -> Run:
-    """Prepare a run of a compiled pipeline; the run's folder keeps a copy of it.
+def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
+    """Prepare a run of a pipeline.
 
     Args:
-        definition: the compiled pipeline, as `compiled` finds it.
+        pipeline: the pipeline.
         options: values for its parameters; those it does not declare are an error.
         environment: gives the roots for the parameters of those names.
     """
-    pipeline = ir.load(definition)
     known = asdict(environment) | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
     given = {name: value for name, value in known.items() if name in pipeline.parameters} | options
     if "config" in pipeline.parameters:
@@ -48,9 +46,7 @@ def new(definition: Path, options: dict[str, Any], environment: Environment) -> 
     if "data" in values:
         values["data"] = _absolute(values["data"])
     parts.append(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
-    folder = Path(environment.runs) / "-".join(parts)
-    storage.write_bytes(str(folder / DEFINITION), definition.read_bytes())
-    return Run(pipeline, values, folder)
+    return Run(pipeline, values, Path(environment.runs) / "-".join(parts))
 
 
 def again(folder: Path) -> Run:
@@ -58,9 +54,10 @@ def again(folder: Path) -> Run:
     return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
 
 
-def compiled(name_or_file: str) -> Path:
-    """Find a compiled pipeline by the name of a shipped one or by its file."""
-    return Path(name_or_file) if name_or_file.endswith((".yaml", ".yml")) else COMPILED / f"{name_or_file}.yaml"
+def compiled(name_or_file: str) -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one or by its file."""
+    is_file = name_or_file.endswith((".yaml", ".yml"))
+    return ir.load(Path(name_or_file) if is_file else COMPILED / f"{name_or_file}.yaml")
 
 
 @contextmanager

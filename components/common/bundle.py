@@ -4,8 +4,9 @@
 """
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
+MAX_CATEGORIES = 100
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Inputs:
 
     numeric: list[str]
     categorical: dict[str, list[str]]
+
+    @classmethod
+    def seen_in(cls, rows: pd.DataFrame, numeric: Iterable[str], categorical: Iterable[str]) -> Self:
+        """Return the inputs with the categories that occur in some rows, the most frequent `MAX_CATEGORIES`."""
+        return cls(list(numeric), {column: _categories(rows[column]) for column in categorical})
 
     @property
     def columns(self) -> list[str]:
@@ -102,6 +109,23 @@ def read_reference(uri: str) -> pd.DataFrame:
     return storage.read_frame(storage.join(uri, REFERENCE))
 
 
+class Graph:
+    """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime on the CPU."""
+
+    def __init__(self, content: bytes, threads: int = 1) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def score(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the probability of fraud of each row, float32 of shape (n,)."""
+        (scores,) = self._session.run([OUTPUT], {INPUT: matrix})
+        return np.asarray(scores, dtype=np.float32).reshape(-1)
+
+
 class Scorer:
     """Scores frames with one candidate of a model.
 
@@ -110,21 +134,19 @@ class Scorer:
     """
 
     def __init__(self, uri: str, bundle: Bundle, candidate: str | None = None, threads: int = 1) -> None:
-        # its wheels report their use to Microsoft unless this is there when they are imported
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        import onnxruntime
-
         entry = bundle.candidates[candidate or bundle.selected]
-        graph = storage.read_bytes(storage.join(uri, entry["file"]))
-        if storage.sha256(graph) != entry["sha256"]:
+        content = storage.read_bytes(storage.join(uri, entry["file"]))
+        if storage.sha256(content) != entry["sha256"]:
             raise UserError(f"{uri}/{entry['file']} is not the file that {MANIFEST} names; restore it or train again")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
         self._inputs = bundle.inputs
-        self._session = onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+        self._graph = Graph(content, threads)
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Return the probability of fraud of each row, float32 of shape (rows,)."""
-        (scores,) = self._session.run([OUTPUT], {INPUT: self._inputs.matrix(frame)})
-        return np.asarray(scores, dtype=np.float32).reshape(-1)
+        return self._graph.score(self._inputs.matrix(frame))
+
+
+def _categories(values: pd.Series) -> list[str]:
+    # sorted first, so that among equally frequent ones the choice does not depend on the order of rows
+    counts = values.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+    return sorted(str(value) for value in counts.index[:MAX_CATEGORIES])

@@ -15,3 +15,15 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the allowed name closest to `name`, or nothing."""
     match = difflib.get_close_matches(name, list(allowed), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def check_names(field: str, names: Iterable[str], allowed: Iterable[str]) -> None:
+    """Refuse the first name that is not allowed.
+
+    Raises:
+        UserError: naming the field, the name, what is allowed and the closest of it.
+    """
+    allowed = sorted(allowed)
+    for name in names:
+        if name not in allowed:
+            raise UserError(f"{field}.{name}: unknown; allowed here: {', '.join(allowed)}{nearest(name, allowed)}")

@@ -112,7 +112,7 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
     keys = int(codes.max()) + 1 if n else 0
     # a narrow type makes NumPy's stable sort a radix sort
     order = xp.argsort(codes.astype(xp.min_scalar_type(keys)), kind="stable")
-    span = int(times[-1] - times[0]) + 1 if n else 0
+    span = int(times[-1] - times[0]) + reach + 1 if n else 0
     if keys * span < 2**63:
         packed = xp.take(codes, order) * span + xp.take(times - times[:1], order)
         return order, lambda lag: packed - lag
@@ -141,7 +141,7 @@ def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> di
     """
     # a delay of one microsecond, the unit of time, is "strictly before t"
     delay, windows = max(config.label_delay_days * DAY, 1), config.features.windows_days
-    frauds = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
+    frauds = xp.asarray((events["label"].fillna(1) == 1).astype("int64"))
     found = trailing(xp, _codes(events["terminal"], xp), times, frauds, [w * DAY for w in windows], delay)
     columns = {}
     for w, (counts, sums) in zip(windows, found, strict=True):

@@ -63,10 +63,12 @@ def schema(columns: Columns, id_types: dict[str, str], labels_due: bool) -> pa.D
     """Return the contract of an events partition: these columns, in this order, and no others."""
     key = {role: pa.Column("int64" if id_types[role] == "integer" else str) for role in IDS}
     finite = pa.Check(np.isfinite, name="finite")
+    # pandera takes one unit of time for another
+    microseconds = pa.Check(lambda times: times.dtype == "datetime64[us]", name="microseconds")
     return pa.DataFrameSchema(
         {
             "event_id": key["event_id"],
-            "event_time": pa.Column("datetime64[us]"),
+            "event_time": pa.Column("datetime64[us]", microseconds),
             "customer": key["customer"],
             "terminal": key["terminal"],
             "amount": pa.Column("float64", [pa.Check.ge(0), finite]),

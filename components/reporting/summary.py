@@ -12,7 +12,7 @@ State = Literal["done", "failed", "skipped", "reused"]
 
 
 def _utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC) if moment.tzinfo else moment.astimezone(UTC)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 Moment = Annotated[datetime, AfterValidator(_utc)]

@@ -28,6 +28,11 @@ def shell(script: str) -> dsl.ContainerSpec:
 
 
 @dsl.container_component
+def dated(script: str, date: str) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script, date])
+
+
+@dsl.container_component
 def typed(whole: int, real: float, flag: bool, mapping: dict[str, Any], items: list[Any]) -> dsl.ContainerSpec:
     return dsl.ContainerSpec(image="alpine:3", command=["echo"], args=[whole, real, flag, mapping, items])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.samples import compiled_file, shell, write
+from tests.pipelines.samples import compiled_file, dated, shell, write
 
 
 def nightshift(*words: str) -> "subprocess.CompletedProcess[str]":
@@ -115,3 +115,33 @@ def test_the_lock_of_a_killed_run_is_no_obstacle(tmp_path: Path) -> None:
     first.kill()
     first.wait()
     assert nightshift(*words).returncode == 0
+
+
+def test_a_backfill_runs_each_day_once_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    gate, count = tmp_path / "gate", tmp_path / "count"
+    script = f'echo $0 >> "{count}"; [ $0 != 2025-01-02 ] || [ -e "{gate}" ]'
+
+    def pipeline(date: str) -> None:
+        dated(script=script, date=date)
+
+    words = ["backfill", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    words += ["--from", "2025-01-01", "--to", "2025-01-03"]
+    assert nightshift(*words).returncode == 1
+    gate.touch()
+    done = nightshift(*words)
+    assert done.returncode == 0
+    assert [word for word in done.stdout.split() if word in ("complete", "resumed")] == ["complete", "resumed"]
+    assert nightshift(*words).stdout.count("complete") == 3
+    assert count.read_text().split() == ["2025-01-01", "2025-01-02", "2025-01-02", "2025-01-03"]
+    assert nightshift(*words, "--force").returncode == 0
+    assert len(count.read_text().split()) == 7
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "message"),
+    [("2025-01-02", "2025-01-01", "give the older day first"), ("2025-01-01", "2999-01-01", "last complete UTC day")],
+)
+def test_a_backfill_takes_past_days_in_order(first: str, last: str, message: str, tmp_path: Path) -> None:
+    done = nightshift("backfill", "--from", first, "--to", last, "--workspace", str(tmp_path))
+    assert done.returncode == 2
+    assert message in done.stderr

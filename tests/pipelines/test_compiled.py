@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from components.common.errors import UserError
-from pipelines import configs, ir, runs
+from pipelines import configs, runs
 from pipelines.compiling import PIPELINES, compile_pipelines
 from pipelines.environments import local
 
@@ -22,7 +22,7 @@ def test_the_committed_yaml_is_what_the_pipeline_compiles_to(name: str, tmp_path
 
 
 def test_all_seven_components_are_steps_and_reporting_is_the_last() -> None:
-    names = [task.name for task in ir.load(runs.compiled("fraud-training")).tasks]
+    names = [task.name for task in runs.compiled("fraud-training").tasks]
     assert set(names[:-1]) == {
         "ingestion", "features", "training", "profiling", "evaluation", "drift", "deployment",
     }  # fmt: skip
@@ -30,7 +30,7 @@ def test_all_seven_components_are_steps_and_reporting_is_the_last() -> None:
 
 
 def test_steps_that_depend_on_more_than_their_arguments_are_never_cached() -> None:
-    cached = {task.name for task in ir.load(runs.compiled("fraud-training")).tasks if task.cached}
+    cached = {task.name for task in runs.compiled("fraud-training").tasks if task.cached}
     assert cached == {"features", "training", "profiling", "evaluation"}
 
 

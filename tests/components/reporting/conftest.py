@@ -116,7 +116,7 @@ def write_tables(places: dict[str, str], folder: Path) -> None:
     parts = [
         Partition(str(day), f"/lake/{day}.parquet", 9585, digest(str(day)), {"quarantine_uri": None}) for day in days
     ]
-    spoiled = str(folder / "quarantine of a day.parquet")
+    spoiled = str(folder / "quarantine: day #41.parquet")
     parts[40].details["quarantine_uri"] = spoiled
     write_bytes(spoiled, b"parquet")
     quarantined = {"negative amount": 12, "duplicate id": 3}

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import boto3
 import pytest
@@ -10,9 +11,9 @@ from moto.server import ThreadedMotoServer
 HEAVY = {"pandas", "numpy", "matplotlib", "sklearn", "torch", "mlflow", "onnxruntime"}
 
 
-def run(*argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*argv: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "components.reporting", *argv]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | environment)
 
 
 def test_both_files_lie_at_their_uris_and_in_the_runs_folder(sample):
@@ -85,7 +86,7 @@ def endpoint():
     server.stop()
 
 
-def test_on_an_object_store_the_run_has_its_files_and_no_link(sample, endpoint):
+def test_on_an_object_store_the_run_has_its_files_and_no_link(sample, endpoint, tmp_path):
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
     store = boto3.client(
         "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="k", aws_secret_access_key="s"
@@ -96,10 +97,13 @@ def test_on_an_object_store_the_run_has_its_files_and_no_link(sample, endpoint):
             store.upload_file(str(path), "runs", f"{sample.run}/{path.relative_to(sample.folder)}")
     here, there = str(sample.runs), "s3://runs"
     argv = [word.replace(here, there) for word in sample.argv]
-    done = run(*argv, AWS_ENDPOINT_URL=endpoint, **keys)
+    namesake = tmp_path / "here" / "runs"  # what a link to the bucket would land in
+    namesake.mkdir(parents=True)
+    done = run(*argv, folder=namesake.parent, AWS_ENDPOINT_URL=endpoint, **keys)
     assert done.returncode == 0, done.stderr
     names = {item["Key"] for item in store.list_objects_v2(Bucket="runs")["Contents"]}
     assert {f"{sample.run}/summary.json", f"{sample.run}/report.html", f"{sample.run}/reporting/report"} <= names
     assert not [name for name in names if name.startswith("latest")]
+    assert not list(namesake.iterdir())
     page = store.get_object(Bucket="runs", Key=f"{sample.run}/report.html")["Body"].read().decode()
     assert 'href="drift/drift/evidently.html"' in page

@@ -92,9 +92,10 @@ def test_the_page_is_well_formed_and_small(sample):
 def test_every_link_leads_to_a_file_below_the_run(sample):
     page = Page(sample.report()[1])
     links = [unquote(attributes["href"]) for tag, attributes in page.elements if tag == "a"]
-    assert "quarantine of a day.parquet" in links
+    assert "quarantine: day #41.parquet" in links
     assert "drift/drift/evidently.html" in links
     assert [link for link in links if not (sample.folder / link).is_file()] == []
+    assert not [attributes["href"] for tag, attributes in page.elements if tag == "a" and "#" in attributes["href"]]
 
 
 def test_what_lies_elsewhere_is_named_but_not_linked(sample, new_run, tmp_path):

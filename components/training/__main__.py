@@ -1,0 +1,43 @@
+"""Flags in, files out: see `components/training/__init__.py`."""
+
+from argparse import Namespace
+
+from components.common import artifacts, splits, step
+from components.common.config import parse
+from components.common.splits import Days
+
+
+def parser() -> step.Parser:
+    """Return the step's flags."""
+    return (
+        step.Parser("training", "Fit the candidates, choose one on the validation days, write them as ONNX.")
+        .takes_device()
+        .takes(
+            config="the use case's config (JSON)",
+            date="logical date, YYYY-MM-DD",
+            features="URI of the features manifest",
+            model="URI of the folder to write",
+        )
+    )
+
+
+def body(args: Namespace) -> dict[str, float]:
+    """Train and save."""
+    config, day = parse(args.config), splits.parse_date(args.date)
+    from components.common import bundle, mlp
+    from components.training import core
+
+    mlp.torch_device(args.device)
+    plan, table = splits.plan(config, day), artifacts.read_table(args.features)
+    setting = core.Setting(config, table.details["numeric"], table.details["categorical"], args.device)
+    columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
+    features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
+    lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
+    trained = core.train(setting, plan, features, lineage)
+    bundle.save(args.model, trained.bundle, trained.graphs, trained.reference)
+    measured = trained.bundle.candidates[trained.bundle.selected]["validation"]
+    return {name: measured[name] for name in ("auc_roc", "average_precision", "card_precision")}
+
+
+if __name__ == "__main__":
+    step.run(parser(), body)

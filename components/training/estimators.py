@@ -1,0 +1,176 @@
+"""The kinds of models: each is fitted by its library and handed back as an ONNX graph.
+
+The only file that imports cuml. On the GPU, XGBoost and PyTorch take `device="cuda"`; logistic regression and
+random forest come from cuML (26.02) and are converted by its `as_sklearn()`. The GPU paths follow the
+libraries' documentation and have not been run.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xgboost
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from components.common import mlp
+from components.common.errors import UserError, check_names
+from components.common.scaler import Matrix, Scaler
+from components.training import onnx_export
+from components.training.onnx_export import Tree
+
+Labels = npt.NDArray[np.int8]
+
+# set by the step itself, or fixed because the exported graph is written for one value only
+RESERVED = {"booster", "device", "n_jobs", "objective", "random_state"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to fit, besides the rows.
+
+    Attributes:
+        field: where the parameters stand in the config, for messages.
+        parameters: under the library's own names.
+        seed: of everything random.
+        threads: CPU threads.
+        device: `cpu` or `cuda`.
+    """
+
+    field: str
+    parameters: Mapping[str, Any]
+    seed: int
+    threads: int
+    device: str
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model.
+
+    Attributes:
+        graph: the model as ONNX.
+        predict: the library's own probabilities, float (n,) of float32 (n, d), to compare the graph with.
+    """
+
+    graph: bytes
+    predict: Callable[[Matrix], Any]
+
+
+def fit(kind: str, job: Job, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit a model of a kind.
+
+    Args:
+        kind: as in the config.
+        job: parameters and circumstances.
+        matrix: inputs, float32 (n, d).
+        labels: 0 or 1, int8 (n,).
+
+    Raises:
+        UserError: when the library does not know a parameter, or refuses its value.
+    """
+    return FITTERS[kind](job, matrix, labels)
+
+
+def _xgboost(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
+    if job.device == "cuda" and job.parameters.get("tree_method") == "exact":
+        raise UserError(
+            f"{job.field}.tree_method is 'exact', which XGBoost has on the CPU only; "
+            "with --device cuda write tree_method: hist and max_bin: 1024 or more"
+        )
+    own = {"random_state": job.seed, "n_jobs": job.threads, "device": job.device}
+    model = _fitted(xgboost.XGBClassifier, job, own, matrix, labels)
+    learner = json.loads(model.get_booster().save_raw("json"))["learner"]
+    trees = [_xgboost_tree(tree) for tree in learner["gradient_booster"]["model"]["trees"]]
+    # "[5E-1]" in newer versions, "5E-1" in older ones
+    base = float(learner["learner_model_param"]["base_score"].strip("[]"))
+    graph = onnx_export.forest(trees, matrix.shape[1], "BRANCH_LT", float(np.log(base / (1 - base))), logits=True)
+    return Fitted(graph, lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _xgboost_tree(tree: Mapping[str, Any]) -> Tree:
+    # a leaf keeps its value where an inner node keeps its threshold
+    values = np.array(tree["split_conditions"], dtype=np.float32)
+    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+    return Tree(left, right, np.array(tree["split_indices"]), values, values)
+
+
+def _random_forest(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
+    if job.device == "cuda":
+        # 128 bins, its default, are too coarse for rare frauds; with one stream the seed decides everything
+        own = {"random_state": job.seed, "n_bins": 1024, "n_streams": 1}
+        model = _fitted(_cuml().ensemble.RandomForestClassifier, job, own, matrix, labels).as_sklearn()
+    else:
+        own = {"random_state": job.seed, "n_jobs": job.threads}
+        model = _fitted(RandomForestClassifier, job, own, matrix, labels)
+    trees = [_sklearn_tree(tree.tree_, len(model.estimators_)) for tree in model.estimators_]
+    graph = onnx_export.forest(trees, matrix.shape[1], "BRANCH_LEQ", 0.0, logits=False)
+    return Fitted(graph, lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _sklearn_tree(tree: Any, trees: int) -> Tree:
+    share = (tree.value[:, 0, 1] / trees).astype(np.float32)
+    return Tree(tree.children_left, tree.children_right, tree.feature, rounded_down(tree.threshold), share)
+
+
+def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
+    """Return the largest float32 not above each float64: of a float32 x, `x <= threshold` stays as true as it was."""
+    rounded = thresholds.astype(np.float32)
+    return np.where(rounded > thresholds, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+
+
+def _logistic_regression(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
+    scaler = Scaler.fitted(matrix)
+    scaled = scaler.apply(matrix).astype(np.float64)
+    if job.device == "cuda":
+        model = _fitted(_cuml().linear_model.LogisticRegression, job, {}, scaled, labels).as_sklearn()
+    else:
+        model = _fitted(LogisticRegression, job, {"random_state": job.seed}, scaled, labels)
+    graph = onnx_export.dense(scaler, [(model.coef_.astype(np.float32), model.intercept_.astype(np.float32))])
+    return Fitted(graph, lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1])
+
+
+def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
+    parameters = mlp.parameters(job.field, job.parameters)
+    scaler = Scaler.fitted(matrix)
+    with mlp.reproducible(job.seed, parameters.threads):
+        rows = mlp.resident(scaler.apply(matrix), labels, mlp.torch_device(job.device))
+        model = mlp.fit(*rows, parameters)
+    graph = onnx_export.dense(scaler, mlp.layers(model))
+    return Fitted(graph, lambda rows: mlp.probabilities(model, scaler.apply(rows)))
+
+
+FITTERS: dict[str, Callable[[Job, Matrix, Labels], Fitted]] = {
+    "xgboost": _xgboost,
+    "mlp": _mlp,
+    "logistic_regression": _logistic_regression,
+    "random_forest": _random_forest,
+}
+
+
+def _fitted(estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArray[Any], labels: Labels) -> Any:
+    """Fit an estimator of the scikit-learn interface with the job's parameters, and our own where they are silent."""
+    check_names(job.field, job.parameters, set(estimator().get_params()) - RESERVED)
+    model = estimator(**own | dict(job.parameters))
+    try:
+        # sums differ with the number of BLAS threads, so it is not left to the machine
+        with threadpool_limits(job.threads):
+            return model.fit(matrix, labels)
+    except ValueError as error:
+        said = " ".join(str(error).split("Stack trace")[0].split())
+        raise UserError(f"{job.field}: {estimator.__name__} refuses them: {said}") from None
+
+
+def _cuml() -> Any:
+    try:
+        import cuml
+    except ImportError:
+        raise UserError(
+            "--device cuda needs cuML for logistic_regression and random_forest, and it is missing; "
+            "install 'nightshift[gpu]', or run with --device cpu"
+        ) from None
+    return cuml

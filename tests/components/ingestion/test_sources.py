@@ -1,0 +1,163 @@
+import gzip
+import io
+from datetime import date, timedelta
+
+import pandas as pd
+import pytest
+
+from components.common.config import parse
+from components.common.errors import UserError
+from components.common.splits import Days
+from components.ingestion import sources
+
+DAY = date(2024, 3, 10)
+WINDOW = Days(date(2024, 3, 1), DAY)
+
+
+def touch(folder, days, template="{date}.parquet"):
+    for day in days:
+        file = folder / template.replace("{date}", str(day))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+    return sources.Folder(str(folder), template)
+
+
+def complaint(source, window=WINDOW):
+    with pytest.raises(UserError) as error:
+        sources.require(source, window)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("template", ["{date}.parquet", "dt={date}/part-0.csv.gz", "raw/{date}/{date}.csv"])
+def test_a_window_whose_files_are_all_there_is_accepted(tmp_path, template):
+    sources.require(touch(tmp_path, WINDOW, template), WINDOW)
+
+
+def test_the_missing_file_of_the_logical_date_is_named_with_the_newest_there_is(tmp_path):
+    message = complaint(touch(tmp_path, list(WINDOW)[:-2]))
+    assert f"{tmp_path}/2024-03-10.parquet does not exist" in message
+    assert "2024-03-08" in message
+
+
+def test_an_empty_or_absent_folder_is_told_apart_from_a_gap(tmp_path):
+    message = complaint(sources.Folder(str(tmp_path / "nowhere"), "{date}.parquet"))
+    assert "nowhere/2024-03-10.parquet does not exist, nor is there any day of 2024-03-01 .. 2024-03-10" in message
+
+
+def test_missing_days_are_listed_compactly(tmp_path):
+    message = complaint(touch(tmp_path, [day for day in WINDOW if day.day not in (3, 6, 7, 8)]))
+    assert "4 of the 10 days" in message
+    assert "2024-03-03, 2024-03-06 .. 2024-03-08;" in message
+    assert f"{tmp_path}/2024-03-03.parquet" in message
+
+
+def test_a_history_that_begins_too_late_gets_the_earliest_possible_date(tmp_path):
+    later = [day + timedelta(days=4) for day in WINDOW]
+    source = touch(tmp_path, later)
+    message = complaint(source)
+    assert "the data begins on 2024-03-05" in message
+    assert "the earliest --date is 2024-03-14" in message
+    earliest = Days(date(2024, 3, 5), date(2024, 3, 14))
+    sources.require(source, earliest)
+
+
+def test_many_gaps_are_cut_short():
+    odd = [date(2024, 1, 1) + timedelta(days=2 * i) for i in range(14)]
+    assert sources.spans(odd).endswith("2024-01-19 and 4 more")
+
+
+def test_an_unknown_format_is_refused(config):
+    config["source"]["files"] = "{date}.xlsx"
+    with pytest.raises(UserError, match=r"source.files is '{date}.xlsx'; .* \.parquet, \.csv, \.csv\.gz"):
+        sources.connect("raw", parse(config), DAY)
+
+
+def test_a_simulated_day_is_known_without_making_it(config):
+    parsed = parse(config)
+    source = sources.connect("simulator", parsed, DAY)
+    assert source.has(DAY)
+    assert source.read(DAY).sha256 == source.read(DAY).sha256
+    later = sources.connect("simulator", parsed, DAY - timedelta(days=1))
+    assert source.read(DAY).sha256 != later.read(DAY).sha256, "its labels are not due there"
+    config["simulator"]["seed"] = 5
+    assert source.read(DAY).sha256 != sources.connect("simulator", parse(config), DAY).read(DAY).sha256
+
+
+def table(config, tmp_path, text, name="all.csv"):
+    config["source"] = {"table": name}
+    (tmp_path / name).write_text(text)
+    return sources.connect(str(tmp_path), parse(config), DAY)
+
+
+HEADER = "transaction_id,time,customer_id,terminal_id,amount,fraud\n"
+
+
+def test_a_table_is_cut_into_utc_days(config, tmp_path):
+    rows = "1,2024-03-09T23:59:59Z,1,1,1,0\n2,2024-03-10T00:00:00Z,1,1,1,0\n3,2024-03-10T01:00:00+02:00,1,1,1,0\n"
+    source = table(config, tmp_path, HEADER + rows)
+    assert source.read(date(2024, 3, 9)).load()["transaction_id"].tolist() == ["1", "3"]
+    assert source.read(DAY).load()["transaction_id"].tolist() == ["2"]
+    assert not source.has(date(2024, 3, 11))
+
+
+def test_a_row_without_a_time_counts_to_the_day_of_the_row_before_it(config, tmp_path):
+    rows = "0,,1,1,1,0\n1,2024-03-09T10:00:00Z,1,1,1,0\n2,soon,1,1,1,0\n3,2024-03-10T10:00:00Z,1,1,1,0\n"
+    source = table(config, tmp_path, HEADER + rows)
+    assert source.read(date(2024, 3, 9)).load()["transaction_id"].tolist() == ["0", "1", "2"]
+    assert source.read(DAY).load()["transaction_id"].tolist() == ["3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "is empty"),
+        (HEADER, "has no rows"),
+        ("a,b\n1,2\n", "has no column 'transaction_id'"),
+        (HEADER + "1,soon,1,1,1,0\n", "column 'time' .* holds no time"),
+    ],
+)
+def test_a_bad_table_is_named(config, tmp_path, text, complaint):
+    with pytest.raises(UserError, match=f"^{tmp_path}/all.csv {complaint}"):
+        table(config, tmp_path, text).has(DAY)
+
+
+def test_a_missing_table_is_named_once(config, tmp_path):
+    config["source"] = {"table": "all.parquet"}
+    with pytest.raises(UserError, match=f"^{tmp_path}/all.parquet does not exist"):
+        sources.connect(str(tmp_path), parse(config), DAY).has(DAY)
+
+
+def test_csv_values_stay_as_they_are_written():
+    data = "\ufeffid,amount,note\r\n007,1.50,NA\r\n8,,null\r\n".encode()
+    for frame in (sources.parse("x.csv", data), sources.parse("x.csv.gz", gzip.compress(data))):
+        assert frame["id"].tolist() == ["007", "8"]
+        assert frame["note"].tolist() == ["NA", "null"]
+        assert frame["amount"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("x.csv", b"a,b\n1,2\n3,4,5\n"),
+        ("x.csv", b"a,b\n1,2,3\n4,5,6\n"),
+        ("x.csv", b'a,b\n"1,2\n'),
+        ("x.csv", b"PAR1\x00\xff\xfe"),
+        ("x.csv", b"\n"),
+        ("x.csv.gz", b"a,b\n1,2\n"),
+        ("x.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-12]),
+        ("x.parquet", b"a,b\n1,2\n"),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_line(name, data):
+    with pytest.raises(UserError, match=r"^is not a (CSV|Parquet) file, or a damaged one \(.+\)") as error:
+        sources.parse(name, data)
+    assert "\n" not in str(error.value)
+
+
+def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column():
+    frame = pd.DataFrame({"id": pd.array([2**60 + 1, None], dtype="Int64")}, index=pd.Index(["a", "b"], name="key"))
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer)
+    read = sources.parse("x.parquet", buffer.getvalue())
+    assert read["id"][0] == 2**60 + 1
+    assert read["key"].tolist() == ["a", "b"]
