@@ -113,6 +113,8 @@ class Graph:
     """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime on the CPU."""
 
     def __init__(self, content: bytes, threads: int = 1) -> None:
+        # its wheels report their use to Microsoft unless this is there when they are imported
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         import onnxruntime
 
         options = onnxruntime.SessionOptions()

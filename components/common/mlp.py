@@ -93,7 +93,7 @@ def resident(matrix: Matrix, labels: npt.NDArray[np.int8], device: torch.device)
 def batches(inputs: Tensor, labels: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield one epoch in random order, `size` rows at a time."""
     order = torch.randperm(len(labels), device=labels.device)
-    return zip(inputs[order].split(size), labels[order].split(size), strict=True)
+    return zip(torch.split(inputs[order], size), torch.split(labels[order], size), strict=True)
 
 
 def network(inputs: int, parameters: Parameters) -> nn.Sequential:

@@ -149,8 +149,6 @@ def promote(registry: str, name: str, version: int) -> Version:
     with _open(registry) as client:
         chosen = _version(client, registry, name, version)
         current = _champion(client, name)
-        if current == version:
-            return chosen
         if current:
             client.set_registered_model_tag(name, EARLIER, json.dumps([*_earlier(client, name), current]))
         _crown(client, chosen)

@@ -87,9 +87,12 @@ def _objections(challenger: Candidate, champion: Candidate | None, evaluation: M
             f"Promotion needs a data window newer than the champion's: trained until {challenger.trained_until}, "
             f"version {champion.version} until {champion.trained_until}."
         )
-    if (evaluation["champion"] or {}).get("sha256") != champion.sha256:
+    # without a comparison the evaluation has said why the champion could not be measured
+    compared = evaluation["champion"]
+    if compared and compared["sha256"] != champion.sha256:
         objections.append(
-            f"The evaluation did not compare with version {champion.version}, the champion by now; evaluate again."
+            f"The evaluation compared with version {compared['version']}, "
+            f"but version {champion.version} is the champion by now; evaluate again."
         )
     return objections
 

@@ -118,7 +118,7 @@ def _table(name: str, versions: "list[Version]", champion: "Version | None") -> 
     from rich.table import Table
 
     # narrow enough for 80 columns
-    table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("version", "trained on", "average\nprecision", "registered", "promoted (UTC)"):
         table.add_column(heading, no_wrap=True)
     for version in versions:

@@ -240,6 +240,8 @@ def body(args: argparse.Namespace) -> None:
     """Serve until told to stop."""
     import uvicorn
 
+    if not args.port.isdecimal() or not 0 < int(args.port) < 65536:
+        raise UserError(f"port is {args.port!r}; give a number from 1 to 65535")
     current = Current(pointer_uri(args.registry, args.name))
     listener = listen(int(args.port))
     state = State(os.getpid(), HOST, listener.getsockname()[1])

@@ -1,4 +1,8 @@
-"""Evidently's interactive report on the same two samples, for people; the verdict does not read it."""
+"""Evidently's interactive report on the same rows, for people.
+
+It sees a sample, goes by the Wasserstein distance alone and counts the score among the columns, so its own
+share of drifted columns may differ from the verdict's, which does not read it.
+"""
 
 import os
 
@@ -17,7 +21,7 @@ def render(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], l
         reference: rows the model was trained on.
         current: the newest rows, with the same columns.
         numeric: columns that are numbers; the others are categories.
-        limits: the page marks columns by the same effect sizes as the verdict.
+        limits: effect sizes from which a column is marked.
     """
     # Evidently reads this when it would report its use, so it has to be there before anything else happens
     os.environ["DO_NOT_TRACK"] = "1"

@@ -141,7 +141,7 @@ def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> di
     """
     # a delay of one microsecond, the unit of time, is "strictly before t"
     delay, windows = max(config.label_delay_days * DAY, 1), config.features.windows_days
-    frauds = xp.asarray((events["label"].fillna(1) == 1).astype("int64"))
+    frauds = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
     found = trailing(xp, _codes(events["terminal"], xp), times, frauds, [w * DAY for w in windows], delay)
     columns = {}
     for w, (counts, sums) in zip(windows, found, strict=True):

@@ -155,7 +155,7 @@ FITTERS: dict[str, Callable[[Job, Matrix, Labels], Fitted]] = {
 def _fitted(estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArray[Any], labels: Labels) -> Any:
     """Fit an estimator of the scikit-learn interface with the job's parameters, and our own where they are silent."""
     check_names(job.field, job.parameters, set(estimator().get_params()) - RESERVED)
-    model = estimator(**own | dict(job.parameters))
+    model = estimator(**{**own, **job.parameters})
     try:
         # sums differ with the number of BLAS threads, so it is not left to the machine
         with threadpool_limits(job.threads):

@@ -123,6 +123,16 @@ def test_a_version_deleted_since_is_passed_over_by_a_rollback(stocked):
     assert registry.rollback(stocked, "fraud").version == 1
 
 
+def test_a_rollback_does_not_stay_where_it_is_after_a_promotion_that_was_cut_short(stocked):
+    registry.promote(stocked, "fraud", 1)
+    registry.promote(stocked, "fraud", 2)
+    from mlflow import MlflowClient
+
+    # the promotion of 3 wrote down its predecessor, and ended before the alias was moved
+    MlflowClient(f"sqlite:///{stocked}/mlflow.db").set_registered_model_tag("fraud", registry.EARLIER, "[1, 2]")
+    assert registry.rollback(stocked, "fraud").version == 1
+
+
 def test_a_wrong_version_is_answered_with_those_that_exist(stocked):
     with pytest.raises(UserError, match=r"'fraud' has no version 9; existing versions: 1, 2, 3"):
         registry.promote(stocked, "fraud", 9)

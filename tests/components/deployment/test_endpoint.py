@@ -59,6 +59,10 @@ def test_it_can_be_reached_from_this_machine_only(serve):
         other.connect(("127.0.0.2", state.port))
 
 
+def test_it_is_not_ended_with_the_terminal_that_started_it(serve):
+    assert os.getsid(serve(1).pid) != os.getsid(0)
+
+
 def test_an_update_keeps_the_process_and_fails_no_request(serve):
     state = serve(1)
     seen, failures, done = [], [], threading.Event()
@@ -145,6 +149,13 @@ def test_the_next_port_is_taken_when_somebody_else_has_the_first(serve, free_por
         other.bind(("127.0.0.1", free_port))
         other.listen()
         assert free_port < serve(1).port <= free_port + 20
+
+
+@pytest.mark.parametrize("port", ["web", "0", "65536"])
+def test_a_port_that_is_none_is_refused(stocked, port):
+    flags = ["--registry", stocked, "--name", "fraud", "--port", port]
+    with pytest.raises(UserError, match=f"port is '{port}'; give a number from 1 to 65535"):
+        server.body(server.parser().parse_args(flags))
 
 
 def test_no_port_at_all_is_said_to_be_so():

@@ -173,6 +173,20 @@ def test_values_that_go_missing_are_noticed() -> None:
     assert column(normal(), current).psi > LIMITS.psi
 
 
+def test_missing_values_on_both_sides_do_not_hide_a_shift_of_the_others() -> None:
+    reference, current = normal(), normal(mean=1, seed=1)
+    reference[::2] = current[::2] = np.nan
+
+    assert column(reference, current).psi > LIMITS.psi
+
+
+def test_a_single_row_in_a_bin_that_was_empty_is_no_shift() -> None:
+    current = np.ones(1000)
+    current[0] = 2
+
+    assert column(np.ones(1000), current).psi < 0.01
+
+
 def test_a_category_is_compared_by_its_share() -> None:
     before, now = pd.DataFrame({"c": ["a", "a", "b", "b"]}), pd.DataFrame({"c": ["a", "a", "a", "b"]})
 

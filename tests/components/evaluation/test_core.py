@@ -114,6 +114,7 @@ def test_the_precision_recall_curve_is_the_exact_one_with_fewer_points() -> None
     assert 100 < len(curve["recall"]) <= core.POINTS
     assert set(zip(curve["recall"], curve["precision"], strict=True)) <= set(zip(recall, precision, strict=True))
     assert curve["recall"] == sorted(curve["recall"])
+    assert max(np.diff(curve["recall"])) < 0.02
     assert (curve["recall"][0], curve["recall"][-1]) == (0, 1)
 
 

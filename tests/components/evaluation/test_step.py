@@ -49,6 +49,17 @@ def test_a_candidates_metrics_are_those_of_scikit_learn_on_the_test_days(tmp_pat
     assert verdict["challenger"] == evaluation["models"]["first"]
 
 
+def test_the_curves_are_those_of_the_selected_model(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", CANDIDATES)
+
+    evaluation, _ = run(tmp_path, frame)
+
+    calibration = evaluation["curves"]["calibration"]
+    mean = np.average(calibration["predicted"], weights=calibration["count"])
+    assert mean == pytest.approx(window(frame)["amount"].mean())
+
+
 def test_customers_known_as_compromised_are_left_out(tmp_path: Path) -> None:
     frame = samples.features()
     # a fraud on the first training day, known the day after next, whose customer pays again on both test days

@@ -165,26 +165,36 @@ def test_without_a_delay_labels_of_the_past_count_and_those_of_the_moment_do_not
         assert result["terminal_risk_2d"][i] * inside.sum() == pytest.approx((events["label"][inside] == 1).sum())
 
 
-instants = st.lists(st.integers(0, 2**61) | st.integers(0, 20), min_size=1, max_size=20)
+small = st.integers(0, 20)
 
 
 @settings(max_examples=150, deadline=None)
-@given(instants, st.data())
-def test_windows_are_right_where_key_and_time_together_pass_int64(moments, data):
-    now = np.sort(np.array(moments, dtype=np.int64))
-    n = len(now)
-    codes = np.array(data.draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n)), dtype=np.int64)
-    values = np.array(data.draw(st.lists(st.integers(-50, 50), min_size=n, max_size=n)), dtype=np.int64)
-    windows = data.draw(st.lists(st.integers(1, 30) | st.integers(1, 2**60), min_size=1, max_size=3))
-    delay = data.draw(st.none() | st.integers(1, 30) | st.integers(1, 2**60))
-    for w, (counts, sums) in zip(windows, core.trailing(np, codes, now, values, windows, delay), strict=True):
-        for i in range(n):
+@given(
+    st.lists(st.tuples(small, st.integers(0, 5), st.integers(-50, 50)), min_size=6, max_size=20),
+    st.lists(st.integers(1, 20), min_size=1, max_size=3),
+    st.none() | st.integers(1, 20),
+    # in the larger unit key and time together pass int64
+    st.sampled_from([1, 2**57]),
+)
+@example([(time, key, 1) for key in range(6) for time in (0, 10, 20)], [1, 10, 20], None, 2**57)
+@example([(time, key, 1) for key in range(6) for time in (0, 10, 20)], [1, 10, 20], 10, 2**57)
+def test_windows_are_right_whatever_the_unit_of_time(rows, windows, delay, unit):
+    now, codes, values = np.array(sorted(rows), dtype=np.int64).T
+    found = core.trailing(np, codes, now * unit, values, [w * unit for w in windows], delay and delay * unit)
+    for w, (counts, sums) in zip(windows, found, strict=True):
+        for i in range(len(rows)):
             last = now[i] - (delay or 0)
             inside = (codes == codes[i]) & (now > last - w) & (now <= last)
             if delay is None:
                 inside[i + 1 :] = False
             assert counts[i] == inside.sum()
             assert sums[i] == values[inside].sum()
+
+
+def test_more_keys_than_a_byte_can_number_are_told_apart():
+    events = frame([(i, i % 300, i % 300, 100, 1) for i in range(600)])
+    result = core.features(events, config(), CPU)
+    assert result["customer_count_1d"].tolist() == [1.0] * 300 + [2.0] * 300
 
 
 def test_rows_in_any_order_are_put_in_order_of_time_and_id():

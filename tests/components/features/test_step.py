@@ -152,7 +152,7 @@ def test_days_missing_here_and_there_equal_those_computed_at_once(tmp_path):
 def test_other_windows_make_other_partitions(tmp_path):
     write_events(tmp_path)
     step(tmp_path)
-    _, metrics = step(tmp_path, config=CONFIG | {"features": {"windows_days": [1]}})
+    _, metrics = step(tmp_path, config=CONFIG | {"features": {"windows_days": [2]}})
     assert metrics["computed_days"] == 6
 
 
