@@ -11,7 +11,7 @@ from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import runs
-from pipelines.environments import Environment, local
+from pipelines.environments import TARGETS, Environment, local
 
 INTERRUPTED = 130
 
@@ -73,7 +73,7 @@ def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that did not get to its last step."""
     this = runs.again(runs.folder_of(args.run, _environment(args).runs))
     (task,) = [task for task in this.pipeline.tasks if task.name == "reporting"]
-    code = subprocess.run(this.command(task), check=False).returncode
+    code = subprocess.run(this.command(task), env=this.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
 
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
     command = commands.add_parser("run", parents=[shared], help=str(run.__doc__), description=run.__doc__)
     command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
-    command.add_argument("--target", choices=["local", "register-only"], default="local", help="where to deploy")
+    command.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="where to deploy")
     command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
     _add_options(command)
     command.set_defaults(command=run)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+TARGETS = ("local", "register-only", "record-only")
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -12,7 +14,8 @@ class Environment:
         lake: root of the tables by day.
         registry: root of the model registry, a folder or a tracking server.
         runs: root of the runs, their summaries and reports.
-        target: `local` serves the champion from this machine, `register-only` serves nothing.
+        target: `local` promotes a version and serves it from this machine, `register-only` promotes it,
+            `record-only` does neither.
     """
 
     lake: str

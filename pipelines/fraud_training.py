@@ -41,7 +41,7 @@ def fraud_training(
         lake: root of the tables by day.
         registry: root of the model registry.
         runs: root of the run summaries.
-        target: where to deploy: local or register-only.
+        target: local promotes and serves, register-only promotes, record-only does neither.
     """
     events = _always(ingestion(config=config, date=date, data=data, lake=lake)).set_retry(2, "10s", 2.0)
     table = features(config=config, date=date, device=device, lake=lake, events=events.output)

@@ -118,6 +118,11 @@ class Run:
         """Return a step's command line in this run."""
         return ir.argv(task, lambda kind, name: self._fill(task, kind, name))
 
+    def environment(self, task: ir.Task) -> dict[str, str]:
+        """Return a step's environment variables; its `python` is the one that runs this, as in a container the image's."""
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        return os.environ | {"PATH": path} | task.environment
+
     def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
         if any(outcome.state == "failed" for outcome in self.outcomes.values()):
             return []
@@ -159,16 +164,13 @@ class Run:
         return Outcome(state, seconds, peak, code, command, log, fingerprint, hashes)
 
     def _process(self, task: ir.Task, command: list[str]) -> tuple[int, int]:
-        # `python` in a step's command is the interpreter that runs this; in a container it is the image's
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        environment = os.environ | {"PATH": path} | task.environment
         with (self._folder(task) / "log.txt").open("ab") as log:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=self.environment(task),
                 start_new_session=True,
             )
             self.processes[task.name] = process
@@ -234,13 +236,11 @@ class Run:
 
 
 def ignored(pipeline: ir.Pipeline) -> list[str]:
-    """Return, a line each, what the pipeline asks for and a local run does not give."""
-    lines = []
-    for task in pipeline.tasks:
-        asked = [key for key in sorted(task.resources) if not key.startswith("resource")] + sorted(task.kubernetes)
-        if asked:
-            lines.append(f"{task.name}: {', '.join(asked)}")
-    return lines
+    """Return, a line each, what steps ask for beside CPU and memory and a local run does not give."""
+    asked = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in pipeline.tasks}
+    return ["CPU and memory requests and limits"] + [
+        f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys
+    ]
 
 
 def last_lines(log: Path, count: int) -> str:

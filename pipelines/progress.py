@@ -89,7 +89,8 @@ def explain_failure(run: Run, console: Console) -> None:
 
 def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
     """Print a run's metrics and verdicts, where its report lies, and the next command."""
-    console.print(_metrics(summary))
+    if summary["models"]:
+        console.print(_metrics(summary))
     for name, verdict in summary["verdicts"].items():
         if verdict is None:
             continue
@@ -104,7 +105,7 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
 
 def _metrics(summary: dict[str, Any]) -> Table:
     rows = summary["rows"]
-    title = f"{summary['logical_date']}: {rows.get('test', 0):,} test rows, {rows.get('test_frauds', 0):,} frauds"
+    title = f"{summary['logical_date']}: {rows['test']:,} test rows, {rows['test_frauds']:,} frauds"
     table = Table(title=title, title_justify="left")
     table.add_column("model")
     columns = list(next(iter(summary["models"].values()), {}))

@@ -23,7 +23,7 @@ def parser() -> Parser:
         evaluation="folder of the evaluation",
         drift="folder of the drift check",
         registry="model registry: a folder or the URL of a tracking server",
-        target="where to serve: local | register-only",
+        target="local: promote and serve | register-only: promote | record-only: neither, for past days",
         run="id of the run, for the lineage",
         deployment="deployment.json to write",
     )
@@ -42,6 +42,8 @@ def body(args: argparse.Namespace) -> dict[str, float]:
         version = _register(args, config, *verdicts)
         log.info("%s: version %d is registered", config.name, version.version)
         decision = core.decide(_candidate(version), _candidate(champion) if champion else None, *verdicts)
+        if args.target == "record-only":
+            decision = core.unpromoted(decision, champion is not None)
         log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
         live = version if decision.outcome == "promoted" else champion
         served = _serve(args, live or version, is_live=live is not None)

@@ -75,6 +75,14 @@ def decide(
     return Decision("kept" if champion else "registered", [*objections, drift_note])
 
 
+def unpromoted(decision: Decision, has_champion: bool) -> Decision:
+    """Return what is left of a decision where nothing may be promoted, as in a backfill."""
+    if decision.outcome != "promoted":
+        return decision
+    reasons = ["Runs for past days promote nothing; promote it by hand.", *decision.reasons]
+    return Decision("kept" if has_champion else "registered", reasons)
+
+
 def _objections(challenger: Candidate, champion: Candidate | None, evaluation: Mapping[str, Any]) -> list[str]:
     """Return why a version may not be promoted; nothing when it may."""
     objections = list(evaluation["reasons"]) if evaluation["decision"] != "promote" else []

@@ -21,7 +21,7 @@ from components.common.step import log
 from components.deployment import server
 from components.deployment.server import Pointer, State
 
-TARGETS = ("local", "register-only")
+TARGETS = ("local", "register-only", "record-only")
 PORT = 8321
 START_SECONDS = 60
 STOP_SECONDS = 15

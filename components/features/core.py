@@ -88,37 +88,42 @@ def trailing(
     Yields:
         per window: counts and sums, int64, shape (n,) each.
     """
-    n = len(codes)
-    order, at = _by_key(xp, codes, times, max(windows) + (delay or 0))
-    place = xp.empty(n, dtype=xp.int64)
+    n, lag = len(codes), delay or 0
+    order, at = _by_key(xp, codes, times, lag + max(windows))
+    place = xp.empty(n, dtype=xp.int64)  # of a row in that order
     place[order] = xp.arange(n)
-    total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
     packed = at(0)
-    end = xp.arange(1, n + 1) if delay is None else xp.searchsorted(packed, at(delay), side="right")
-    sum_to_end = xp.take(total, end)
+
+    def before(age: int) -> Array:
+        """How many rows lie before the end of (key, time - age), in that order."""
+        return xp.take(xp.searchsorted(packed, at(age), side="right"), place)
+
+    total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
+    end = place + 1 if delay is None else before(delay)
+    total_at_end = xp.take(total, end)
     for window in windows:
-        start = xp.searchsorted(packed, at((delay or 0) + window), side="right")
-        yield xp.take(end - start, place), xp.take(sum_to_end - xp.take(total, start), place)
+        start = before(lag + window)
+        yield end - start, total_at_end - xp.take(total, start)
 
 
 def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Array, Callable[[int], Array]]:
     """Order rows by key, then time, then position.
 
     Returns:
-        the order, and a function of a lag <= `reach`: for each row in that order one int64 that stands for
-        (key, time - lag) and compares like it with the rows' own, those of lag 0.
+        the order, and a function of an age <= `reach`: for each row in that order one int64 that stands for
+        (key, time - age) and compares like it with the rows' own, those of age 0.
     """
     n = len(codes)
     keys = int(codes.max()) + 1 if n else 0
+    span = int(times[-1] - times[0]) + reach + 1 if n else 0
     # a narrow type makes NumPy's stable sort a radix sort
     order = xp.argsort(codes.astype(xp.min_scalar_type(keys)), kind="stable")
-    span = int(times[-1] - times[0]) + reach + 1 if n else 0
     if keys * span < 2**63:
-        packed = xp.take(codes, order) * span + xp.take(times - times[:1], order)
-        return order, lambda lag: packed - lag
+        packed = xp.take(codes * span + (times - times[:1]), order)
+        return order, lambda age: packed - age
     # too large for int64: how many rows are at most as old compares like the time itself
-    base = xp.take(codes, order) * (n + 1)
-    return order, lambda lag: base + xp.take(xp.searchsorted(times, times - lag, side="right"), order)
+    base = codes * (n + 1)
+    return order, lambda age: xp.take(base + xp.searchsorted(times, times - age, side="right"), order)
 
 
 def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
@@ -161,7 +166,7 @@ def _calendar(times: Array) -> dict[str, Array]:
 
 def _codes(keys: Any, xp: ModuleType) -> Array:
     """Number a column's distinct values; which value gets which number changes no result."""
-    return xp.asarray(keys.factorize()[0]).astype(xp.int64)
+    return xp.asarray(keys.factorize()[0]).astype(xp.int64, copy=False)
 
 
 def _minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:

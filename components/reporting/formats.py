@@ -27,7 +27,7 @@ def _score(value: float) -> str:
 
 def _percent(value: float) -> str:
     # a handful of bad rows among many is not 0.0 %
-    return f"{100 * value:.1f} %" if value >= 0.01 else f"{100 * value:.2g} %"
+    return f"{100 * value:.1f} %" if value >= 0.01 else f"{100 * value:#.2g} %"
 
 
 def _seconds(value: float) -> str:

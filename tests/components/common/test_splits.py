@@ -26,10 +26,15 @@ def days(first: str, last: str) -> Days:
     return Days(date.fromisoformat(first), date.fromisoformat(last))
 
 
+def fold(train: Days, test: Days) -> Fold:
+    """The fold of a protocol in which frauds count as a compromise from the first training day on."""
+    return Fold(train, test, 7, train.first)
+
+
 def test_the_handbooks_week_trains_tests_and_validates_as_the_book_does():
     plan = splits.plan(config("handbook"), DATE)
-    assert plan.test == Fold(days("2018-07-25", "2018-07-31"), days("2018-08-08", "2018-08-14"), 7)
-    assert plan.validation == Fold(days("2018-07-11", "2018-07-17"), days("2018-07-25", "2018-07-31"), 7)
+    assert plan.test == fold(days("2018-07-25", "2018-07-31"), days("2018-08-08", "2018-08-14"))
+    assert plan.validation == fold(days("2018-07-11", "2018-07-17"), days("2018-07-25", "2018-07-31"))
     assert plan.features == days("2018-07-11", "2018-08-14")
     # 30 days of windows and 7 of delay before the first feature
     assert plan.events == days("2018-06-04", "2018-08-14")
@@ -38,8 +43,8 @@ def test_the_handbooks_week_trains_tests_and_validates_as_the_book_does():
 
 def test_a_daily_run_tests_on_the_newest_days_whose_labels_are_known():
     plan = splits.plan(config("fraud"), DATE)
-    assert plan.test == Fold(days("2018-07-18", "2018-07-24"), days("2018-08-01", "2018-08-07"), 7)
-    assert plan.validation == Fold(days("2018-07-04", "2018-07-10"), days("2018-07-18", "2018-07-24"), 7)
+    assert plan.test == fold(days("2018-07-18", "2018-07-24"), days("2018-08-01", "2018-08-07"))
+    assert plan.validation == fold(days("2018-07-04", "2018-07-10"), days("2018-07-18", "2018-07-24"))
     # features go on to the logical date, for drift
     assert plan.features == days("2018-07-04", "2018-08-14")
     assert plan.events == days("2018-05-28", "2018-08-14")
@@ -70,7 +75,7 @@ def frame(*rows: tuple[str, str, int | None]) -> pd.DataFrame:
     )
 
 
-FOLD = Fold(days("2018-07-25", "2018-07-31"), days("2018-08-08", "2018-08-14"), 7)
+FOLD = fold(days("2018-07-25", "2018-07-31"), days("2018-08-08", "2018-08-14"))
 
 
 def kept(*rows: tuple[str, str, int | None], drop: bool = True) -> list[str]:
@@ -96,6 +101,18 @@ def test_a_customer_defrauded_while_training_is_left_out_of_the_whole_test():
 
 def test_a_fraud_before_the_training_days_is_forgotten():
     assert kept(("2018-07-24 23:59:59", "ann", 1), ("2018-08-08", "ann", 0)) == ["08-08"]
+
+
+def test_a_longer_training_need_not_remember_compromises_for_longer():
+    plan = splits.plan(config("handbook", train_days=28, compromised_days=7), DATE)
+    assert (plan.test.train.first, plan.test.compromised_from) == (date(2018, 7, 4), date(2018, 7, 25))
+    rows = frame(("2018-07-24", "ann", 1), ("2018-08-08", "ann", 0), ("2018-07-25", "bob", 1), ("2018-08-08", "bob", 0))
+    assert splits.test_rows(rows, plan.test, drop_compromised=True)["customer"].tolist() == ["ann"]
+
+
+def test_compromises_older_than_the_training_days_are_refused():
+    with pytest.raises(UserError, match="'compromised_days' is 8, more than 'train_days', 7"):
+        config("handbook", compromised_days=8)
 
 
 def test_where_nobody_was_defrauded_every_test_row_stays():

@@ -48,6 +48,13 @@ def test_a_model_that_may_not_be_promoted_is_only_registered_when_there_is_no_ch
     assert core.decide(CHALLENGER, None, verdict("keep", None), STABLE).outcome == "registered"
 
 
+def test_a_backfill_promotes_nothing_even_without_a_champion():
+    promoted = core.decide(CHALLENGER, None, verdict(champion=None), STABLE)
+    assert core.unpromoted(promoted, has_champion=False).outcome == "registered"
+    assert core.unpromoted(promoted, has_champion=True).outcome == "kept"
+    assert core.unpromoted(promoted, has_champion=True).reasons[0].startswith("Runs for past days promote nothing")
+
+
 def test_the_champion_itself_is_kept():
     champion = Candidate(7, CHALLENGER.sha256, "2018-07-31")
     decision = core.decide(CHALLENGER, champion, verdict(champion=None), STABLE)

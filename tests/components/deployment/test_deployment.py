@@ -166,7 +166,7 @@ def test_an_unknown_target_ends_the_command_with_one_line_and_code_2(tmp_path, s
     command = [sys.executable, "-m", "components.deployment", *flags(tmp_path, save_model(0.4), target="remote")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "deployment: target is 'remote'; allowed: local, register-only\n"
+    assert done.stderr == "deployment: target is 'remote'; allowed: local, register-only, record-only\n"
 
 
 @pytest.mark.parametrize("module", ["deployment", "deployment.server", "deployment.manage"])

@@ -214,7 +214,7 @@ def test_models_of_one_registry_have_a_server_each(stocked, serve, save_model):
 @pytest.mark.parametrize(
     ("target", "folder", "message"),
     [
-        ("locl", "registry", r"target is 'locl'; allowed: local, register-only; did you mean 'local'\?"),
+        ("locl", "registry", r"target is 'locl'; allowed: local, register-only, record-only; did you mean 'local'\?"),
         ("local", "http://mlflow:5000", "give a folder as registry, or target 'register-only'"),
         ("local", "gs://bucket", "give a local folder or the http"),
     ],

@@ -10,7 +10,8 @@ from components.reporting.formats import FILTERS
     [
         ("count", 1_754_155, "1,754,155"),
         ("score", 0.63951, "0.640"),
-        ("percent", 0.0, "0 %"),
+        ("percent", 0.0, "0.0 %"),
+        ("percent", 0.00704, "0.70 %"),
         ("percent", 1.0, "100.0 %"),
         ("percent", 0.00661, "0.66 %"),
         ("percent", 0.0000017, "0.00017 %"),
