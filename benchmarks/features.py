@@ -17,8 +17,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from rich.console import Console
 from rich.table import Table
+
+from components.common import config, frames
+from components.features import core
 
 ROOT = Path(__file__).parents[1]
 RAW = ROOT.parent / "shared" / "data" / "handbook" / "raw"
@@ -53,11 +57,6 @@ def transactions() -> pd.DataFrame:
 
 def nightshift(events: pd.DataFrame) -> pd.DataFrame:
     """Our kernel, as the features step calls it; it adds three more inputs and the identifiers."""
-    import yaml
-
-    from components.common import config, frames
-    from components.features import core
-
     handbook = config.parse(yaml.safe_load((ROOT / "pipelines" / "configs" / "handbook.yaml").read_text()))
     return core.features(events, handbook, frames.backend("cpu"))
 

@@ -119,7 +119,7 @@ class Run:
         return ir.argv(task, lambda kind, name: self._fill(task, kind, name))
 
     def environment(self, task: ir.Task) -> dict[str, str]:
-        """Return a step's environment variables; its `python` is the one that runs this, as in a container the image's."""
+        """Return a step's environment; its `python` is the one that runs this, as in a container it is the image's."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
         return os.environ | {"PATH": path} | task.environment
 
@@ -238,9 +238,8 @@ class Run:
 def ignored(pipeline: ir.Pipeline) -> list[str]:
     """Return, a line each, what steps ask for beside CPU and memory and a local run does not give."""
     asked = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in pipeline.tasks}
-    return ["CPU and memory requests and limits"] + [
-        f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys
-    ]
+    special = [f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys]
+    return ["CPU and memory requests and limits", *special]
 
 
 def last_lines(log: Path, count: int) -> str:

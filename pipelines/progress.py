@@ -107,7 +107,7 @@ def _metrics(summary: dict[str, Any]) -> Table:
     rows = summary["rows"]
     title = f"{summary['logical_date']}: {rows['test']:,} test rows, {rows['test_frauds']:,} frauds"
     table = Table(title=title, title_justify="left")
-    table.add_column("model")
+    table.add_column("model", no_wrap=True)
     columns = list(next(iter(summary["models"].values()), {}))
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")

@@ -125,15 +125,13 @@ class Protocol(Section):
     drop_compromised: bool = Field(True, description="leave known compromised customers out of the test rows")
     compromised_days: Positive | None = Field(
         None,
-        description="how long before the end of training a fraud still counts as a compromise; default: train_days",
+        description="how long before the end of training a fraud still compromises its customer; default: train_days",
     )
 
     @model_validator(mode="after")
     def _compromised_while_training(self) -> Self:
         if self.compromised_days and self.compromised_days > self.train_days:
-            raise ValueError(
-                f"'compromised_days' is {self.compromised_days}, more than 'train_days', {self.train_days}"
-            )
+            raise ValueError(f"'compromised_days' is {self.compromised_days}, over 'train_days', {self.train_days}")
         return self
 
 

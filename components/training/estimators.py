@@ -103,11 +103,12 @@ def _random_forest(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     if job.device == "cuda":
         # 128 bins, its default, are too coarse for rare frauds; with one stream the seed decides everything
         own = {"random_state": job.seed, "n_bins": 1024, "n_streams": 1}
-        model = _fitted(_cuml().ensemble.RandomForestClassifier, job, own, matrix, labels).as_sklearn()
+        model = _fitted(_cuml().ensemble.RandomForestClassifier, job, own, matrix, labels)
     else:
         own = {"random_state": job.seed, "n_jobs": job.threads}
         model = _fitted(RandomForestClassifier, job, own, matrix, labels)
-    trees = [_sklearn_tree(tree.tree_, len(model.estimators_)) for tree in model.estimators_]
+    forest = _on_host(model).estimators_
+    trees = [_sklearn_tree(tree.tree_, len(forest)) for tree in forest]
     graph = onnx_export.forest(trees, matrix.shape[1], "BRANCH_LEQ", 0.0, logits=False)
     return Fitted(graph, lambda rows: model.predict_proba(rows)[:, 1])
 
@@ -127,10 +128,11 @@ def _logistic_regression(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     scaler = Scaler.fitted(matrix)
     scaled = scaler.apply(matrix).astype(np.float64)
     if job.device == "cuda":
-        model = _fitted(_cuml().linear_model.LogisticRegression, job, {}, scaled, labels).as_sklearn()
+        model = _fitted(_cuml().linear_model.LogisticRegression, job, {}, scaled, labels)
     else:
         model = _fitted(LogisticRegression, job, {"random_state": job.seed}, scaled, labels)
-    graph = onnx_export.dense(scaler, [(model.coef_.astype(np.float32), model.intercept_.astype(np.float32))])
+    line = _on_host(model)
+    graph = onnx_export.dense(scaler, [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))])
     return Fitted(graph, lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1])
 
 
@@ -167,10 +169,16 @@ def _fitted(estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArra
 
 def _cuml() -> Any:
     try:
-        import cuml
+        import cuml.ensemble
+        import cuml.linear_model
     except ImportError:
         raise UserError(
             "--device cuda needs cuML for logistic_regression and random_forest, and it is missing; "
             "install 'nightshift[gpu]', or run with --device cpu"
         ) from None
     return cuml
+
+
+def _on_host(model: Any) -> Any:
+    """Return a cuML model as scikit-learn's, which any other is already."""
+    return model.as_sklearn() if hasattr(model, "as_sklearn") else model

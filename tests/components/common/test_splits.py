@@ -111,7 +111,7 @@ def test_a_longer_training_need_not_remember_compromises_for_longer():
 
 
 def test_compromises_older_than_the_training_days_are_refused():
-    with pytest.raises(UserError, match="'compromised_days' is 8, more than 'train_days', 7"):
+    with pytest.raises(UserError, match="'compromised_days' is 8, over 'train_days', 7"):
         config("handbook", compromised_days=8)
 
 
