@@ -11,8 +11,10 @@ DATA ?= simulator
 CONFIG ?= fraud
 DATE ?=
 DEVICE ?= cpu
+# threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
+export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop test lint format compile bench clean constraints
+.PHONY: help run stop test lint format compile bench reproduce search clean constraints
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +45,12 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks
 
+reproduce: $(VENV)/.dev ## Print the published comparison of models beside ours: make reproduce DATA=folder
+	$(BIN)/python -m benchmarks.reproduce "$(DATA)"
+
+search: $(VENV)/.search ## Search the parameters of handbook-best, or go on searching: make search DATA=folder
+	$(BIN)/python -m benchmarks.search "$(DATA)"
+
 constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Python
 	$(BIN)/python constraints/resolve.py
 
@@ -69,4 +77,8 @@ $(VENV)/.dev: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,bench]'
+	@touch $@
+
+$(VENV)/.search: $(VENV)/.dev
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,search]'
 	@touch $@

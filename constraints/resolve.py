@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-EXTRAS = ("cpu", "kfp", "airflow", "aws", "gcp", "test", "lint", "bench")
+EXTRAS = ("cpu", "kfp", "airflow", "aws", "gcp", "test", "lint", "bench", "search")
 OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-)")
 
 

@@ -1,5 +1,7 @@
 """Fit the candidates, choose one on the validation fold, fit all again on the newest labelled days."""
 
+import hashlib
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,16 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.common import storage
 from components.common.bundle import Bundle, Graph, Inputs
 from components.common.config import Config
 from components.common.errors import UserError
 from components.common.metrics import Metrics, evaluate
 from components.common.scaler import Matrix
 from components.common.splits import Days, Fold, Plan, rows_of, test_rows
-from components.common.step import log
 from components.training import estimators
 from components.training.estimators import Fitted, Job, Labels
+
+log = logging.getLogger("nightshift")
 
 REFERENCE_ROWS = 10_000
 CHECKED_ROWS = 2_000
@@ -202,7 +204,7 @@ def _entry(setting: Setting, name: str, candidate: Candidate, choice: Choice) ->
     model = setting.config.training.models[name]
     return {
         "file": f"{name}.onnx",
-        "sha256": storage.sha256(candidate.graph),
+        "sha256": hashlib.sha256(candidate.graph).hexdigest(),
         "kind": model.kind,
         "parameters": dict(model.parameters),
         "validation": choice.metrics[name],

@@ -162,7 +162,7 @@ def _fitted(estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArra
         # sums differ with the number of BLAS threads, so it is not left to the machine
         with threadpool_limits(job.threads):
             return model.fit(matrix, labels)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         said = " ".join(str(error).split("Stack trace")[0].split())
         raise UserError(f"{job.field}: {estimator.__name__} refuses them: {said}") from None
 

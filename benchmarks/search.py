@@ -1,0 +1,124 @@
+"""Walk-forward search of the parameters of the config `handbook-best`, on the published validation folds only.
+
+Optuna keeps its trials in `runs/search.db`, so that the search goes on where it was stopped; a trial that is worse
+than the median after a fold is pruned. The table of trials is committed as `benchmarks/search.csv`.
+"""
+
+import sys
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import optuna
+import pandas as pd
+from rich.console import Console
+
+from components.common import metrics
+from components.common.artifacts import read_table
+from components.common.bundle import Inputs
+from components.common.config import Config, parse
+from components.common.splits import Days, plan, rows_of, test_rows
+from components.training import estimators
+from pipelines import configs, runs
+from pipelines.environments import local
+from pipelines.progress import Progress, explain_failure
+
+LAST = date(2018, 7, 31)  # of the newest validation fold's test week
+FOLDS = [LAST - timedelta(days=7 * back) for back in range(4)]
+LONGEST = 49  # training days: the oldest fold's first windows then begin with the data
+WINDOWS = {"three": [1, 7, 30], "five": [1, 3, 7, 14, 30]}
+TRIALS = 16
+FOLDER = Path("runs")
+TABLE = Path("benchmarks/search.csv")
+
+
+def main(data: str) -> None:
+    """Search, and write the table of trials."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    config = configs.load("handbook") | {"name": "handbook-search", "features": {"windows_days": WINDOWS["five"]}}
+    rows = _rows(config, data)
+    study = optuna.create_study(
+        study_name="handbook-best",
+        storage=f"sqlite:///{FOLDER}/search.db",
+        load_if_exists=True,
+        direction="maximize",
+        sampler=optuna.samplers.TPESampler(seed=0, multivariate=True),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=6),
+    )
+    console = Console()
+    left = TRIALS - len([trial for trial in study.trials if trial.state.is_finished()])
+    study.optimize(lambda trial: _objective(trial, config, rows), n_trials=max(left, 0), callbacks=[_teller(console)])
+    study.trials_dataframe(("number", "state", "value", "params", "user_attrs")).to_csv(TABLE, index=False)
+    console.print(f"best: {study.best_value:.4f} with {study.best_params}; wrote {TABLE}")
+
+
+def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) -> float:
+    """Return the mean average precision over the folds."""
+    train_days = trial.suggest_int("train_days", 7, LONGEST, step=7)
+    windows = WINDOWS[trial.suggest_categorical("windows", list(WINDOWS))]
+    protocol = {"mode": "retrospective", "train_days": train_days, "compromised_days": 7}
+    trial_config = parse(config | {"protocol": protocol, "features": {"windows_days": windows}})
+    parameters = {
+        "n_estimators": trial.suggest_int("n_estimators", 100, 400, step=50),
+        "learning_rate": trial.suggest_float("learning_rate", 0.02, 0.2, log=True),
+        "max_depth": trial.suggest_int("max_depth", 3, 7),
+        "min_child_weight": trial.suggest_float("min_child_weight", 1, 20, log=True),
+        "subsample": trial.suggest_float("subsample", 0.6, 1.0, step=0.1),
+        "colsample_bytree": trial.suggest_float("colsample_bytree", 0.3, 1.0, step=0.1),
+        "tree_method": "hist",
+        "max_bin": 1024,
+        "base_score": 0.5,
+    }
+    measured = []
+    for number, last in enumerate(FOLDS):
+        measured.append(_measure(trial_config, parameters, last, rows))
+        trial.report(mean(fold["average_precision"] or 0.0 for fold in measured), number)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+    trial.set_user_attr("card_precision", mean(fold["card_precision"] for fold in measured))
+    trial.set_user_attr("auc_roc", mean(fold["auc_roc"] or 0.0 for fold in measured))
+    return mean(fold["average_precision"] or 0.0 for fold in measured)
+
+
+def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.DataFrame) -> metrics.Metrics:
+    from components.features.core import numeric_inputs
+
+    fold = plan(config, last).test
+    seen, unseen = rows_of(rows, fold.train), test_rows(rows, fold, drop_compromised=True)
+    inputs = Inputs(numeric_inputs(config), {})
+    job = estimators.Job("search", parameters, config.training.seed, config.training.threads, "cpu")
+    fitted = estimators.fit("xgboost", job, inputs.matrix(seen), seen["label"].to_numpy(dtype=np.int8))
+    return metrics.evaluate(unseen, fitted.predict(inputs.matrix(unseen)), config.evaluation.top_k)
+
+
+def _rows(config: dict[str, Any], data: str) -> pd.DataFrame:
+    """Make the features of all days the folds need, by the pipeline's own steps."""
+    # one week more than the longest training covers the folds that begin up to three weeks earlier
+    wide = config | {"protocol": {"mode": "retrospective", "train_days": LONGEST + 7}}
+    pipeline = runs.compiled(runs.DEFAULT)
+    kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in ("ingestion", "features")))
+    run = runs.new(kept, {"data": data, "date": str(LAST)}, local(FOLDER / "reproduce"))
+    run.arguments["config"] = wide
+    console = Console()
+    with Progress(kept, console) as progress:
+        succeeded = run.execute(progress)
+    if not succeeded:
+        explain_failure(run, console)
+        sys.exit(1)
+    days = plan(parse(wide), LAST).features
+    return read_table(str(run.folder / "features/features")).read(Days(days.first, LAST))
+
+
+def _teller(console: Console) -> Any:
+    def tell(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        value = f"{trial.value:.4f}" if trial.state == optuna.trial.TrialState.COMPLETE else "pruned"
+        console.print(f"trial {trial.number}: {value} (best {study.best_value:.4f})", highlight=False)
+
+    return tell
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

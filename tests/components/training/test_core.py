@@ -1,0 +1,188 @@
+"""Choosing on the validation fold, fitting again, and what the model remembers of it."""
+
+import dataclasses
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from components.common import metrics
+from components.common.bundle import Graph, Inputs
+from components.common.errors import UserError
+from components.common.splits import Days, rows_of
+from components.training import core, estimators
+from components.training.core import Setting
+from components.training.estimators import Job
+from tests.components.training import samples
+
+PLAN = samples.plan()
+LINEAGE = {"features_sha256": "f", "events_sha256": "e"}
+LINE = {"line": samples.MODELS["line"]}
+
+
+def setting(models: dict | None = None) -> Setting:
+    return Setting(samples.config(models), samples.NUMERIC, ["channel"], "cpu")
+
+
+def measured(**precisions: float) -> dict[str, metrics.Metrics]:
+    base: metrics.Metrics = {
+        "auc_roc": 0.5,
+        "average_precision": 0.0,
+        "card_precision": 0.1,
+        "card_precision_ceiling": 0.2,
+    }
+    return {name: {**base, "average_precision": value} for name, value in precisions.items()}
+
+
+@pytest.fixture(scope="module")
+def trained() -> core.Trained:
+    return core.train(setting(), PLAN, samples.features(), LINEAGE)
+
+
+def test_the_candidate_with_the_best_validation_metric_is_selected_and_the_reason_tells_all():
+    name, reason = core.select(measured(a=0.1, b=0.3, c=0.2), "average_precision", PLAN.validation.test)
+
+    assert name == "b"
+    assert reason == (
+        "b has the highest average precision on the validation days 2024-03-15 .. 2024-03-16: "
+        "b 0.3000, c 0.2000, a 0.1000"
+    )
+
+
+def test_another_metric_may_select_another_candidate():
+    values = measured(a=0.1, b=0.3)
+    values["a"]["card_precision"] = 0.9
+
+    assert core.select(values, "card_precision", PLAN.validation.test)[0] == "a"
+
+
+def test_of_equal_candidates_the_first_in_the_config_is_selected():
+    assert core.select(measured(b=0.3, a=0.3), "average_precision", PLAN.validation.test)[0] == "b"
+
+
+def test_as_many_validation_rows_as_can_be_checked_reach_the_threshold():
+    scores = np.array([0.1, 0.9, 0.5, 0.7], dtype=np.float32)
+
+    assert (scores >= core.threshold(scores, 3)).sum() == 3
+    assert core.threshold(scores, 100) == np.float32(0.1)
+
+
+def test_a_model_is_chosen_on_rows_it_was_not_fitted_on():
+    frame = samples.features()
+    choice = core.choose(setting(LINE), PLAN.validation, frame)
+
+    seen, unseen = (rows_of(frame, days) for days in (PLAN.validation.train, PLAN.validation.test))
+    inputs = Inputs.seen_in(seen, samples.NUMERIC, ["channel"])
+    graph = core.fit_all(setting(LINE), inputs, seen)["line"].graph
+    scores = Graph(graph).score(inputs.matrix(unseen))
+    assert choice.metrics["line"] == metrics.evaluate(unseen, scores, 5)
+    assert (scores >= choice.threshold).sum() == 5 * 2  # top_k on each of two days
+    assert choice.window == {"first": "2024-03-15", "last": "2024-03-16", "rows": 300, "frauds": unseen["label"].sum()}
+
+
+def test_customers_known_as_compromised_do_not_count_in_the_choice():
+    frame = samples.features()
+    fraud = rows_of(frame, PLAN.validation.train).query("label == 1").iloc[0]
+    again = rows_of(frame, PLAN.validation.test).index[:7]
+    frame.loc[again, "customer"] = fraud["customer"]
+
+    assert core.choose(setting(LINE), PLAN.validation, frame).window["rows"] == 300 - 7
+
+
+def test_the_model_is_fitted_again_on_the_days_before_the_test(trained):
+    frame = samples.features()
+    rows = rows_of(frame, PLAN.test.train)
+    expected = core.fit_all(setting(), trained.bundle.inputs, rows)
+
+    assert trained.graphs == {name: candidate.graph for name, candidate in expected.items()}
+
+
+def test_the_categories_are_those_of_the_training_days():
+    frame = samples.features()
+    frame.loc[frame["event_time"] < "2024-03-15", "channel"] = "phone"
+
+    assert core.train(setting(LINE), PLAN, frame, LINEAGE).bundle.inputs.categorical == {"channel": ["shop", "web"]}
+
+
+def test_the_bundle_says_what_it_was_trained_and_chosen_on(trained):
+    rows = rows_of(samples.features(), PLAN.test.train)
+    details = trained.bundle.details
+
+    assert details["train"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 300, "frauds": rows["label"].sum()}
+    assert details["validation"]["first"] == "2024-03-15"
+    assert (details["device"], details["seed"], details["selected_by"]) == ("cpu", 0, "average_precision")
+    assert (details["features_sha256"], details["events_sha256"]) == ("f", "e")
+    assert details["reason"].startswith(f"{trained.bundle.selected} has the highest average precision")
+    net = trained.bundle.candidates["net"]
+    assert (net["file"], net["kind"], net["parameters"]) == ("net.onnx", "mlp", samples.MODELS["net"]["parameters"])
+    assert net["seconds"] > 0
+
+
+def test_training_twice_gives_the_same_bytes_and_identity(trained):
+    again = core.train(setting(), PLAN, samples.features(), LINEAGE)
+
+    assert again.graphs == trained.graphs
+    assert again.bundle.sha256 == trained.bundle.sha256
+    pd.testing.assert_frame_equal(again.reference, trained.reference)
+
+
+def test_the_reference_holds_training_rows_with_the_scores_of_the_selected_model(trained):
+    inputs = trained.bundle.inputs
+    reference = trained.reference
+
+    assert list(reference.columns) == [*samples.NUMERIC, "channel", "label", "score"]
+    assert len(reference) == 300
+    scores = Graph(trained.graphs[trained.bundle.selected]).score(inputs.matrix(reference))
+    assert np.array_equal(reference["score"], scores)
+
+
+def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
+    rows = samples.features(rows_a_day=3000).assign(amount=lambda frame: np.arange(len(frame), dtype=float))
+    inputs = Inputs(["amount"], {})
+    graph = core.fit_all(dataclasses.replace(setting(LINE), categorical=[]), inputs, rows)["line"].graph
+
+    samples_drawn = [core.reference(rows, inputs, graph, seed) for seed in (0, 0, 1)]
+
+    assert [len(sample) for sample in samples_drawn] == [10_000] * 3
+    assert samples_drawn[0]["amount"].is_monotonic_increasing
+    assert samples_drawn[0]["amount"].is_unique
+    assert samples_drawn[0].equals(samples_drawn[1])
+    assert not samples_drawn[0].equals(samples_drawn[2])
+
+
+@pytest.mark.parametrize(("label", "frauds"), [(0, "0 frauds"), (1, "300 frauds")])
+@pytest.mark.parametrize("days", [PLAN.validation.train, PLAN.validation.test], ids=["train", "test"])
+def test_days_without_fraud_or_with_nothing_else_are_named(days, label, frauds):
+    frame = samples.features()
+    frame.loc[rows_of(frame, days).index, "label"] = label
+    other = Days(days.first, days.last)
+
+    with pytest.raises(UserError, match=f"{other}: {frauds} in 300 rows.*widen protocol.train_days"):
+        core.train(setting(LINE), PLAN, frame, LINEAGE)
+
+
+def test_a_label_that_is_not_there_although_it_is_due_is_our_mistake():
+    frame = samples.features()
+    frame.loc[3, "label"] = pd.NA
+
+    with pytest.raises(AssertionError, match="are due"):
+        core.train(setting(LINE), PLAN, frame, LINEAGE)
+
+
+def test_an_input_that_is_not_finite_is_our_mistake():
+    frame = samples.features()
+    frame.loc[3, "risk"] = np.nan
+
+    with pytest.raises(AssertionError, match="finite"):
+        core.train(setting(LINE), PLAN, frame, LINEAGE)
+
+
+def test_a_graph_that_scores_differently_from_its_library_for_a_single_fraud_stops_the_training():
+    matrix, labels = samples.matrix(rows=9000)
+    fitted = estimators.fit("logistic_regression", Job("field", {}, 0, 1, "cpu"), matrix, labels)
+    largest = matrix[labels == 1][:500, 0].max()
+    off = dataclasses.replace(fitted, predict=lambda rows: fitted.predict(rows) + 1e-3 * (rows[:, 0] == largest))
+
+    core.check_export(fitted, matrix, labels)
+    with pytest.raises(AssertionError, match=r"differ from the library's by 0\.00"):
+        core.check_export(off, matrix, labels)

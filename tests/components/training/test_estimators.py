@@ -1,0 +1,118 @@
+"""Every kind of model: its graph scores as its library does, and the same job gives the same bytes."""
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.common.bundle import Graph
+from components.common.errors import UserError
+from components.training import estimators
+from components.training.estimators import Job
+from tests.components.training import samples
+
+KINDS = {model["kind"]: model["parameters"] for model in samples.MODELS.values()}
+MATRIX, LABELS = samples.matrix()
+
+
+def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> Job:
+    return Job("training.models.mine.parameters", parameters, seed, 2, device)
+
+
+def unseen_rows() -> np.ndarray:
+    """Fresh rows, and the training rows, which hit thresholds exactly."""
+    return np.vstack([samples.matrix(seed=1)[0], MATRIX])
+
+
+VARIANTS = [
+    *KINDS.items(),
+    ("xgboost", {"n_estimators": 20, "tree_method": "exact", "max_depth": 6, "learning_rate": 0.3}),
+    ("xgboost", {"n_estimators": 5, "tree_method": "hist", "max_bin": 16, "base_score": 0.1, "subsample": 0.5}),
+    ("mlp", {"hidden": 16, "layers": 3, "epochs": 2, "threads": 2}),
+    ("logistic_regression", {"C": 0.01, "class_weight": "balanced"}),
+    ("random_forest", {"n_estimators": 20}),
+]
+
+
+@pytest.mark.parametrize(("kind", "parameters"), VARIANTS)
+def test_a_graph_scores_as_the_library_does(kind, parameters):
+    fitted = estimators.fit(kind, job(parameters), MATRIX, LABELS)
+    rows = unseen_rows()
+
+    scores = Graph(fitted.graph, threads=2).score(rows)
+
+    assert np.abs(scores - fitted.predict(rows)).max() < 1e-5
+    assert scores.std() > 0.01
+
+
+@pytest.mark.parametrize(("kind", "parameters"), KINDS.items())
+def test_the_same_seed_gives_the_same_bytes(kind, parameters):
+    first, again = (estimators.fit(kind, job(parameters), MATRIX, LABELS).graph for _ in range(2))
+
+    assert first == again
+
+
+@pytest.mark.parametrize("kind", ["mlp", "random_forest"])
+def test_another_seed_gives_another_model(kind):
+    first, other = (estimators.fit(kind, job(KINDS[kind], seed), MATRIX, LABELS).graph for seed in (0, 1))
+
+    assert first != other
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_frauds_get_higher_scores_than_the_rest(kind):
+    fitted = estimators.fit(kind, job(KINDS[kind]), MATRIX, LABELS)
+    unseen, labels = samples.matrix(seed=1)
+
+    scores = Graph(fitted.graph).score(unseen)
+
+    assert scores[labels == 1].mean() > 2 * scores[labels == 0].mean()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "closest"),
+    [
+        ("xgboost", "max_dept", "max_depth"),
+        ("mlp", "epoch", "epochs"),
+        ("logistic_regression", "max_iters", "max_iter"),
+        ("random_forest", "n_estimator", "n_estimators"),
+    ],
+)
+def test_an_unknown_parameter_is_named_with_its_place_and_the_closest_known_one(kind, wrong, closest):
+    message = rf"training\.models\.mine\.parameters\.{wrong}: unknown; .*; did you mean '{closest}'\?"
+    with pytest.raises(UserError, match=message):
+        estimators.fit(kind, job({wrong: 1}), MATRIX, LABELS)
+
+
+@pytest.mark.parametrize("parameter", sorted(estimators.RESERVED))
+def test_what_the_step_sets_itself_is_not_taken_from_the_parameters(parameter):
+    with pytest.raises(UserError, match=rf"parameters\.{parameter}: unknown"):
+        estimators.fit("xgboost", job({parameter: 1}), MATRIX, LABELS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "said"),
+    [
+        ("xgboost", {"tree_method": "fast"}, "XGBClassifier refuses them: .*fast"),
+        ("xgboost", {"n_estimators": 2.5}, "XGBClassifier refuses them: .*float"),
+        ("logistic_regression", {"C": -1.0}, "LogisticRegression refuses them: .*'C'"),
+        ("random_forest", {"n_estimators": 0}, "RandomForestClassifier refuses them: .*'n_estimators'"),
+    ],
+)
+def test_a_value_that_the_library_refuses_is_reported_in_one_line(kind, parameters, said):
+    with pytest.raises(UserError, match=rf"training\.models\.mine\.parameters: {said}") as caught:
+        estimators.fit(kind, job(parameters), MATRIX, LABELS)
+    assert "\n" not in str(caught.value)
+
+
+def test_exact_trees_are_refused_on_the_gpu_with_what_to_write_instead():
+    with pytest.raises(UserError, match=r"tree_method is 'exact'.*on the CPU only.*hist and max_bin: 1024"):
+        estimators.fit("xgboost", job({"tree_method": "exact"}, device="cuda"), MATRIX, LABELS)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cuml") is not None, reason="cuML is installed here")
+@pytest.mark.parametrize("kind", ["logistic_regression", "random_forest"])
+def test_the_gpu_without_cuml_is_refused_and_never_replaced_by_the_cpu(kind):
+    with pytest.raises(UserError, match=r"--device cuda needs cuML .* run with --device cpu"):
+        estimators.fit(kind, job({}, device="cuda"), MATRIX, LABELS)

@@ -1,0 +1,69 @@
+"""The book's baseline week, on the published features: every candidate reaches the published figures."""
+
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from components.common import splits
+from components.common.bundle import Graph, Inputs
+from components.common.config import Config, parse
+from components.common.metrics import Metrics, evaluate
+from components.training import core
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = ROOT.parent / "shared" / "data" / "handbook" / "golden_features"
+NAMES = {"TX_DATETIME": "event_time", "CUSTOMER_ID": "customer", "TX_FRAUD": "label"}
+METRICS = ("auc_roc", "average_precision", "card_precision")
+PUBLISHED = {
+    "logistic_regression": (0.871, 0.606, 0.291),
+    "random_forest": (0.867, 0.658, 0.287),
+    "xgboost": (0.862, 0.639, 0.273),
+}
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not GOLDEN.exists(), reason="needs the published data in ../shared/data/handbook"),
+]
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return parse(yaml.safe_load((ROOT / "pipelines/configs/handbook.yaml").read_text()))
+
+
+@pytest.fixture(scope="module")
+def features() -> pd.DataFrame:
+    frame = pd.concat([pd.read_parquet(path) for path in sorted(GOLDEN.glob("*.parquet"))], ignore_index=True)
+    return frame.rename(columns=NAMES)
+
+
+@pytest.fixture(scope="module")
+def found(config: Config, features: pd.DataFrame) -> dict[str, Metrics]:
+    """The metrics of every candidate's graph on the test week."""
+    inputs = Inputs(
+        [name for name in features if name.isupper() and name.endswith(("AMOUNT", "END", "NIGHT", "WINDOW"))], {}
+    )
+    fold = splits.plan(config, date(2018, 8, 14)).test
+    train, test = splits.rows_of(features, fold.train), splits.test_rows(features, fold, drop_compromised=True)
+    assert (len(inputs.numeric), len(train), train["label"].sum()) == (15, 67_240, 598)
+    assert (len(test), test["label"].sum()) == (58_264, 385)
+    matrix = inputs.matrix(test)
+    candidates = core.fit_all(core.Setting(config, inputs.numeric, [], "cpu"), inputs, train)
+    return {name: evaluate(test, Graph(found.graph, 2).score(matrix), 100) for name, found in candidates.items()}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_candidate_reaches_the_published_figures(found, name):
+    assert [found[name][metric] for metric in METRICS] == pytest.approx(PUBLISHED[name], abs=0.005)
+
+
+def test_the_mlp_is_at_least_as_good_as_asked(found):
+    assert found["mlp"]["auc_roc"] >= 0.86
+    assert found["mlp"]["average_precision"] >= 0.64
+    assert found["mlp"]["card_precision"] >= 0.28
+
+
+def test_the_ceiling_of_card_precision_is_the_published_one(found):
+    assert {round(metrics["card_precision_ceiling"], 3) for metrics in found.values()} == {0.397}

@@ -1,0 +1,53 @@
+"""The step on real partitions."""
+
+import json
+
+import pytest
+import torch
+
+from components.common import bundle
+from components.common.errors import UserError
+from components.training.__main__ import body, parser
+from tests.components.training import samples
+
+
+def flags(folder, models=None, device="cpu"):
+    features = samples.write_features(folder, samples.features())
+    return samples.flags(models, device=device, features=features, model=str(folder / "model"))
+
+
+def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_metrics(tmp_path):
+    output = tmp_path / "output.json"
+    asked = {"outputs": {"outputFile": str(output), "artifacts": {"model": {"artifacts": [{"name": "model"}]}}}}
+
+    done = samples.run("training", [*flags(tmp_path), "--executor-input", json.dumps(asked)])
+
+    assert done.returncode == 0, done.stderr
+    model = bundle.load(str(tmp_path / "model"))
+    assert set(model.candidates) == set(samples.MODELS)
+    for name in model.candidates:
+        scores = bundle.Scorer(str(tmp_path / "model"), model, name).score(samples.features())
+        assert 0 <= scores.min() < scores.max() <= 1
+        assert f"{name}: validation average precision 0." in done.stderr
+    assert len(bundle.read_reference(str(tmp_path / "model"))) == 300
+    assert model.details["events_sha256"] == "e" * 64
+    (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
+    expected = model.candidates[model.selected]["validation"]["average_precision"]
+    assert artifact["metadata"]["average_precision"] == expected
+
+
+def test_a_wrong_parameter_leaves_no_model(tmp_path):
+    models = {"line": {"kind": "logistic_regression", "parameters": {"c": 1}}}
+
+    with pytest.raises(UserError, match=r"training\.models\.line\.parameters\.c: unknown"):
+        body(parser().parse_args(flags(tmp_path, models)))
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_cuda_without_a_gpu_ends_in_one_line_and_exit_code_2(tmp_path):
+    done = samples.run("training", flags(tmp_path, device="cuda"))
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("training: --device cuda")
+    assert not (tmp_path / "model").exists()
