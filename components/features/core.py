@@ -85,25 +85,28 @@ def trailing(
         delay: None for (t - w, t] that ends with the row itself, so without later rows of its time;
             otherwise (t - delay - w, t - delay], strictly by time.
 
-    Yields:
-        per window: counts and sums, int64, shape (n,) each.
+    Returns:
+        per window, when it is asked for: counts and sums, int64, shape (n,) each.
     """
     n, lag = len(codes), delay or 0
     order, at = _by_key(xp, codes, times, lag + max(windows))
     place = xp.empty(n, dtype=xp.int64)  # of a row in that order
     place[order] = xp.arange(n)
     packed = at(0)
+    total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
 
-    def before(age: int) -> Array:
-        """How many rows lie before the end of (key, time - age), in that order."""
+    def rows_until(age: int) -> Array:
         return xp.take(xp.searchsorted(packed, at(age), side="right"), place)
 
-    total = xp.concatenate([xp.zeros(1, dtype=xp.int64), xp.cumsum(xp.take(values, order))])
-    end = place + 1 if delay is None else before(delay)
+    end = place + 1 if delay is None else rows_until(delay)
     total_at_end = xp.take(total, end)
-    for window in windows:
-        start = before(lag + window)
-        yield end - start, total_at_end - xp.take(total, start)
+
+    def window(length: int) -> tuple[Array, Array]:
+        start = rows_until(lag + length)
+        return end - start, total_at_end - xp.take(total, start)
+
+    # a map, not a loop that yields: what only the preparation needs is freed before the first window
+    return map(window, windows)
 
 
 def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Array, Callable[[int], Array]]:
