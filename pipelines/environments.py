@@ -14,6 +14,7 @@ class Environment:
         lake: root of the tables by day.
         registry: root of the model registry, a folder or a tracking server.
         runs: root of the runs, their summaries and reports.
+        audit: root of the retraining controller's audit log.
         target: `local` promotes a version and serves it from this machine, `register-only` promotes it,
             `record-only` does neither.
     """
@@ -21,10 +22,12 @@ class Environment:
     lake: str
     registry: str
     runs: str
+    audit: str
     target: str
 
 
 def local(workspace: Path, target: str = "local") -> Environment:
     """Return the environment of one machine: everything below a folder."""
     root = workspace.resolve()
-    return Environment(str(root / "lake"), str(root / "registry"), str(root / "runs"), target)
+    lake, registry, runs, audit = (str(root / name) for name in ("lake", "registry", "runs", "audit"))
+    return Environment(lake, registry, runs, audit, target)

@@ -5,6 +5,8 @@ lie is the environment's business (see `pipelines/environments.py`).
 """
 
 import json
+import re
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
@@ -15,6 +17,7 @@ from components.common.errors import UserError, nearest
 
 Positive = Annotated[int, annotated_types.Ge(1)]
 Share = Annotated[float, annotated_types.Interval(ge=0, le=1)]
+Cost = Annotated[float, annotated_types.Interval(ge=0, lt=float("inf"))]
 
 
 class Section(BaseModel):
@@ -70,7 +73,7 @@ class Columns(Section):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
-        ours = sorted({*ROLES, "score"} & {*self.numeric, *self.categorical})
+        ours = [name for name in (*self.numeric, *self.categorical) if name in ROLES or MADE.fullmatch(name)]
         if ours:
             raise ValueError(f"further column {ours[0]!r} has a name that is used inside the pipeline; rename it")
         return self
@@ -82,6 +85,8 @@ class Columns(Section):
 
 
 ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "label")
+# columns that the features step and the scoring add
+MADE = re.compile(r"score|during_(weekend|night)|(customer|terminal)_(count|mean_amount|risk)_\d+d")
 
 
 class Quarantine(Section):
@@ -102,16 +107,39 @@ class Simulator(Section):
     amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
     volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
     night_fraud: bool = Field(False, description="from drift_from, frauds move to the night (00:00-06:59)")
+    new_terminals: Share = Field(0.0, description="share of terminals that new ones replace on drift_from")
+    new_scenario: Share = Field(
+        0.0, description="share of transactions that are, from drift_from, small purchases with copied cards: fraud"
+    )
+    label_lateness_days: Annotated[int, annotated_types.Ge(0)] = Field(
+        0, description="days by which labels of days from drift_from arrive after the label delay"
+    )
     corrupt_share: Share = Field(0.0, description="share of each day's rows that are corrupted, one rule each in turn")
+
+    def drifts(self, on: date) -> bool:
+        """Tell whether the drifts apply on a day."""
+        return self.drift_from is not None and str(on) >= self.drift_from
+
+    def labels_arrived(self, on: date, labels_due: date) -> bool:
+        """Tell whether a day's labels are there, when those up to `labels_due` should be."""
+        late = self.label_lateness_days if self.drifts(on) else 0
+        return on + timedelta(days=late) <= labels_due
 
 
 class Features(Section):
     """Trailing windows per customer and, delayed by the label delay, per terminal."""
 
-    windows_days: list[Positive] = Field([1, 7, 30], min_length=1)
+    windows_days: list[Positive] = Field([1, 7, 30], min_length=1, description="lengths of the windows, no two alike")
     amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
         2, description="decimals of the currency; amounts are summed exactly at this precision"
     )
+
+    @field_validator("windows_days")
+    @classmethod
+    def _no_window_twice(cls, days: list[int]) -> list[int]:
+        if len(set(days)) < len(days):
+            raise ValueError("a window stands there twice; give each length once")
+        return days
 
 
 class Protocol(Section):
@@ -136,7 +164,10 @@ class Protocol(Section):
 
 
 class Model(Section):
-    """One candidate: which estimator, and its parameters (passed on under the library's own names)."""
+    """One candidate: which estimator, and its parameters under the library's own names.
+
+    A whole number arrives as an integer, whether it is written 1 or 1.0: so does Kubeflow pass it on.
+    """
 
     kind: Literal["xgboost", "mlp", "logistic_regression", "random_forest"]
     parameters: dict[str, float | int | str | bool] = {}
@@ -158,16 +189,45 @@ class Evaluation(Section):
     min_frauds: Positive = Field(50, description="fewer frauds in the test window decide nothing")
     min_average_precision: Share = 0.3
     max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
-    tolerance: Share = Field(0.01, description="average precision a fresher model may lose against the champion")
+    tolerance: Share = Field(
+        0.02, description="average precision a fresher model may lose, at the low end of the 95 % interval"
+    )
+    cost_missed_fraud: Cost = Field(1.0, description="of a fraud that is not flagged, as a multiple of its amount")
+    cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
 
 
 class Drift(Section):
-    """Effect sizes above which a feature or the score counts as drifted."""
+    """Effect sizes above which something counts as drifted; `make drift-bench` shows what they catch."""
 
-    window_days: Positive = 7
-    psi: Annotated[float, annotated_types.Gt(0)] = 0.2
-    wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(0.2, description="in reference standard deviations")
-    max_drifted_share: Share = Field(0.3, description="share of drifted inputs above which the verdict is 'drifted'")
+    window_days: Positive = Field(7, description="days compared; whole weeks, or the weekday itself is a drift")
+    psi: Annotated[float, annotated_types.Gt(0)] = 0.1
+    wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(0.08, description="in reference standard deviations")
+    max_drifted_share: Share = Field(0.1, description="share of drifted inputs above which the inputs have drifted")
+    volume: Annotated[float, annotated_types.Gt(0)] = Field(
+        0.5, description="relative change of the rows a day, either way: 0.5 is half as many again, or a third less"
+    )
+    average_precision: Share = Field(0.08, description="loss against the validation, on rows whose labels are due")
+    min_frauds: Positive = Field(200, description="fewer frauds with labels say nothing by either limit here")
+    fraud_wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(
+        0.5, description="of an input among the frauds alone, in standard deviations of the reference's frauds"
+    )
+
+
+class Controller(Section):
+    """When drift asks for a retraining. See `components/monitoring/core.py`."""
+
+    retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
+    days: Positive = Field(2, description="drifted days, the newest among them, that it takes ...")
+    of: Positive = Field(3, description="... within so many days up to the newest")
+    cooldown_days: Annotated[int, annotated_types.Ge(0)] = Field(3, description="days after a request without another")
+    max_retrains_per_week: Positive = Field(2, description="requests within any seven days")
+    freeze: bool = Field(False, description="true: ask for nothing, whatever happens")
+
+    @model_validator(mode="after")
+    def _days_fit(self) -> Self:
+        if self.days > self.of:
+            raise ValueError(f"'days' is {self.days} but 'of' is {self.of}; 'days' is at most 'of'")
+        return self
 
 
 class Config(Section):
@@ -184,6 +244,7 @@ class Config(Section):
     training: Training
     evaluation: Evaluation = Evaluation()
     drift: Drift = Drift()
+    controller: Controller = Controller()
 
 
 def parse(value: dict[str, Any] | str) -> Config:

@@ -1,6 +1,7 @@
 """How good scores are: ranking metrics over rows, and card precision over days."""
 
-from typing import Any, Final, TypedDict
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -51,21 +52,54 @@ def card_precision(rows: pd.DataFrame, scores: Floats, top_k: int) -> float:
         scores: float, shape (n,).
         top_k: cards that can be checked a day.
     """
-    frame = pd.DataFrame(
-        {
-            "day": rows["event_time"].dt.floor("D").to_numpy(),
-            "customer": rows["customer"].to_numpy(),
-            "score": scores,
-            "label": rows["label"].to_numpy(dtype=np.int8),
-        }
-    )
-    found: set[object] = set()
-    precisions = []
-    for _, day in frame.groupby("day", sort=True):
-        cards = day[~day["customer"].isin(found)].groupby("customer")[["score", "label"]].max()
-        # a stable sort, so that equal scores are taken in order of customers
-        top = cards.sort_values("score", ascending=False, kind="stable").head(top_k)
-        detected = top.index[top["label"] == 1]
-        precisions.append(len(detected) / top_k)
-        found.update(detected)
-    return float(np.mean(precisions)) if precisions else 0.0
+    cards = Cards.ranked(rows, scores)
+    return cards.precision(np.ones(len(cards.defrauded), dtype=np.int64), top_k)
+
+
+@dataclass(frozen=True)
+class Cards:
+    """The cards of some rows, most suspicious first on every day.
+
+    A card is an index into `defrauded`; the indices are the same for any scores of the same rows.
+
+    Attributes:
+        days: a day's cards by their highest score, and whether each is defrauded on that day; int64 of shape
+            (cards of the day,) both.
+        defrauded: whether a card is defrauded on any day, bool of shape (cards,).
+    """
+
+    days: list[tuple[Labels, Labels]]
+    defrauded: npt.NDArray[np.bool_]
+
+    @classmethod
+    def ranked(cls, rows: pd.DataFrame, scores: Floats) -> Self:
+        """Rank the cards of labelled rows; equal scores are taken in order of customers.
+
+        Args:
+            rows: `event_time`, `customer`, `label`; n rows.
+            scores: float, shape (n,).
+        """
+        frame = pd.DataFrame(
+            {
+                "day": rows["event_time"].dt.floor("D").to_numpy(),
+                "card": pd.factorize(rows["customer"], sort=True)[0],
+                "score": scores,
+                "label": rows["label"].to_numpy(dtype=np.int64),
+            }
+        )
+        cards = frame.groupby(["day", "card"], sort=True)[["score", "label"]].max().reset_index()
+        ranked = cards.sort_values("score", ascending=False, kind="stable").groupby("day", sort=True)
+        days = [(day["card"].to_numpy(), day["label"].to_numpy()) for _, day in ranked]
+        defrauded = frame.groupby("card", sort=True)["label"].max().to_numpy(dtype=bool)
+        return cls(days, defrauded)
+
+    def precision(self, copies: Labels, top_k: int) -> float:
+        """Return card precision when every card exists as often as `copies` says, int64 of shape (cards,)."""
+        left, precisions = copies.copy(), []
+        for cards, defrauded in self.days:
+            present = left[cards]
+            room = top_k - (present.cumsum() - present)
+            detected = np.clip(room, 0, present) * defrauded
+            left[cards] -= detected
+            precisions.append(int(detected.sum()) / top_k)
+        return float(np.mean(precisions)) if precisions else 0.0

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UserError
@@ -111,6 +112,24 @@ def read_frame(uri: str, columns: list[str] | None = None) -> "pd.DataFrame":
     import pandas as pd
 
     return pd.read_parquet(io.BytesIO(read_bytes(uri)), columns=columns)
+
+
+def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator[pd.DataFrame]":
+    """Read columns of a Parquet file that this project wrote, so many rows at a time; absent columns are left out.
+
+    Raises:
+        UserError: when it is missing, not readable, or the store refuses.
+    """
+    from pyarrow.parquet import ParquetFile
+
+    fs, path = _open(uri)
+    try:
+        # buffered ahead, all of the file would end up in memory
+        with fs.open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
+            for batch in parquet.iter_batches(rows, columns=columns):
+                yield batch.to_pandas()
+    except Exception as error:
+        raise _explained(error, uri) from error
 
 
 def write_frame(uri: str, frame: "pd.DataFrame") -> str:

@@ -1,11 +1,13 @@
 """How far the newest rows lie from the rows a model was trained on, as effect sizes.
 
-Effect sizes and not p-values: with many rows every test rejects, with few none does.
+Effect sizes and not p-values: with many rows every test rejects, with few none does. Rows are counted into
+bins that the reference gives, batch by batch, so that a day of any size is one pass in bounded memory.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +17,16 @@ from scipy.stats import wasserstein_distance
 from components.common.config import Drift
 
 Floats = npt.NDArray[np.floating[Any]]
+Counts = dict[str, Floats]  # column -> counts of its bins
 
 BINS = 10
+FINE_BINS = 100  # of equal mass, and as many of equal width, for the distance
 EPSILON = 1e-4  # an empty bin counts as this share, or a single row in it would be an infinite shift
 SCORE = "score"
+SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
+SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
+REFERENCE_FRAUDS = 50  # fewer are no reference
+LABELLED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
 @dataclass(frozen=True)
@@ -44,51 +52,284 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the columns amount to.
+class Signal:
+    """One thing that may have changed.
 
     Attributes:
-        status: `drifted` when too many inputs have moved, or when the score has.
+        name: `inputs`, `score`, `volume`, `labels`, `performance` or `frauds`.
+        value: its effect size; None when it cannot be measured.
+        limit: what the effect size may be at most (`labels`: at least).
+        raised: whether it is beyond that.
+        reason: a sentence.
+    """
+
+    name: str
+    value: float | None
+    limit: float
+    raised: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the columns and the other signals amount to.
+
+    Attributes:
+        status: `drifted` when any signal is raised.
         drifted_share: share of the model's inputs that have moved, 0..1.
         reasons: sentences.
+        signals: inputs and score first.
     """
 
     status: Literal["stable", "drifted"]
     drifted_share: float
     reasons: list[str]
+    signals: list[Signal]
 
 
-def compare(reference: pd.DataFrame, current: pd.DataFrame, numeric: Iterable[str], limits: Drift) -> list[Column]:
+class Bins(Protocol):
+    """The bins of one column, as its reference gives them."""
+
+    def count(self, values: pd.Series) -> Floats:
+        """Return what the measures need of some rows; the counts of batches add up."""
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+        """Return how far the counts `now` are from the counts `before`."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Bins of a numeric column.
+
+    Attributes:
+        edges: inclusive upper edges of the fine bins, ascending; (b,). Two more bins follow: above, and missing.
+        coarse: the bin of the stability index that each of the b + 2 fine bins lies in; (b + 2,).
+        spread: standard deviation of the reference; 0 when it is constant.
+    """
+
+    edges: Floats
+    coarse: npt.NDArray[np.intp]
+    spread: float
+
+    @classmethod
+    def of(cls, reference: Floats) -> "Numbers":
+        """Return the bins for a reference, (n,), NaN where missing."""
+        coarse = bin_edges(reference)
+        finite = reference[np.isfinite(reference)]
+        edges = np.unique(np.concatenate([coarse, _fine_edges(finite)]))
+        within = np.searchsorted(coarse, edges, side="left")
+        # rounding gives a constant a spread, and underflow takes it from tiny values
+        spread = float(finite.std()) if len(finite) and np.ptp(finite) else 0.0
+        return cls(edges, np.append(within, [len(coarse), len(coarse) + 1]), spread)
+
+    def count(self, values: pd.Series) -> Floats:
+        """Return, a bin each: all rows, rows with a finite value, and the sum of these; (3, b + 2)."""
+        numbers = values.to_numpy(dtype=float)
+        finite = np.isfinite(numbers)
+        # NaN sorts after infinity, which closes the last bin of numbers
+        at, size = np.searchsorted(np.append(self.edges, np.inf), numbers, side="left"), len(self.edges) + 2
+        sums = np.bincount(at, weights=np.where(finite, numbers, 0.0), minlength=size)
+        return np.stack([np.bincount(at, minlength=size), np.bincount(at[finite], minlength=size), sums])
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+        """Return how far a numeric column has moved."""
+        expected, actual = (np.bincount(self.coarse, weights=side[0]) / side[0].sum() for side in (before, now))
+        psi, distance = stability_index(expected, actual), self.distance(before, now)
+        drifted = psi > limits.psi or (distance is not None and distance > limits.wasserstein)
+        return Column(name, psi, distance, drifted, _mean(before), _mean(now))
+
+    def distance(self, before: Floats, now: Floats) -> float | None:
+        """Return the 1-Wasserstein distance (earth mover's) in standard deviations of the reference.
+
+        Every bin's values are taken to lie at their mean. By the triangle inequality the error is at most the
+        mean distance of values from their bin's mean, both sides added; it is 0 where all have moved one way
+        beyond the bins of the other side, however far, since then only means count.
+
+        Args:
+            before: counts of the reference, as `count` returns them.
+            now: counts of the newest rows.
+
+        Returns:
+            None when the reference is constant or either side has no finite value.
+        """
+        if not self.spread or not before[1].any() or not now[1].any():
+            return None
+        sides = [(side[2][side[1] > 0] / side[1][side[1] > 0], side[1][side[1] > 0]) for side in (before, now)]
+        (positions, weights), (moved, moved_weights) = sides
+        return float(wasserstein_distance(positions, moved, weights, moved_weights)) / self.spread
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Bins of a categorical column: its reference's categories, and one for all others."""
+
+    names: pd.Index
+
+    @classmethod
+    def of(cls, reference: pd.Series) -> "Categories":
+        """Return the categories of a reference."""
+        return cls(pd.Index(reference.astype(str).unique()))
+
+    def count(self, values: pd.Series) -> Floats:
+        """Return the rows of each category, then those of any other; (categories + 1,)."""
+        # the position of an unknown category is -1, the last bin
+        positions = self.names.get_indexer(pd.Index(values.astype(str))) % (len(self.names) + 1)
+        return np.bincount(positions, minlength=len(self.names) + 1).astype(float)
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+        """Return how far a categorical column has moved."""
+        psi = stability_index(before / before.sum(), now / now.sum())
+        return Column(name, psi, None, psi > limits.psi, None, None)
+
+
+def compare(
+    reference: pd.DataFrame, batches: Iterable[pd.DataFrame], numeric: Iterable[str], limits: Drift
+) -> list[Column]:
     """Measure every column of the reference, in its order.
 
     Args:
         reference: rows the model was trained on; only its columns are looked at.
-        current: the newest rows, with the same columns.
+        batches: the newest rows, with the same columns, in batches of any size; each is looked at once.
         numeric: columns that are numbers; the others are categories.
         limits: effect sizes above which a column has drifted.
     """
+    bins = layout(reference, numeric)
+    counts = (count(batch, bins) for batch in batches)
+    return measure(bins, count(reference, bins), functools.reduce(add, counts), limits)
+
+
+def layout(reference: pd.DataFrame, numeric: Iterable[str]) -> dict[str, Bins]:
+    """Return the bins of every column of the reference."""
     numbers = set(numeric)
-    return [
-        _number(name, reference[name].to_numpy(dtype=float), current[name].to_numpy(dtype=float), limits)
-        if name in numbers
-        else _category(name, reference[name], current[name], limits)
-        for name in reference.columns
-    ]
+
+    def bins(name: str) -> Bins:
+        column = reference[name]
+        return Numbers.of(column.to_numpy(dtype=float)) if name in numbers else Categories.of(column)
+
+    return {name: bins(name) for name in reference.columns}
 
 
-def judge(columns: list[Column], limits: Drift) -> Verdict:
-    """Decide from the columns, `score` among them, whether the data have drifted."""
+def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Counts:
+    """Count rows into the bins of every column."""
+    return {name: column.count(rows[name]) for name, column in bins.items()}
+
+
+def add(counts: Counts, others: Counts) -> Counts:
+    """Return the counts of the rows of both."""
+    return {name: counts[name] + others[name] for name in counts}
+
+
+def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: Drift) -> list[Column]:
+    """Return how far every column has moved between two counts."""
+    return [column.measure(name, before[name], now[name], limits) for name, column in bins.items()]
+
+
+def judge(columns: list[Column], others: list[Signal], limits: Drift) -> Verdict:
+    """Decide from the columns, `score` among them, and from other signals whether anything has drifted."""
     inputs = [column for column in columns if column.name != SCORE]
     score = next(column for column in columns if column.name == SCORE)
     moved = sorted((column for column in inputs if column.drifted), key=lambda column: -column.psi)
     share = len(moved) / len(inputs)
-    drifted = share > limits.max_drifted_share or score.drifted
-    reasons = [
-        f"{len(moved)} of {len(inputs)} inputs drifted ({share:.0%}); at most {limits.max_drifted_share:.0%} may.",
-        f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}.",
-        *(f"Input {column.name} drifted: {_figures(column, limits)}." for column in moved),
+    signals = [
+        Signal(
+            "inputs",
+            share,
+            limits.max_drifted_share,
+            share > limits.max_drifted_share,
+            f"{len(moved)} of {len(inputs)} inputs drifted ({share:.0%}); at most {limits.max_drifted_share:.0%} may.",
+        ),
+        Signal(
+            SCORE,
+            score.psi,
+            limits.psi,
+            score.drifted,
+            f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}.",
+        ),
+        *others,
     ]
-    return Verdict("drifted" if drifted else "stable", share, reasons)
+    reasons = [signal.reason for signal in signals]
+    reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in moved]
+    return Verdict("drifted" if any(signal.raised for signal in signals) else "stable", share, reasons, signals)
+
+
+def volume(rows: int, expected: float, limit: float) -> Signal:
+    """Compare a day's rows with the reference's rows a day; the value is the larger ratio less 1."""
+    change = max(rows / expected, expected / rows) - 1 if rows else None
+    raised = change is None or change > limit
+    return Signal("volume", change, limit, raised, f"{rows:,} rows on the newest day, {expected:,.0f} expected.")
+
+
+def labels(labelled: int, expected: float) -> Signal:
+    """Tell whether the labels that are due have arrived; the value is their share of a usual day's rows."""
+    share = labelled / expected
+    reason = f"{labelled:,} rows have labels on the newest day whose labels are due, {expected:,.0f} expected."
+    return Signal("labels", share, LABELLED, share < LABELLED, reason)
+
+
+def rank(truth: npt.NDArray[np.int8], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Count the rows of each label by score; the counts of batches add up, so that any number of rows can be ranked.
+
+    Args:
+        truth: 0 or 1, (n,).
+        scores: 0..1, (n,).
+
+    Returns:
+        rows without and with fraud, by ascending score; (2, SCORE_BINS).
+    """
+    # the bits of floats that are not negative have the floats' order; adding 0 turns -0 into 0
+    bins = (np.clip(scores, 0, 1) + np.float32(0)).view(np.int32) >> SCORE_BITS
+    return np.stack([np.bincount(bins[truth == label], minlength=SCORE_BINS) for label in (0, 1)])
+
+
+def average_precision(ranks: npt.NDArray[np.int64]) -> float:
+    """Return the mean, over frauds, of the precision among the rows that score at least as high.
+
+    Args:
+        ranks: as `rank` counts them, with one fraud or more.
+    """
+    legitimate, stolen = np.cumsum(ranks[:, ::-1], axis=1)
+    found = ranks[1, ::-1]
+    seen = found > 0
+    precision = stolen[seen] / (stolen[seen] + legitimate[seen])
+    return float(np.sum(found[seen] * precision) / stolen[-1])
+
+
+def performance(ranks: npt.NDArray[np.int64], promised: float, limits: Drift) -> Signal:
+    """Compare the average precision on rows whose labels have arrived with the one at training.
+
+    Customers known as compromised stay in, which makes these rows a little easier than the validation's.
+
+    Args:
+        ranks: the labelled rows, as `rank` counts them.
+        promised: average precision on the model's validation rows.
+        limits: how much may be lost, and how few frauds say nothing.
+    """
+    limit, (legitimate, frauds) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
+    if frauds < limits.min_frauds or not legitimate:
+        return Signal("performance", None, limit, False, f"{frauds} frauds with labels decide nothing about the model.")
+    reached = average_precision(ranks)
+    reason = f"Average precision {reached:.3f} where labels are due ({frauds} frauds), {promised:.3f} at training."
+    return Signal("performance", promised - reached, limit, promised - reached > limit, reason)
+
+
+def frauds(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:
+    """Compare the frauds alone, which inputs of all rows are too many to show: the input that moved most.
+
+    Args:
+        reference: the frauds among the reference rows.
+        current: the frauds among rows whose labels have arrived.
+        numeric: the inputs to compare.
+        limits: only `fraud_wasserstein` counts; with so few rows an index over bins is mostly noise.
+    """
+    limit = limits.fraud_wasserstein
+    if len(current) < limits.min_frauds or len(reference) < REFERENCE_FRAUDS:
+        told = f"{len(current)} frauds, and {len(reference)} for reference, decide nothing about how fraud has changed."
+        return Signal("frauds", None, limit, False, told)
+    columns = compare(reference[numeric], [current], numeric, limits)
+    moved = max(columns, key=lambda column: column.wasserstein or 0)
+    value = moved.wasserstein or 0.0
+    reason = f"Among frauds, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:g})."
+    return Signal("frauds", value, limit, value > limit, reason)
 
 
 def stability_index(expected: Floats, actual: Floats) -> float:
@@ -122,58 +363,17 @@ def bin_edges(reference: Floats) -> Floats:
     return np.unique(np.concatenate([quantiles, np.nextafter(ties, -np.inf)]))
 
 
-def shares(values: Floats, edges: Floats) -> Floats:
-    """Return the share of values in each bin; the last bin is that of missing values.
-
-    Args:
-        values: shape (n,), NaN where missing.
-        edges: inclusive upper edges, ascending; shape (b,).
-
-    Returns:
-        shape (b + 2,), summing to 1.
-    """
-    # NaN sorts after infinity, which closes the last bin of numbers
-    bins = np.searchsorted(np.append(edges, np.inf), values, side="left")
-    return np.bincount(bins, minlength=len(edges) + 2) / len(values)
+def _fine_edges(finite: Floats) -> Floats:
+    """Return edges of bins of equal mass, for the bulk, and of equal width, for the tails."""
+    if not len(finite):
+        return finite
+    mass = np.quantile(finite, np.linspace(0, 1, FINE_BINS + 1), method="inverted_cdf")
+    return np.concatenate([mass, np.linspace(finite.min(), finite.max(), FINE_BINS + 1)])
 
 
-def normalised_wasserstein(reference: Floats, current: Floats) -> float | None:
-    """Return the 1-Wasserstein distance (earth mover's) in standard deviations of the reference.
-
-    Args:
-        reference: shape (n,), NaN where missing.
-        current: shape (m,), NaN where missing.
-
-    Returns:
-        None when the reference is constant or either side has no finite value.
-    """
-    reference, current = reference[np.isfinite(reference)], current[np.isfinite(current)]
-    if not len(current) or not len(reference):
-        return None
-    # rounding gives a constant a spread, and underflow takes it from tiny values
-    spread = float(reference.std()) if np.ptp(reference) else 0.0
-    return float(wasserstein_distance(reference, current)) / spread if spread else None
-
-
-def _number(name: str, reference: Floats, current: Floats, limits: Drift) -> Column:
-    edges = bin_edges(reference)
-    psi = stability_index(shares(reference, edges), shares(current, edges))
-    distance = normalised_wasserstein(reference, current)
-    drifted = psi > limits.psi or (distance is not None and distance > limits.wasserstein)
-    return Column(name, psi, distance, drifted, _mean(reference), _mean(current))
-
-
-def _category(name: str, reference: pd.Series, current: pd.Series, limits: Drift) -> Column:
-    before, now = (values.astype(str).value_counts(normalize=True) for values in (reference, current))
-    categories = before.index.union(now.index)
-    expected, actual = (found.reindex(categories, fill_value=0).to_numpy(dtype=float) for found in (before, now))
-    psi = stability_index(expected, actual)
-    return Column(name, psi, None, psi > limits.psi, None, None)
-
-
-def _mean(values: Floats) -> float | None:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else None
+def _mean(counts: Floats) -> float | None:
+    rows = counts[1].sum()
+    return float(counts[2].sum() / rows) if rows else None
 
 
 def _figures(column: Column, limits: Drift) -> str:

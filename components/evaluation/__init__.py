@@ -1,5 +1,6 @@
 """Measure every candidate on the test days, and the selected one against the champion on the same rows.
 
 Reads: the features manifest, the model, the registry's champion.
-Writes: `evaluation.json` (metrics and curves), then `verdict.json`: promote or keep, and why.
+Writes: `evaluation.json` (metrics, intervals, cost and curves), `model_card.md` (what the model is made from, how
+good it is and where, what it does not know), then `verdict.json`: promote or keep, and why.
 """

@@ -2,8 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from components.common import artifacts, splits, step, storage
 from components.common.config import Config, parse
@@ -12,8 +11,9 @@ from components.common.splits import Days, Fold
 if TYPE_CHECKING:
     import pandas as pd
 
+    from components.common.config import Evaluation
     from components.common.registry import Version
-    from components.evaluation.core import Champion, Contender, Verdict
+    from components.evaluation.core import Champion, Curves, Trial
 
 
 def parser() -> step.Parser:
@@ -36,13 +36,13 @@ def body(args: Namespace) -> dict[str, float]:
 
 
 def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | None]") -> dict[str, float]:
-    """Measure, compare, write the figures, then the verdict.
+    """Measure, compare, write the figures and the model card, then the verdict.
 
     Args:
         args: the flags.
         find_champion: registry and model name -> the version that serves.
     """
-    from components.common import bundle, metrics
+    from components.common import bundle
     from components.evaluation import core
 
     config = parse(args.config)
@@ -51,16 +51,16 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     frauds = int(rows["label"].sum())
     step.log.info("scoring %d test rows of %s, %d of them frauds", len(rows), fold.test, frauds)
     scores = {name: bundle.Scorer(args.model, model, name).score(rows) for name in model.candidates}
-    models = {name: metrics.evaluate(rows, values, gate.top_k) for name, values in scores.items()}
+    candidates = {name: core.measure(rows, values, model, gate) for name, values in scores.items()}
 
-    challenger = core.Contender(model.sha256, models[model.selected])
-    champion = _champion(find_champion(args.registry, config.name), rows, gate.top_k)
+    challenger = candidates[model.selected]
+    champion = _champion(find_champion(args.registry, config.name), rows, gate)
     verdict = core.judge(challenger, champion, frauds, gate)
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
-    curves = core.curves(rows["label"].to_numpy(dtype="int8"), scores[model.selected])
     test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "frauds": frauds}
-    figures = {"test": test, "top_k": gate.top_k, "models": models, "selected": model.selected, "curves": curves}
-    _save(args.evaluation, figures, verdict, challenger, champion)
+    curves = core.curves(rows["label"].to_numpy(dtype="int8"), scores[model.selected])
+    trial = core.Trial(config, model, test, candidates, champion, verdict)
+    _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=scores[model.selected]), curves))
     reported = {name: challenger.metrics[name] for name in ("auc_roc", "average_precision", "card_precision")}
     return {name: value for name, value in reported.items() if value is not None}
 
@@ -73,9 +73,9 @@ def _test_rows(features: str, fold: Fold, config: Config) -> "pd.DataFrame":
     return core.checked(splits.test_rows(history, fold, config.protocol.drop_compromised))
 
 
-def _champion(version: "Version | None", rows: "pd.DataFrame", top_k: int) -> "Champion | str":
+def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation") -> "Champion | str":
     """Return the champion measured on the rows, or a sentence why there is none to compare with."""
-    from components.common import bundle, metrics
+    from components.common import bundle
     from components.evaluation import core
 
     if version is None:
@@ -85,26 +85,28 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", top_k: int) -> "C
         missing = [name for name in model.inputs.columns if name not in rows]
         if missing:
             return f"Champion version {version.version} needs input {missing[0]!r}, which the features lack now."
-        scores = bundle.Scorer(version.uri, model).score(rows)
-        measured = metrics.evaluate(rows, scores, top_k)
-        return core.Champion(model.sha256, measured, version.version)
+        measured = core.measure(rows, bundle.Scorer(version.uri, model).score(rows), model, gate)
+        return core.Champion(**vars(measured), version=version.version)
     except Exception as error:  # whatever is wrong with an old model must not stop the new one
         return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
 
 
-def _save(
-    folder: str, figures: dict[str, Any], verdict: "Verdict", challenger: "Contender", champion: "Champion | str"
-) -> None:
-    """Write `evaluation.json`, then `verdict.json`, by which the folder is complete."""
-    known = None if isinstance(champion, str) else champion
-    figures["champion"] = known and {"version": known.version, **known.metrics}
-    judgement = asdict(verdict) | {
-        "challenger_sha256": challenger.sha256,
-        "challenger": challenger.metrics,
-        "champion": known and {"version": known.version, "sha256": known.sha256, "metrics": known.metrics},
-    }
-    storage.write_json(storage.join(folder, "evaluation.json"), figures)
-    storage.write_json(storage.join(folder, "verdict.json"), judgement)
+def _card(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") -> str:
+    """Return the model card of a trial; `scored` are the test rows with the selected candidate's `score`."""
+    from components.common import bundle
+    from components.evaluation import card, explain
+
+    scorer, columns = bundle.Scorer(uri, trial.model), trial.model.inputs.columns
+    slices = explain.slices(scored, max(trial.config.features.windows_days))
+    calibration = explain.Calibration.of(curves["calibration"])
+    return card.render(trial, slices, calibration, explain.importances(scored, columns, scorer.score))
+
+
+def _save(folder: str, trial: "Trial", curves: "Curves", card: str) -> None:
+    """Write `evaluation.json`, `model_card.md`, then `verdict.json`, by which the folder is complete."""
+    storage.write_json(storage.join(folder, "evaluation.json"), trial.figures() | {"curves": curves})
+    storage.write_bytes(storage.join(folder, "model_card.md"), card.encode())
+    storage.write_json(storage.join(folder, "verdict.json"), trial.judgement())
 
 
 if __name__ == "__main__":

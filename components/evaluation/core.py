@@ -1,6 +1,6 @@
 """How good the challenger is, and whether it may replace the champion."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -8,16 +8,48 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
-from components.common.config import Evaluation
+from components.common.bundle import Bundle
+from components.common.config import Config, Evaluation
 from components.common.errors import UserError
-from components.common.metrics import Metrics
+from components.common.metrics import Metrics, evaluate
+from components.evaluation import bootstrap
+from components.evaluation.bootstrap import Interval
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
+Curves = dict[str, dict[str, list[float]]]
 
 POINTS = 200
 CALIBRATION_BINS = 20
 SMALLEST_BIN = 20  # rows
+
+
+@dataclass(frozen=True)
+class Estimate(Interval):
+    """A value and its 95 % interval."""
+
+    value: float
+
+    def __str__(self) -> str:
+        digits = 3 if max(abs(self.low), abs(self.high)) < 10 else 0
+        return f"{self.value:z.{digits}f} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a scorer's decisions cost on the test rows.
+
+    Attributes:
+        per_1000: events, in the currency of the amounts; see `costs`.
+        threshold: score from which an event is flagged.
+        alerts: flagged events.
+        missed_frauds: frauds not flagged.
+    """
+
+    per_1000: float
+    threshold: float
+    alerts: int
+    missed_frauds: int
 
 
 @dataclass(frozen=True)
@@ -26,11 +58,34 @@ class Contender:
 
     Attributes:
         sha256: its identity.
+        trained_until: last day of its training data, YYYY-MM-DD.
         metrics: on the test rows.
+        cost: on the test rows.
+        resamples: `average_precision` (absent where it has no meaning), `card_precision` and `cost` (per 1,000
+            events), each on the same resamples of the test rows; float64 of shape (resamples,).
     """
 
     sha256: str
+    trained_until: str
     metrics: Metrics
+    cost: Cost
+    resamples: dict[str, Floats]
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the resampled metrics with their intervals."""
+        return {name: _estimate(self.value(name), values) for name, values in self.resamples.items()}
+
+    def gains(self, other: "Contender") -> dict[str, Estimate]:
+        """Return by how much the resampled metrics are higher than another's, paired by resample."""
+        return {
+            name: _estimate(self.value(name) - other.value(name), values - other.resamples[name])
+            for name, values in self.resamples.items()
+        }
+
+    def value(self, name: str) -> float:
+        """Return a resampled metric on the rows themselves."""
+        value = self.cost.per_1000 if name == "cost" else self.metrics[name]  # type: ignore[literal-required]
+        return float(value)
 
 
 @dataclass(frozen=True)
@@ -57,6 +112,66 @@ class Verdict:
     reasons: list[str]
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One evaluation: who stood against whom, on which rows, and the outcome.
+
+    Attributes:
+        config: the use case.
+        model: the challenger.
+        test: the test window: `first`, `last`, `rows`, `frauds`.
+        candidates: each of the model's candidates, measured on the test rows.
+        champion: measured on the same rows, or a sentence why there is none.
+        verdict: what became of it.
+    """
+
+    config: Config
+    model: Bundle
+    test: dict[str, Any]
+    candidates: dict[str, Contender]
+    champion: Champion | str
+    verdict: Verdict
+
+    @property
+    def challenger(self) -> Contender:
+        """The candidate that was selected in training."""
+        return self.candidates[self.model.selected]
+
+    @property
+    def rival(self) -> Champion | None:
+        """The champion, where there is one to compare with."""
+        return None if isinstance(self.champion, str) else self.champion
+
+    def figures(self) -> dict[str, Any]:
+        """Return `evaluation.json` without its curves.
+
+        `intervals` and `gains` (over the champion) are those of the selected candidate, 95 % intervals.
+        """
+        rival = self.rival
+        gains = self.challenger.gains(rival) if rival else None
+        return {
+            "test": self.test,
+            "top_k": self.config.evaluation.top_k,
+            "models": {name: found.metrics for name, found in self.candidates.items()},
+            "selected": self.model.selected,
+            "intervals": {
+                name: {"low": found.low, "high": found.high} for name, found in self.challenger.estimates().items()
+            },
+            "cost": asdict(self.challenger.cost),
+            "champion": rival and {"version": rival.version, **rival.metrics},
+            "gains": gains and {name: asdict(gain) for name, gain in gains.items()},
+        }
+
+    def judgement(self) -> dict[str, Any]:
+        """Return `verdict.json`."""
+        rival = self.rival
+        return asdict(self.verdict) | {
+            "challenger_sha256": self.challenger.sha256,
+            "challenger": self.challenger.metrics,
+            "champion": rival and {"version": rival.version, "sha256": rival.sha256, "metrics": rival.metrics},
+        }
+
+
 def checked(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the test rows as they are.
 
@@ -74,12 +189,65 @@ def checked(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
+def measure(rows: pd.DataFrame, scores: Floats, model: Bundle, limits: Evaluation) -> Contender:
+    """Measure a model's scores of the test rows.
+
+    Args:
+        rows: `event_time`, `customer`, `label` and `amount`; n rows.
+        scores: of the model, float, shape (n,).
+        model: whose scores they are.
+        limits: the gate, with the costs and `top_k`.
+    """
+    labels = rows["label"].to_numpy(dtype=np.int8)
+    flagged = scores >= model.threshold
+    each = 1000 * costs(labels, rows["amount"].to_numpy(dtype=float), flagged, limits)
+    cost = Cost(float(each.mean()), model.threshold, int(flagged.sum()), int(labels[~flagged].sum()))
+    resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, each)}
+    measured = evaluate(rows, scores, limits.top_k)
+    return Contender(model.sha256, model.details["train"]["last"], measured, cost, resamples)
+
+
+def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
+    """Return the ranking metrics over resamples, see `Contender.resamples`; without the cost."""
+    labels = rows["label"].to_numpy(dtype=np.int8)
+    found = {"card_precision": bootstrap.card_precision(rows, scores, top_k)}
+    if 0 < labels.sum() < len(labels):
+        found["average_precision"] = bootstrap.average_precision(labels, scores)
+    return found
+
+
+def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limits: Evaluation) -> Floats:
+    """Return what deciding on each event cost: its check when it is flagged, its loss when it is a missed fraud.
+
+    A flagged fraud is taken to be stopped, so it costs its check only. A missed one costs its amount times
+    `cost_missed_fraud`.
+
+    Args:
+        labels: 0 or 1, shape (n,).
+        amounts: in any currency, float, shape (n,).
+        flagged: bool, shape (n,).
+        limits: the costs.
+    """
+    return np.where(flagged, limits.cost_alert, labels * amounts * limits.cost_missed_fraud)
+
+
 def judge(challenger: Contender, champion: Champion | str, frauds: int, limits: Evaluation) -> Verdict:
     """Decide whether the challenger may replace the champion.
 
-    It has to pass the floors first: enough frauds to measure with, and an average precision that is neither
-    too low nor too good to be true. Then, against a champion, it has to be another model, and not worse by
-    more than the tolerance: the fresher of two equals wins. That it is the fresher one, deployment checks.
+    The rule:
+
+    1. The champion stays when the challenger misses a floor: enough frauds to measure with, and an average
+       precision that is neither too low nor too good to be true (a leaked label).
+    2. Without a champion that can be measured, the floors are all there is to pass.
+    3. A model identical to the champion changes nothing.
+    4. The challenger wins when it is better beyond noise: the paired 95 % interval of its gain in average
+       precision lies above 0.
+    5. It wins when it is non-inferior and fresher: that interval lies above -tolerance, and it was trained
+       on days newer than the champion's. Equals of the same days never replace one another.
+    6. Otherwise the champion stays.
+
+    Card precision and cost are reported with their intervals; they do not decide. Deployment promotes
+    nothing that is not fresher, whatever is said here.
 
     Args:
         challenger: the new model.
@@ -87,15 +255,17 @@ def judge(challenger: Contender, champion: Champion | str, frauds: int, limits: 
         frauds: in the test rows.
         limits: the gate.
     """
-    precision = challenger.metrics["average_precision"]
-    refused = _below_floors(precision, frauds, limits)
+    refused = _below_floors(challenger.metrics["average_precision"], frauds, limits)
     if isinstance(champion, str):
-        passed = f"The challenger passes the floors with average precision {precision or 0:.3f} on {frauds} frauds."
-        return Verdict("keep" if refused else "promote", [champion, *(refused or [passed])])
-    return Verdict("keep", refused) if refused else _against(challenger, champion, limits.tolerance)
+        return Verdict("keep" if refused else "promote", [champion, *(refused or [_passed(challenger, frauds)])])
+    if refused:
+        return Verdict("keep", refused)
+    if challenger.sha256 == champion.sha256:
+        return Verdict("keep", [f"The challenger is identical to champion version {champion.version}."])
+    return _against(challenger, champion, limits.tolerance)
 
 
-def curves(labels: Labels, scores: Floats) -> dict[str, dict[str, list[float]]]:
+def curves(labels: Labels, scores: Floats) -> Curves:
     """Return the precision-recall and calibration curves, at most `POINTS` points each.
 
     Args:
@@ -154,15 +324,32 @@ def _below_floors(precision: float | None, frauds: int, limits: Evaluation) -> l
     return refused
 
 
+def _passed(challenger: Contender, frauds: int) -> str:
+    precision = challenger.estimates()["average_precision"]
+    return f"The challenger passes the floors with average precision {precision} on {frauds} frauds (95 % interval)."
+
+
 def _against(challenger: Contender, champion: Champion, tolerance: float) -> Verdict:
-    name = f"champion version {champion.version}"
-    if challenger.sha256 == champion.sha256:
-        return Verdict("keep", [f"The challenger is identical to {name}."])
-    ours, theirs = challenger.metrics["average_precision"], champion.metrics["average_precision"]
-    assert ours is not None and theirs is not None, "the floors hold, so both were measured on frauds"  # noqa: S101
-    better = ours >= theirs - tolerance
-    sentence = (
-        f"The challenger's average precision is {ours:.3f}, that of {name} {theirs:.3f} on the same rows: "
-        f"{'not ' if better else ''}worse by more than {tolerance:g}."
+    gains = challenger.gains(champion)
+    gain, fresher = gains["average_precision"], challenger.trained_until > champion.trained_until
+    ours, theirs = (each.estimates()["average_precision"] for each in (challenger, champion))
+    figures = (
+        f"The challenger's average precision is {ours}, that of champion version {champion.version} {theirs} "
+        f"on the same rows, the gain {gain} (95 % intervals)."
     )
-    return Verdict("promote" if better else "keep", [sentence])
+    days = f"trained until {challenger.trained_until}, the champion until {champion.trained_until}"
+    if gain.low > 0:
+        promoted, why = True, "It is better beyond noise."
+    elif gain.low <= -tolerance:
+        promoted, why = False, f"It is not better beyond noise, and may be worse by more than {tolerance:g}."
+    elif fresher:
+        promoted, why = True, f"It is not worse by more than {tolerance:g}, and fresher: {days}."
+    else:
+        promoted, why = False, f"It is not better beyond noise, and not fresher: {days}."
+    rest = f"Card precision changes by {gains['card_precision']}, cost per 1,000 events by {gains['cost']}."
+    return Verdict("promote" if promoted else "keep", [figures, why, rest])
+
+
+def _estimate(value: float, resamples: Floats) -> Estimate:
+    interval = Interval.of(resamples)
+    return Estimate(interval.low, interval.high, value)

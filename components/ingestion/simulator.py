@@ -20,9 +20,10 @@ from components.ingestion.world import World, keyed
 __all__ = ["day", "exact", "write_days"]
 
 # the purpose of a stream of random numbers; 0 is the world's
-SPENDING, TERMINAL_FRAUD, CUSTOMER_FRAUD, STOLEN, NIGHT, CORRUPTION = range(1, 7)
+SPENDING, TERMINAL_FRAUD, CUSTOMER_FRAUD, STOLEN, NIGHT, CORRUPTION, REPLACED, COPIED = range(1, 9)
 DAY, NIGHT_END = 86_400, 7 * 3600  # seconds
 LARGE = 220  # amounts above are fraud
+SMALL = (1.0, 20.0)  # what copied cards are tried with
 # share of terminals and customers newly compromised a day, and for how many days they stay so
 TERMINAL_SHARE, TERMINAL_DAYS = 2e-4, 28
 CUSTOMER_SHARE, CUSTOMER_DAYS = 6e-4, 14
@@ -35,7 +36,7 @@ def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataF
     Args:
         config: the world, its drifts and corruptions.
         on: the UTC day.
-        labels_due: last day whose labels have arrived; the labels of later days are null. None: all have.
+        labels_due: last day whose labels should have arrived; the labels of later days are null. None: all have.
 
     Returns:
         transaction_id int64 (unique across days), time datetime64[us] (UTC), customer_id, terminal_id int64,
@@ -46,7 +47,7 @@ def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataF
     frame = frame.sort_values("time", kind="stable", ignore_index=True)
     frame.insert(0, "transaction_id", on.toordinal() * IDS_A_DAY + np.arange(len(frame)))
     frame["time"] = np.datetime64(on, "us") + frame["time"].to_numpy().astype("timedelta64[s]")
-    if labels_due is not None and on > labels_due:
+    if labels_due is not None and not config.labels_arrived(on, labels_due):
         frame["fraud"] = pd.array([None] * len(frame), dtype="Int8")
     return _corrupt(frame, config, on) if config.corrupt_share else frame
 
@@ -61,14 +62,10 @@ def _rng(config: Simulator, stream: int, ordinal: int) -> np.random.Generator:
     return np.random.default_rng([config.seed, stream, ordinal])
 
 
-def _drifts(config: Simulator, on: date) -> bool:
-    return config.drift_from is not None and str(on) >= config.drift_from
-
-
 def _spend(config: Simulator, world: World, on: date) -> pd.DataFrame:
     """Draw the day's transactions: second of the day, customer, terminal, amount."""
     rng = _rng(config, SPENDING, on.toordinal())
-    volume = config.volume_factor if _drifts(config, on) else 1.0
+    volume = config.volume_factor if config.drifts(on) else 1.0
     customer = np.repeat(np.arange(config.customers), rng.poisson(world.rate * volume))
     second = rng.normal(43_200, 20_000, len(customer)).astype(np.int64)
     mean = world.mean_amount[customer]
@@ -92,13 +89,24 @@ def _defraud(config: Simulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
     third = _rng(config, STOLEN, on.toordinal()).random(len(frame)) < 1 / 3
     stolen = customers[frame["customer_id"]] & third
     fraud = stolen | terminals[frame["terminal_id"]] | (frame["amount"].to_numpy() > LARGE)
-    # prices drift after frauds are decided: what is fraud does not change when everything gets dearer
-    factor = np.where(stolen, 5.0, 1.0) * (config.amount_factor if _drifts(config, on) else 1.0)
-    amount = (frame["amount"] * factor).round(2)
-    time = frame["time"].to_numpy()
-    if config.night_fraud and _drifts(config, on):
-        time = np.where(fraud, _rng(config, NIGHT, on.toordinal()).integers(0, NIGHT_END, len(frame)), time)
-    return frame.assign(time=time, amount=amount, fraud=pd.array(fraud.astype(np.int8), dtype="Int8"))
+    frame = frame.assign(amount=(frame["amount"] * np.where(stolen, 5.0, 1.0)).round(2), fraud=fraud)
+    frame = _drift(config, on, frame) if config.drifts(on) else frame
+    return frame.astype({"fraud": "int8"}).astype({"fraud": "Int8"})
+
+
+def _drift(config: Simulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
+    """Let what is to drift, drift. `fraud` is bool and was decided before: dearer goods are no more fraudulent."""
+    rows, ordinal = len(frame), on.toordinal()
+    copied = _rng(config, COPIED, ordinal)
+    tried = copied.random(rows) < config.new_scenario
+    amount = np.where(tried, copied.uniform(*SMALL, rows), frame["amount"] * config.amount_factor).round(2)
+    fraud = frame["fraud"].to_numpy() | tried
+    night = _rng(config, NIGHT, ordinal).integers(0, NIGHT_END, rows)
+    time = np.where(fraud, night, frame["time"]) if config.night_fraud else frame["time"]
+    # one draw for all days: which terminals close, and have a new one in their place from then on
+    closed = _rng(config, REPLACED, 0).random(config.terminals) < config.new_terminals
+    terminal = frame["terminal_id"] + config.terminals * closed[frame["terminal_id"]]
+    return frame.assign(time=time, terminal_id=terminal, amount=amount, fraud=fraud)
 
 
 def _last(on: date, days: int) -> range:

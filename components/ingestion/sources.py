@@ -123,7 +123,7 @@ class Simulated:
 
     def read(self, day: date) -> Raw:
         """Return a day's rows; they are made only when they are loaded."""
-        made_from = [SIMULATOR_VERSION, self.config.model_dump(), day, day <= self.labels_due]
+        made_from = [SIMULATOR_VERSION, self.config.model_dump(), day, self.config.labels_arrived(day, self.labels_due)]
         return Raw(storage.fingerprint(made_from), partial(self._make, day))
 
     def _make(self, day: date) -> "pd.DataFrame":

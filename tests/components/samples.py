@@ -79,14 +79,29 @@ def write_model(
     weights: dict[str, list[float]],
     reference: pd.DataFrame | None = None,
     inputs: tuple[str, ...] = ("amount", "risk"),
+    trained_until: str = "2024-03-16",
 ) -> bundle.Bundle:
     """Write a bundle of linear candidates, the first of them selected."""
     graphs = {name: linear(values) for name, values in weights.items()}
     candidates = {
-        name: {"file": f"{name}.onnx", "sha256": storage.sha256(graph), "kind": "logistic_regression", "seconds": 0.1}
+        name: {
+            "file": f"{name}.onnx",
+            "sha256": storage.sha256(graph),
+            "kind": "logistic_regression",
+            "parameters": {},
+            "seconds": 0.1,
+        }
         for name, graph in graphs.items()
     }
-    details = {"train": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "frauds": 10}}
+    details = {
+        "train": {"first": "2024-03-15", "last": trained_until, "rows": 80, "frauds": 10},
+        "validation": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "frauds": 10},
+        "events_sha256": "e" * 64,
+        "features_sha256": "f" * 64,
+        "device": "cpu",
+        "seed": 0,
+        "reason": "it is the first",
+    }
     model = bundle.Bundle(bundle.Inputs(list(inputs), {}), next(iter(weights)), candidates, 0.5, details)
     bundle.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
     return model

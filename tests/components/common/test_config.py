@@ -153,3 +153,14 @@ def test_every_limit_has_a_default_that_passes_its_own_rule() -> None:
     defaults = parse(VALID).model_dump()
 
     assert Config.model_validate(json.loads(json.dumps(defaults))).model_dump() == defaults
+
+
+@pytest.mark.parametrize("name", ["score", "amount", "during_night", "customer_count_30d", "terminal_risk_7d"])
+def test_a_further_column_with_a_name_of_ours_is_refused(name: str) -> None:
+    assert f"further column {name!r} has a name that is used inside" in message(
+        changed("columns", VALID["columns"] | {"amount": "paid", "numeric": [name]})
+    )
+
+
+def test_a_window_that_stands_there_twice_is_refused() -> None:
+    assert "a window stands there twice" in message(changed("features.windows_days", [1, 7, 7]))

@@ -98,3 +98,48 @@ def test_on_one_day_nobody_beats_the_ceiling(drawn, data):
     scores = np.array(data.draw(st.lists(st.floats(0, 1), min_size=len(drawn), max_size=len(drawn))))
     found = metrics.evaluate(day, scores, 2)
     assert found["card_precision"] <= found["card_precision_ceiling"]
+
+
+def by_the_book(rows, scores, top_k):
+    """Card precision as its definition reads, a card at a time."""
+    found, precisions = set(), []
+    for day in sorted(set(rows["event_time"].dt.date)):
+        cards = {}
+        for (_, row), score in zip(rows.iterrows(), scores, strict=True):
+            if row["event_time"].date() == day and row["customer"] not in found:
+                high, label = cards.get(row["customer"], (-1.0, 0))
+                cards[row["customer"]] = (max(high, score), max(label, row["label"]))
+        top = sorted(cards, key=lambda card: (-cards[card][0], card))[:top_k]
+        detected = [card for card in top if cards[card][1]]
+        found.update(detected)
+        precisions.append(len(detected) / top_k)
+    return np.mean(precisions)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(events, min_size=1, max_size=20), st.integers(1, 4), st.data())
+def test_card_precision_is_what_its_definition_says(drawn, top_k, data):
+    scores = data.draw(st.lists(st.sampled_from([0, 0.2, 0.5, 1]), min_size=len(drawn), max_size=len(drawn)))
+    expected = by_the_book(rows(*drawn), scores, top_k)
+    assert metrics.card_precision(rows(*drawn), np.array(scores), top_k) == pytest.approx(expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(events, min_size=1, max_size=15), st.integers(1, 4), st.data())
+def test_copies_of_a_card_are_cards_of_their_own(drawn, top_k, data):
+    scores = data.draw(st.lists(st.sampled_from([0, 0.2, 0.5, 1]), min_size=len(drawn), max_size=len(drawn)))
+    customers = sorted({customer for _, customer, _ in drawn})
+    copies = data.draw(st.lists(st.integers(0, 3), min_size=len(customers), max_size=len(customers)))
+    times = dict(zip(customers, copies, strict=True))
+    clones = [
+        (f"{customer}{number}", day, label, score)
+        for (day, customer, label), score in zip(drawn, scores, strict=True)
+        for number in range(times[customer])
+    ]
+    frame = rows(*[(day, customer, label) for customer, day, label, _ in clones])
+    ranked = metrics.Cards.ranked(rows(*drawn), np.array(scores))
+
+    found = ranked.precision(np.array(copies), top_k) * len(ranked.days)
+
+    days = {day for _, day, _, _ in clones}
+    assert found == pytest.approx(metrics.card_precision(frame, np.array([c[3] for c in clones]), top_k) * len(days))

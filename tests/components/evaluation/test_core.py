@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import precision_recall_curve
 
+from components.common.bundle import Bundle, Inputs
 from components.common.config import Evaluation
 from components.common.errors import UserError
 from components.common.metrics import Metrics
 from components.evaluation import core
 
-GATE = Evaluation(min_frauds=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.01)
+GATE = Evaluation(top_k=20, min_frauds=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
+OLD, NEW = "2024-03-01", "2024-03-02"
 NONE_YET = "There is no champion yet."
 
 
@@ -26,19 +28,46 @@ def measured(average_precision: float | None) -> Metrics:
     }
 
 
-def challenger(average_precision: float | None) -> core.Contender:
-    return core.Contender("new", measured(average_precision))
+def contender(
+    average_precision: float | None, spread: float = 0.0, until: str = OLD, sha256: str = "new"
+) -> core.Contender:
+    """A model whose resampled average precision lies evenly within its value +- spread."""
+    resamples = {"card_precision": np.full(101, 0.2), "cost": np.full(101, 150.0)}
+    if average_precision is not None:
+        resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
+    cost = core.Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_frauds=3)
+    return core.Contender(sha256, until, measured(average_precision), cost, resamples)
 
 
-def champion(average_precision: float, sha256: str = "old") -> core.Champion:
-    return core.Champion(sha256, measured(average_precision), version=7)
+def reigning(model: core.Contender) -> core.Champion:
+    return core.Champion(**vars(model), version=7)
+
+
+def window(seed: int, rows: int = 6000, frauds: int = 200) -> pd.DataFrame:
+    """Two labelled days with a hidden `signal` that tells frauds apart only so well."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"event_time": pd.Timestamp("2024-03-18") + pd.to_timedelta(np.arange(rows) * 28, unit="s")})
+    frame["customer"] = rng.integers(0, rows // 10, rows)
+    frame["label"] = pd.array(rng.permutation(rows) < frauds, dtype="boolean").astype("Int8")
+    frame["amount"] = rng.gamma(2, 30, rows)
+    frame["signal"] = rng.normal(frame["label"].to_numpy(dtype=float) * 3, 1)
+    return frame
+
+
+def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Contender:
+    """A model, named by its seed, that sees the signal through some noise."""
+    rng = np.random.default_rng(seed)
+    scores = 1 / (1 + np.exp(-(rows["signal"] - 3 + noise * rng.normal(size=len(rows))))).to_numpy()
+    details = {"train": {"last": until}}
+    model = Bundle(Inputs([], {}), "only", {"only": {"sha256": str(seed)}}, 0.5, details)
+    return core.measure(rows, scores, model, GATE)
 
 
 @pytest.mark.parametrize(
     ("average_precision", "frauds", "decision", "says"),
     [
         (0.60, 49, "keep", "hold 49 frauds; fewer than 50"),
-        (0.60, 50, "promote", "average precision 0.600 on 50 frauds"),
+        (0.60, 50, "promote", "average precision 0.600 [0.600, 0.600] on 50 frauds"),
         (0.29, 500, "keep", "0.290 is below the floor 0.3"),
         (0.30, 500, "promote", "average precision 0.300"),
         (0.99, 500, "promote", "average precision 0.990"),
@@ -49,7 +78,7 @@ def champion(average_precision: float, sha256: str = "old") -> core.Champion:
 def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
     average_precision: float | None, frauds: int, decision: str, says: str
 ) -> None:
-    verdict = core.judge(challenger(average_precision), NONE_YET, frauds, GATE)
+    verdict = core.judge(contender(average_precision), NONE_YET, frauds, GATE)
 
     assert verdict.decision == decision
     assert verdict.reasons[0] == NONE_YET
@@ -57,31 +86,137 @@ def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
 
 
 @pytest.mark.parametrize(
-    ("average_precision", "decision", "says"),
+    ("gain", "spread", "until", "decision", "says"),
     [
-        (0.65, "promote", "0.650, that of champion version 7 0.600 on the same rows: not worse by more than 0.01"),
-        (0.591, "promote", "0.591, that of champion version 7 0.600"),
-        (0.589, "keep", "0.589, that of champion version 7 0.600 on the same rows: worse by more than 0.01"),
-        (0.25, "keep", "below the floor"),
+        (0.05, 0.02, OLD, "promote", "better beyond noise"),
+        (0.05, 0.02, NEW, "promote", "better beyond noise"),
+        (0.01, 0.02, OLD, "keep", f"not better beyond noise, and not fresher: trained until {OLD}"),
+        (0.01, 0.02, NEW, "promote", f"not worse by more than 0.02, and fresher: trained until {NEW}"),
+        (0.0, 0.0, OLD, "keep", "not fresher"),
+        (0.0, 0.0, NEW, "promote", "fresher"),
+        (0.01, 0.04, NEW, "keep", "may be worse by more than 0.02"),
+        (-0.01, 0.005, NEW, "promote", "fresher"),
+        (-0.05, 0.01, NEW, "keep", "may be worse by more than 0.02"),
+        (-0.35, 0.0, NEW, "keep", "below the floor"),
     ],
 )
-def test_a_fresher_challenger_replaces_a_champion_it_is_not_worse_than(
-    average_precision: float, decision: str, says: str
+def test_a_challenger_wins_when_better_beyond_noise_or_not_worse_and_fresher(
+    gain: float, spread: float, until: str, decision: str, says: str
 ) -> None:
-    verdict = core.judge(challenger(average_precision), champion(0.6), 100, GATE)
+    champion = reigning(contender(0.6, until=OLD, sha256="old"))
+
+    verdict = core.judge(contender(0.6 + gain, spread, until), champion, 100, GATE)
 
     assert verdict.decision == decision
     assert says in " ".join(verdict.reasons)
 
 
+def test_the_reasons_carry_the_figures_with_their_intervals() -> None:
+    champion = reigning(contender(0.6, sha256="old"))
+
+    verdict = core.judge(contender(0.7, 0.1), champion, 100, GATE)
+
+    assert verdict.reasons[0] == (
+        "The challenger's average precision is 0.700 [0.605, 0.795], that of champion version 7 0.600 [0.600, 0.600] "
+        "on the same rows, the gain 0.100 [0.005, 0.195] (95 % intervals)."
+    )
+    assert verdict.reasons[-1] == (
+        "Card precision changes by 0.000 [0.000, 0.000], cost per 1,000 events by 0.000 [0.000, 0.000]."
+    )
+
+
+@pytest.mark.parametrize("until", [OLD, NEW])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_model_that_sees_more_wins_and_one_that_sees_less_loses(seed: int, until: str) -> None:
+    rows = window(seed)
+    sharp, blurred = scorer(rows, 0.2, 1, until), scorer(rows, 1.5, 2, until)
+
+    assert core.judge(sharp, reigning(blurred), 200, GATE).decision == "promote"
+    assert core.judge(blurred, reigning(sharp), 200, GATE).decision == "keep"
+
+
+def test_ten_equals_in_a_row_of_the_same_days_never_replace_the_champion() -> None:
+    rows = window(0)
+    champion = reigning(scorer(rows, 0.1, 0, OLD))
+
+    decisions = [core.judge(scorer(rows, 0.1, seed, OLD), champion, 200, GATE).decision for seed in range(1, 11)]
+
+    assert decisions == ["keep"] * 10
+
+
+def test_an_equal_of_newer_days_replaces_the_champion_once_and_not_back() -> None:
+    rows = window(0)
+    older, newer = scorer(rows, 0.02, 1, OLD), scorer(rows, 0.02, 2, NEW)
+
+    assert core.judge(newer, reigning(older), 200, GATE).decision == "promote"
+    assert core.judge(older, reigning(newer), 200, GATE).decision == "keep"
+
+
+def test_a_model_that_has_seen_the_labels_is_refused_although_it_is_better_than_the_champion() -> None:
+    rows = window(0)
+    leaked = rows.assign(signal=6.0 * rows["label"].astype(float))
+
+    verdict = core.judge(scorer(leaked, 0.5, 1, NEW), reigning(scorer(rows, 0.1, 2, OLD)), 200, GATE)
+
+    assert verdict.decision == "keep"
+    assert "too good to be true, a feature probably leaks the label" in verdict.reasons[0]
+
+
+def test_a_better_model_on_too_few_frauds_is_refused() -> None:
+    rows = window(0, frauds=49)
+
+    verdict = core.judge(scorer(rows, 0.1, 1, NEW), reigning(scorer(rows, 2.0, 2, OLD)), 49, GATE)
+
+    assert verdict == core.Verdict("keep", ["The test days hold 49 frauds; fewer than 50 decide nothing."])
+
+
 def test_a_challenger_identical_to_the_champion_changes_nothing() -> None:
-    verdict = core.judge(challenger(0.6), champion(0.6, sha256="new"), 100, GATE)
+    verdict = core.judge(contender(0.6, until=NEW), reigning(contender(0.6)), 100, GATE)
 
     assert verdict == core.Verdict("keep", ["The challenger is identical to champion version 7."])
 
 
+def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> None:
+    rows = window(0, frauds=0)
+
+    found = scorer(rows, 0.1, 1, NEW)
+
+    assert set(found.estimates()) == {"card_precision", "cost"}
+    assert core.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "keep"
+
+
+def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
+    limits = Evaluation(cost_missed_fraud=2, cost_alert=3)
+    labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
+
+    assert core.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]
+
+
+def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:
+    rows = window(0)
+    found = scorer(rows, 0.0, 1, OLD)
+
+    flagged = rows["signal"] >= 3
+    missed = (rows["label"] == 1) & ~flagged
+    total = 5 * flagged.sum() + rows.loc[missed, "amount"].sum()
+    assert found.cost == core.Cost(pytest.approx(total / 6), 0.5, flagged.sum(), missed.sum())
+    assert found.resamples["cost"].mean() == pytest.approx(found.cost.per_1000, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (core.Estimate(0.6054, 0.7037, 0.6571), "0.657 [0.605, 0.704]"),
+        (core.Estimate(-0.0112, 0.0104, -0.0001), "0.000 [-0.011, 0.010]"),
+        (core.Estimate(-19.4, -2.1, -11.2), "-11 [-19, -2]"),
+    ],
+)
+def test_an_estimate_reads_as_a_value_and_its_interval(estimate: core.Estimate, text: str) -> None:
+    assert str(estimate) == text
+
+
 def test_every_floor_that_is_missed_is_named() -> None:
-    verdict = core.judge(challenger(0.1), champion(0.6), 3, GATE)
+    verdict = core.judge(contender(0.1), reigning(contender(0.6, sha256="old")), 3, GATE)
 
     assert len(verdict.reasons) == 2
 

@@ -138,3 +138,32 @@ def test_written_days_are_the_days(tmp_path):
     read = pd.read_parquet(tmp_path / "2024-03-10.parquet")
     assert read["amount"].tolist() == simulator.day(SMALL, DAY)["amount"].tolist()
     assert pd.read_parquet(tmp_path / "2024-03-11.parquet")["fraud"].isna().all()
+
+
+def test_new_terminals_take_the_place_of_the_same_old_ones_on_every_day():
+    config = SMALL.model_copy(update={"drift_from": "2024-03-11", "new_terminals": 0.5})
+    before = simulator.day(config, DAY)
+    pd.testing.assert_frame_equal(before, simulator.day(SMALL, DAY))
+    later = [DAY + timedelta(days=i) for i in range(1, 8)]
+    moved = [simulator.day(config, on)["terminal_id"] - simulator.day(SMALL, on)["terminal_id"] for on in later]
+    assert set(pd.concat(moved)) == {0, SMALL.terminals}
+    after = set(many(config, 8)["terminal_id"][lambda ids: ids >= SMALL.terminals] - SMALL.terminals)
+    assert 0.3 < len(after) / SMALL.terminals < 0.7
+    assert not after & set(pd.concat([simulator.day(config, on) for on in later])["terminal_id"])
+
+
+def test_a_new_scenario_adds_small_frauds_and_leaves_all_else_as_it_was():
+    config = SMALL.model_copy(update={"drift_from": "2024-03-10", "new_scenario": 0.2})
+    usual, drifted = simulator.day(SMALL, DAY), simulator.day(config, DAY)
+    new = usual["amount"] != drifted["amount"]
+    assert 0.1 < new.mean() < 0.3
+    assert (drifted["fraud"][new] == 1).all()
+    assert drifted["amount"][new].between(*simulator.SMALL).all()
+    pd.testing.assert_frame_equal(usual[~new], drifted[~new])
+
+
+def test_late_labels_arrive_so_many_days_after_they_are_due():
+    config = SMALL.model_copy(update={"drift_from": "2024-03-10", "label_lateness_days": 3})
+    known = [simulator.day(config, DAY, DAY + timedelta(days=i))["fraud"].notna().all() for i in range(5)]
+    assert known == [False, False, False, True, True]
+    assert simulator.day(config, DAY - timedelta(days=1), DAY)["fraud"].notna().all()

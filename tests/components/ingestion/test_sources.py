@@ -5,7 +5,7 @@ from datetime import date, timedelta
 import pandas as pd
 import pytest
 
-from components.common.config import parse
+from components.common.config import Simulator, parse
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.ingestion import sources
@@ -161,3 +161,10 @@ def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column
     read = sources.parse("x.parquet", buffer.getvalue())
     assert read["id"][0] == 2**60 + 1
     assert read["key"].tolist() == ["a", "b"]
+
+
+def test_a_simulated_day_is_another_one_when_its_late_labels_arrive():
+    config = Simulator(drift_from="2024-03-10", label_lateness_days=3)
+    day, *dues = (date(2024, 3, number) for number in (10, 11, 12, 13, 14))
+    hashes = [sources.Simulated(config, due).read(day).sha256 for due in dues]
+    assert hashes[0] == hashes[1] != hashes[2] == hashes[3]

@@ -1,0 +1,91 @@
+"""The drift check of days with ten million rows: time and peak memory of the step, a process of its own.
+
+A simulated day is repeated, with amounts that differ a little, until it has that many rows. The step reads two such
+days, the newest one and the one whose labels are due, and scores both with an XGBoost trained on the same world.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+ROWS = 10_000_000
+ROW_GROUP = 1 << 20  # what pandas writes
+
+
+def run(rows: int = ROWS) -> dict[str, Any]:
+    """Measure, print and return {rows, seconds, peak_memory_bytes, signals}."""
+    with tempfile.TemporaryDirectory() as folder:
+        # in a process of its own: a process starts with the peak memory of the one that starts it
+        subprocess.run([sys.executable, "-m", "benchmarks.drift_volume", folder, str(rows)], check=True)
+        found = {"rows": rows} | measure(Path(folder))
+    print(f"two days of {rows:,} rows: {found['seconds']} s, peak memory {found['peak_memory_bytes'] / 1e6:,.0f} MB")
+    return found
+
+
+def prepare(folder: Path, rows: int) -> None:
+    """Write the model, the days, their manifest and the step's flags."""
+    from benchmarks.drift import Watch
+    from components.common import artifacts, bundle
+    from components.common import config as configuration
+    from pipelines import configs
+
+    shipped = configs.load("fraud")
+    shipped["training"]["models"] = {"xgboost": shipped["training"]["models"]["xgboost"]}
+    shipped["drift"] = {"window_days": 1}
+    watch = Watch(configuration.parse(shipped), days=1)
+    model, newest = watch.model, watch.trained
+    bundle.save(str(folder / "model"), model.bundle, model.graphs, model.reference)
+    due = newest - timedelta(days=watch.config.label_delay_days)
+    parts = [_day(watch.rows, day, folder / f"{day}.parquet", rows) for day in (due, newest)]
+    artifacts.write_table(str(folder / "features"), artifacts.Table("features", parts))
+    flags = {"config": json.dumps(shipped), "date": str(newest)}
+    flags |= {name: str(folder / name) for name in ("features", "model", "drift")}
+    (folder / "flags.json").write_text(json.dumps(flags))
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Run the step on what is prepared."""
+    flags = json.loads((folder / "flags.json").read_text())
+    words = [word for name, value in flags.items() for word in (f"--{name}", value)]
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "components.drift", *words])
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return {
+        "seconds": round(time.perf_counter() - started, 1),
+        "peak_memory_bytes": usage.ru_maxrss * 1024,
+        "signals": json.loads((folder / "drift" / "verdict.json").read_text())["signals"],
+    }
+
+
+def _day(features: Any, day: date, path: Path, rows: int) -> Any:
+    """Write a day with so many rows, a row group at a time."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from components.common import artifacts, splits
+
+    frame = splits.rows_of(features, splits.Days(day, day))
+    rng = np.random.default_rng(day.toordinal())
+    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, rows, ROW_GROUP):
+            group = frame.iloc[np.arange(start, min(start + ROW_GROUP, rows)) % len(frame)]
+            group = group.assign(amount=group["amount"] * rng.uniform(0.99, 1.01, len(group)))
+            writer.write_table(pa.Table.from_pandas(group, schema, preserve_index=False))
+    return artifacts.Partition(str(day), str(path), rows, "")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        prepare(Path(sys.argv[1]), int(sys.argv[2]))
+    else:
+        run()

@@ -1,0 +1,144 @@
+"""The model card, in Markdown: what a model was made from, how good it is and where, and what it does not know.
+
+After Mitchell et al., Model Cards for Model Reporting, 2019.
+"""
+
+from collections.abc import Iterable
+
+from components.common import storage
+from components.evaluation.core import Trial
+from components.evaluation.explain import Calibration, Slice
+
+NOTHING = "-"
+
+
+def render(trial: Trial, slices: list[Slice], calibration: Calibration, importances: list[tuple[str, float]]) -> str:
+    """Write the card of a model.
+
+    Args:
+        trial: its evaluation.
+        slices: of the selected candidate.
+        calibration: of the selected candidate.
+        importances: of the selected candidate: (input, drop of average precision); empty without both classes.
+    """
+    sections = {
+        "Model": _identity(trial),
+        "Data": _data(trial),
+        "Metrics on the test days": _metrics(trial),
+        "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
+        "Slices": _slices(slices),
+        "Calibration": _calibration(calibration),
+        "What it leans on": _importances(importances),
+        "Limits": [f"- {line}" for line in _limits(trial, slices)],
+    }
+    texts = [f"# Model card: {trial.config.name}, {trial.model.selected}"]
+    texts += ["\n".join([f"## {title}", "", *lines]) for title, lines in sections.items()]
+    return "\n\n".join(texts) + "\n"
+
+
+def _identity(trial: Trial) -> list[str]:
+    model, details = trial.model, trial.model.details
+    entry = model.candidates[model.selected]
+    return [
+        f"- Selected: {details['reason']}",
+        f"- Kind: {entry['kind']}, parameters {entry['parameters'] or 'as the library has them'}",
+        f"- Fitted on {details['device']} with seed {details['seed']}",
+        f"- Flags an event from a score of {model.threshold:.4g}",
+        f"- Model: `{model.sha256}`",
+        f"- Config: `{storage.fingerprint(trial.config.model_dump(mode='json'))}`",
+    ]
+
+
+def _data(trial: Trial) -> list[str]:
+    details = trial.model.details
+    windows = {"train": details["train"], "validation": details["validation"], "test": trial.test}
+    cells = [
+        (name, f"{seen['first']} .. {seen['last']}", f"{seen['rows']:,}", f"{seen['frauds']:,}")
+        for name, seen in windows.items()
+    ]
+    hashes = [f"- {name.capitalize()}: `{details[f'{name}_sha256']}`" for name in ("events", "features")]
+    return [*_table(("Days", "from .. to", "Rows", "Frauds"), cells), "", *hashes]
+
+
+def _metrics(trial: Trial) -> list[str]:
+    top_k, chosen = trial.config.evaluation.top_k, trial.model.selected
+    cells = []
+    for name, found in trial.candidates.items():
+        sure = found.estimates()
+        cells.append(
+            (
+                f"**{name}**" if name == chosen else name,
+                _number(found.metrics["auc_roc"]),
+                str(sure.get("average_precision", NOTHING)),
+                str(sure["card_precision"]),
+                _number(found.metrics["card_precision_ceiling"]),
+            )
+        )
+    head = ("Candidate", "AUC ROC", "Average precision", f"Card precision@{top_k}", "its ceiling")
+    return [*_table(head, cells), "", *_cost(trial)]
+
+
+def _cost(trial: Trial) -> list[str]:
+    gate, found = trial.config.evaluation, trial.challenger
+    return [
+        "In brackets 95 % intervals, from a stratified bootstrap of the test rows (of the cards, for card precision). "
+        "The ceiling is what a perfect scorer reaches in these days.",
+        "",
+        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_frauds:,} frauds: "
+        f"{found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} and a missed fraud "
+        f"{gate.cost_missed_fraud:g} times its amount.",
+    ]
+
+
+def _slices(found: list[Slice]) -> list[str]:
+    cells = [(part.name, f"{part.rows:,}", f"{part.frauds:,}", _number(part.average_precision)) for part in found]
+    note = "Of the selected candidate. Average precision depends on the share of frauds, so compare with care."
+    return [*_table(("Slice", "Rows", "Frauds", "Average precision"), cells), "", note]
+
+
+def _calibration(found: Calibration) -> list[str]:
+    return [
+        f"- Mean score {found.predicted:.4f}, share of frauds {found.observed:.4f}",
+        f"- Highest bin: mean score {found.top_predicted:.3f}, share of frauds {found.top_observed:.3f}",
+        f"- Expected calibration error {found.error:.4f}",
+    ]
+
+
+def _importances(found: list[tuple[str, float]]) -> list[str]:
+    if not found:
+        return ["Not measured: the test days hold one class only."]
+    note = "Drop of average precision when the input is shuffled, on a sample of the test rows. "
+    cells = [(name, _number(drop)) for name, drop in found]
+    return [*_table(("Input", "Drop"), cells), "", f"{note}Inputs that say the same stand in for one another."]
+
+
+def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
+    config = trial.config
+    yield f"Labels count as known after {config.label_delay_days} days; a fraud reported later is genuine to it."
+    yield (
+        f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later "
+        "ones; seasons, holidays and frauds unlike those of its training days are unknown to it."
+    )
+    yield "The intervals treat events as independent and the days as given; frauds in series make them too narrow."
+    if config.protocol.drop_compromised:
+        yield "Customers already known as compromised are not among the test rows; it is not measured on them."
+    unsure = [part.name for part in slices if part.average_precision is None]
+    if unsure:
+        yield f"Too few frauds to measure: {'; '.join(unsure)}."
+    if trial.model.inputs.categorical:
+        yield "A category that did not occur in training counts as none of those known."
+    yield "Its scores rank events; they are probabilities only as far as the calibration above says."
+    yield "No attribute of a person was looked at, so nothing is known about fairness between groups."
+
+
+def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
+    numbers = ["---"] + ["---:"] * (len(head) - 1)
+    return [_row(head), _row(numbers), *(_row(row) for row in cells)]
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:z.3f}"

@@ -1,0 +1,58 @@
+"""Flags in, files out: see `components/monitoring/__init__.py`."""
+
+from argparse import Namespace
+from dataclasses import asdict
+from datetime import date
+from typing import TYPE_CHECKING
+
+from components.common import step, storage
+from components.common.config import parse
+from components.common.errors import UserError
+from components.common.splits import parse_date
+
+if TYPE_CHECKING:
+    from components.monitoring.core import Entry
+
+BACKFILL = "record-only"
+
+
+def parser() -> step.Parser:
+    """Return the step's flags."""
+    return step.Parser("monitoring", "Decide from the drift of the last days whether to ask for a retraining.").takes(
+        config="the use case's config (JSON)",
+        date="logical date, YYYY-MM-DD",
+        drift="URI of the drift verdict's folder",
+        audit="URI of the audit log, one file a day",
+        target="where models are deployed; record-only marks a run for a past day",
+        request="URI of the request to write",
+    )
+
+
+def body(args: Namespace) -> dict[str, float]:
+    """Decide, write the day's audit entry if it has none, then the request."""
+    from components.monitoring import core
+
+    config, day = parse(args.config), parse_date(args.date)
+    verdict = storage.read_json(storage.join(args.drift, "verdict.json"))
+    if verdict["window"]["last"] != str(day):
+        raise UserError(f"the drift verdict is about {verdict['window']['last']}, not {day}; check that day's drift")
+    log = _log(storage.join(args.audit, config.name), day)
+    seen = core.Observation(config.name, day, verdict["model_sha256"], verdict["signals"])
+    entry = core.decide(seen, log, config.controller, args.target == BACKFILL)
+    if entry not in log:
+        storage.write_json(storage.join(args.audit, config.name, f"{day}.json"), asdict(entry))
+    step.log.info("%s: %s", "retrain" if entry.retrain else "no retraining", entry.reason)
+    storage.write_json(args.request, {"retrain": entry.retrain, "reason": entry.reason, "key": entry.key})
+    return {"retrain": float(entry.retrain)}
+
+
+def _log(folder: str, until: date) -> "list[Entry]":
+    """Read the entries of the days up to and including one, oldest first."""
+    from components.monitoring.core import Entry
+
+    days = [name for name in storage.names(folder) if name.endswith(".json") and name <= f"{until}.json"]
+    return [Entry(**storage.read_json(storage.join(folder, name))) for name in days]
+
+
+if __name__ == "__main__":
+    step.run(parser(), body)

@@ -1,0 +1,32 @@
+"""The monitoring step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def monitoring(
+    config: dict[str, Any],
+    date: str,
+    audit: str,
+    target: str,
+    drift: dsl.Input[dsl.Artifact],
+    request: dsl.Output[dsl.Artifact],
+) -> dsl.ContainerSpec:
+    """Decide from the drift of the last days whether to ask for a retraining."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.monitoring"],
+        args=[
+            "--config", config,
+            "--date", date,
+            "--audit", audit,
+            "--target", target,
+            "--drift", drift.uri,
+            "--request", request.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+    )  # fmt: skip

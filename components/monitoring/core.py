@@ -1,0 +1,122 @@
+"""When drift asks for a retraining: the policy, over an audit log with one entry a day."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from components.common.config import Controller
+
+LABELS = "labels"  # the signal that is no reason to train, but a reason not to
+WEEK = 7
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What the drift step says of a day.
+
+    Attributes:
+        use_case: whose model it is.
+        day: the logical date.
+        model_sha256: the model that was looked at.
+        signals: of the drift verdict: `name`, `value`, `limit`, `raised`, `reason` each.
+    """
+
+    use_case: str
+    day: date
+    model_sha256: str
+    signals: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A day in the audit log.
+
+    Attributes:
+        day: YYYY-MM-DD.
+        key: the same for a day however often it is looked at, so that a request is carried out once.
+        model_sha256: the model that was looked at.
+        effects: signal -> effect size, None where it could not be measured.
+        raised: signals beyond their limits.
+        retrain: whether the day asks for a retraining.
+        reason: why, or why not; sentences.
+    """
+
+    day: str
+    key: str
+    model_sha256: str
+    effects: dict[str, float | None]
+    raised: list[str]
+    retrain: bool
+    reason: str
+
+    @property
+    def drifted(self) -> bool:
+        """Whether anything is raised that a new model could mend."""
+        return bool(set(self.raised) - {LABELS})
+
+
+def decide(seen: Observation, log: Sequence[Entry], policy: Controller, backfill: bool) -> Entry:
+    """Return the audit entry of a day.
+
+    Args:
+        seen: the day's drift.
+        log: the audit log; only entries before the day are looked at, and a day that has one keeps it.
+        policy: the limits, which count the requests in the log and no other retraining.
+        backfill: a run for a past day, which never asks.
+    """
+    day = str(seen.day)
+    known = [entry for entry in log if entry.day == day]
+    if known:
+        return known[0]
+    found = Entry(
+        day,
+        f"{seen.use_case}/{day}",
+        seen.model_sha256,
+        {str(signal["name"]): signal["value"] for signal in seen.signals},
+        [str(signal["name"]) for signal in seen.signals if signal["raised"]],
+        retrain=False,
+        reason="",
+    )
+    objection = next(_objections(found, [entry for entry in log if entry.day < day], policy, backfill), None)
+    told = " ".join(str(signal["reason"]) for signal in seen.signals if signal["raised"])
+    reason = objection or f"Retrain: {_days(policy)} have drifted."
+    return Entry(**vars(found) | {"retrain": objection is None, "reason": f"{reason} {told}".strip()})
+
+
+def _objections(today: Entry, log: Sequence[Entry], policy: Controller, backfill: bool) -> Iterator[str]:
+    """Yield what speaks against asking for a retraining, what tells a reader most first."""
+    if not today.raised:
+        yield "Nothing has drifted."
+    if LABELS in today.raised:
+        yield "Labels are late: a model trained now would miss the newest frauds. Look after the labels."
+    # days of another model say nothing about this one: a retraining starts the count anew
+    recent = [entry for entry in _since(log, today, policy.of) if entry.model_sha256 == today.model_sha256]
+    drifted = 1 + sum(entry.drifted for entry in recent)
+    if drifted < policy.days:
+        yield f"Not yet: {drifted} drifted, and it takes {_days(policy)}."
+    yield from _limits([entry for entry in log if entry.retrain], today, policy)
+    if backfill:
+        yield "A run for a past day never asks."
+    if policy.retrain == "daily":
+        yield "The schedule retrains every day (controller.retrain is daily)."
+    if policy.freeze:
+        yield "Frozen (controller.freeze is true)."
+
+
+def _limits(requests: Sequence[Entry], today: Entry, policy: Controller) -> Iterator[str]:
+    cooling = _since(requests, today, policy.cooldown_days + 1)
+    if cooling:
+        yield f"Cooling down: {cooling[-1].day} asked, and {policy.cooldown_days} days have to pass."
+    if len(_since(requests, today, WEEK)) >= policy.max_retrains_per_week:
+        yield f"Asked {policy.max_retrains_per_week} times in seven days, and that is the limit."
+
+
+def _since(log: Sequence[Entry], today: Entry, days: int) -> list[Entry]:
+    """Return the entries of the last days, today's among the days counted."""
+    first = str(date.fromisoformat(today.day) - timedelta(days=days - 1))
+    return [entry for entry in log if entry.day >= first]
+
+
+def _days(policy: Controller) -> str:
+    return f"{policy.days} of {policy.of} days"

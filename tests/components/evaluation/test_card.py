@@ -1,0 +1,83 @@
+"""What the model card says."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from components.common.bundle import Bundle, Inputs
+from components.common.config import parse
+from components.evaluation import card, core
+from components.evaluation.explain import Calibration, Slice
+from tests.components import samples
+
+WINDOW = {"first": "2024-03-15", "last": "2024-03-16", "rows": 81_000, "frauds": 10}
+ENTRY = {"kind": "xgboost", "parameters": {"max_depth": 3}, "sha256": "a"}
+DETAILS = {
+    "train": WINDOW,
+    "validation": WINDOW,
+    "events_sha256": "e",
+    "features_sha256": "f",
+    "device": "cpu",
+    "seed": 0,
+    "reason": "trees are best",
+}
+FOUND = core.Contender(
+    "sha",
+    "2024-03-16",
+    {"auc_roc": 0.87, "average_precision": 0.65, "card_precision": 0.29, "card_precision_ceiling": 0.4},
+    core.Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_frauds=3),
+    {name: np.full(9, 0.65) for name in ("average_precision", "card_precision", "cost")},
+)
+CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
+
+
+@pytest.fixture
+def trial() -> core.Trial:
+    model = Bundle(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
+    verdict = core.Verdict("promote", ["It is better."])
+    return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict)
+
+
+def section(text: str, title: str) -> list[str]:
+    """The lines of a section."""
+    return text.split(f"## {title}\n\n")[1].split("\n\n## ")[0].splitlines()
+
+
+def test_every_table_is_well_formed_whatever_a_candidate_is_called(trial: core.Trial) -> None:
+    text = card.render(trial, [Slice("night", 5, 1, None)], CALIBRATION, [("amount", 0.3)])
+
+    for title in ("Data", "Metrics on the test days", "Slices", "What it leans on"):
+        lines = [line for line in section(text, title) if line.startswith("|")]
+        assert len({line.replace("\\|", "").count("|") for line in lines}) == 1, title
+        assert set(lines[1]) <= set("|-: ")
+
+
+def test_the_selected_candidate_stands_out_among_all(trial: core.Trial) -> None:
+    lines = section(card.render(trial, [], CALIBRATION, []), "Metrics on the test days")
+
+    assert "| **trees** | 0.870 | 0.650 [0.650, 0.650] | 0.290 [0.650, 0.650] | 0.400 |" in lines
+    assert any(line.startswith("| a\\|b |") for line in lines)
+
+
+def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: core.Trial) -> None:
+    text = card.render(trial, [Slice("night", 5, 1, None)], CALIBRATION, [])
+
+    assert "| night | 5 | 1 | - |" in section(text, "Slices")
+    assert "- Too few frauds to measure: night." in section(text, "Limits")
+    assert section(text, "What it leans on") == ["Not measured: the test days hold one class only."]
+
+
+def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
+    config = json.loads(trial.config.model_dump_json())
+    config["protocol"]["drop_compromised"] = False
+    inputs = Inputs(["amount"], {"channel": ["shop"]})
+    other = replace(trial, config=parse(config), model=replace(trial.model, inputs=inputs))
+
+    ours, theirs = (section(card.render(each, [], CALIBRATION, []), "Limits") for each in (trial, other))
+
+    assert any("known as compromised" in line for line in ours)
+    assert not any("known as compromised" in line for line in theirs)
+    assert any("A category that did not occur" in line for line in theirs)
+    assert not any("A category that did not occur" in line for line in ours)

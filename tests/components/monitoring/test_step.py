@@ -1,0 +1,89 @@
+"""The step on real verdicts and a real audit log."""
+
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.common.errors import UserError
+from components.monitoring.__main__ import body
+from tests.components import samples
+
+CONFIG = samples.CONFIG | {"controller": {"retrain": "on_drift", "days": 2, "of": 2}}
+
+
+def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Namespace:
+    """Write the day's drift verdict and return the step's flags."""
+    signal = {"name": "inputs", "value": 0.4, "limit": 0.1, "raised": drifted, "reason": "Inputs moved."}
+    verdict = {"window": {"last": day}, "model_sha256": "abc", "signals": [signal]}
+    (folder / day).mkdir(exist_ok=True)
+    (folder / day / "verdict.json").write_text(json.dumps(verdict))
+    return samples.flags(
+        config=json.dumps(CONFIG),
+        date=day,
+        drift=str(folder / day),
+        audit=str(folder / "audit"),
+        target=target,
+        request=str(folder / day / "request.json"),
+    )
+
+
+def request(folder: Path, day: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / day / "request.json").read_text())
+    return found
+
+
+def test_the_second_drifted_day_asks_and_the_log_says_why_each_day_did_or_did_not(tmp_path: Path) -> None:
+    for day in ("2024-03-19", "2024-03-20"):
+        body(flags(tmp_path, day, drifted=True))
+
+    assert not request(tmp_path, "2024-03-19")["retrain"]
+    assert request(tmp_path, "2024-03-20") == {
+        "retrain": True,
+        "reason": "Retrain: 2 of 2 days have drifted. Inputs moved.",
+        "key": "tiny/2024-03-20",
+    }
+    files = sorted((tmp_path / "audit" / "tiny").iterdir())
+    assert [file.name for file in files] == ["2024-03-19.json", "2024-03-20.json"]
+    assert json.loads(files[0].read_text())["reason"].startswith("Not yet: 1 drifted")
+    assert json.loads(files[1].read_text())["effects"] == {"inputs": 0.4}
+
+
+def test_a_day_again_makes_the_same_request_and_changes_nothing_in_the_log(tmp_path: Path) -> None:
+    for day in ("2024-03-19", "2024-03-20", "2024-03-21"):
+        body(flags(tmp_path, day, drifted=True))
+    file = tmp_path / "audit" / "tiny" / "2024-03-20.json"
+    before, first = (file.read_bytes(), file.stat().st_mtime_ns), request(tmp_path, "2024-03-20")
+
+    body(flags(tmp_path, "2024-03-20", drifted=False))
+
+    assert request(tmp_path, "2024-03-20") == first
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+
+
+def test_a_backfill_is_on_record_and_asks_for_nothing(tmp_path: Path) -> None:
+    for day in ("2024-03-19", "2024-03-20"):
+        body(flags(tmp_path, day, drifted=True, target="record-only"))
+
+    assert not request(tmp_path, "2024-03-20")["retrain"]
+    assert "never asks" in json.loads((tmp_path / "audit/tiny/2024-03-20.json").read_text())["reason"]
+
+
+def test_a_verdict_of_another_day_is_refused(tmp_path: Path) -> None:
+    args = flags(tmp_path, "2024-03-19", drifted=True)
+    args.date = "2024-03-20"
+
+    with pytest.raises(UserError, match="about 2024-03-19, not 2024-03-20"):
+        body(args)
+    assert not (tmp_path / "audit").exists()
+
+
+def test_the_step_runs_as_a_process(tmp_path: Path) -> None:
+    args = vars(flags(tmp_path, "2024-03-20", drifted=False))
+
+    done = samples.run("monitoring", **args)
+
+    assert done.returncode == 0, done.stderr
+    assert "no retraining: Nothing has drifted." in done.stderr
