@@ -14,7 +14,7 @@ DEVICE ?= cpu
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop test lint format compile bench reproduce search clean constraints
+.PHONY: help run stop test lint format compile bench drift-bench reproduce search clean constraints
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks
 
+drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
+	$(BIN)/python -m benchmarks.drift
+
 reproduce: $(VENV)/.dev ## Print the published comparison of models beside ours: make reproduce DATA=folder
 	$(BIN)/python -m benchmarks.reproduce "$(DATA)"
 
@@ -55,7 +58,7 @@ constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Pytho
 	$(BIN)/python constraints/resolve.py
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) lake registry runs *.egg-info
+	rm -rf $(VENV) lake registry runs audit *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

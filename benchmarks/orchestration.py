@@ -12,7 +12,17 @@ from rich.table import Table
 
 NOOPS = Path(__file__).parent / "noops"
 ATTEMPTS = 3
-STEPS = ("ingestion", "features", "training", "profiling", "evaluation", "drift", "deployment", "reporting")
+STEPS = (
+    "ingestion",
+    "features",
+    "training",
+    "profiling",
+    "evaluation",
+    "drift",
+    "monitoring",
+    "deployment",
+    "reporting",
+)
 
 
 def run() -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 CHAMPION = "champion"
 EARLIER = "earlier_champions"
 MODEL = "model"
+CARD = "model_card.md"
 LOCK_SECONDS = 120
 # MLflow reads these when it is imported; seven retries would keep a user waiting for minutes
 SETTINGS = {
@@ -109,7 +110,12 @@ def find(registry: str, name: str, version: int) -> Version:
 
 
 def register(
-    registry: str, name: str, model_uri: str, tags: dict[str, str], metrics: dict[str, float] | None = None
+    registry: str,
+    name: str,
+    model_uri: str,
+    tags: dict[str, str],
+    metrics: dict[str, float] | None = None,
+    card: str = "",
 ) -> Version:
     """Copy a model's files into the registry as a new version; the same model again is the version it was.
 
@@ -119,6 +125,7 @@ def register(
         model_uri: folder of the model, see `bundle.save`.
         tags: lineage of this version.
         metrics: shown with the MLflow run that carries the files.
+        card: the model card, Markdown; kept beside the files as `model_card.md`.
 
     Raises:
         UserError: when a file of the model is missing or not the one its manifest names.
@@ -132,6 +139,8 @@ def register(
             return known[0]
         run_id = _record(client, registry, name, model, metrics or {})
         source = _store_files(client, registry, run_id, model_uri, model)
+        if card:
+            client.log_text(run_id, card, CARD)
         client.set_terminated(run_id)
         if _model(client, name) is None:
             client.create_registered_model(name)

@@ -72,10 +72,21 @@ def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
         "step": component,
         "seconds": round(seconds, 3),
         "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 3),
-        "peak_memory_bytes": usage.ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory(),
         "device": device,
         "libraries": ", ".join(_versions()),
     }
+
+
+def peak_memory() -> int:
+    """Return the largest resident set of this process, in bytes."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except FileNotFoundError:  # macOS, which counts in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # not ru_maxrss, which on Linux begins with what the parent process had before it started this one
+    (kilobytes,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(kilobytes) * 1024
 
 
 def _versions() -> list[str]:

@@ -72,7 +72,8 @@ def _register(args: argparse.Namespace, config: Config, evaluation: Any, drift: 
         "parent_run": args.run,
     }
     metrics = {name: value for name, value in evaluation["challenger"].items() if value is not None}
-    return registry.register(args.registry, config.name, args.model, tags, metrics)
+    card = storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode()
+    return registry.register(args.registry, config.name, args.model, tags, metrics, core.with_drift(card, drift))
 
 
 def _candidate(version: "Version") -> "Candidate":

@@ -125,6 +125,12 @@ def lineage(model: Bundle, evaluation: Mapping[str, Any], drift: Mapping[str, An
     return {key: str(value) for key, value in found.items() if value is not None}
 
 
+def with_drift(card: str, drift: Mapping[str, Any]) -> str:
+    """Return a model card (Markdown) with what the drift step's `verdict.json` said when the model was made."""
+    lines = [f"- **{drift['status']}**", *(f"- {reason}" for reason in drift["reasons"])]
+    return "\n".join([card, "## Drift at training time", "", *lines, ""])
+
+
 def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:
     """Return the features of one real event, rounded to six digits: the most suspicious one of a sample.
 

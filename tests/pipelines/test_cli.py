@@ -1,5 +1,6 @@
 """The command line, as a person uses it."""
 
+import json
 import subprocess
 import sys
 import time
@@ -25,6 +26,16 @@ def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:
     assert "write done in" in done.stdout
     (folder,) = (tmp_path / "runs").glob("sample-*")
     assert (folder / "write/made").read_text() == "b"
+
+
+def test_the_record_holds_the_peak_memory_of_each_step(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        shell(script="python -c 'b = bytearray(200_000_000)'")
+
+    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    (record,) = (tmp_path / "runs").glob("sample-*/run.json")
+    peak = json.loads(record.read_text())["steps"]["shell"]["peak_memory_bytes"]
+    assert 200_000_000 < peak < 400_000_000
 
 
 def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_path: Path) -> None:

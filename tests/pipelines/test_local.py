@@ -126,15 +126,6 @@ def test_a_step_learns_what_the_steps_before_measured(tmp_path: Path) -> None:
     assert seen["outputs"]["outputFile"] == str(tmp_path / "run/inspect/executor_output.json")
 
 
-def test_the_peak_memory_of_a_step_is_its_own(tmp_path: Path) -> None:
-    def pipeline() -> None:
-        shell(script="python -c 'b = bytearray(200_000_000)'")
-
-    run = Run(compiled(pipeline, tmp_path), {}, tmp_path / "run")
-    run.execute(Silent())
-    assert 200_000_000 < run.outcomes["shell"].peak_memory_bytes < 400_000_000
-
-
 def test_the_record_names_what_a_local_run_does_not_give(tmp_path: Path) -> None:
     def pipeline() -> None:
         shell(script="true").set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)

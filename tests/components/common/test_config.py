@@ -70,7 +70,7 @@ def test_what_is_not_given_has_its_default() -> None:
         ("columns.event_tim", "event_id, event_time", "event_time"),
         ("training.sed", "models, seed, select_by, threads", "seed"),
         ("training.models.trees.kinde", "kind, parameters", "kind"),
-        ("drift.pssi", "max_drifted_share, psi", "psi"),
+        ("drift.pssi", "min_frauds, psi, volume", "psi"),
     ],
 )
 def test_an_unknown_key_is_named_with_what_is_allowed_there_and_the_nearest(

@@ -34,7 +34,8 @@ def flags(place: Path, model: str, decision: str = "promote", target: str = "loc
         "champion": {"version": champion.version, "sha256": champion.sha256, "metrics": METRICS} if champion else None,
     }
     storage.write_json(f"{place}/evaluation/verdict.json", verdict)
-    storage.write_json(f"{place}/drift/verdict.json", {"status": "drifted", "reasons": []})
+    storage.write_bytes(f"{place}/evaluation/model_card.md", b"# Model card\n")
+    storage.write_json(f"{place}/drift/verdict.json", {"status": "drifted", "reasons": ["Amounts grew."]})
     values = {
         "config": json.dumps(yaml.safe_load(CONFIG.read_text())),
         "date": "2018-08-14",
@@ -52,6 +53,14 @@ def flags(place: Path, model: str, decision: str = "promote", target: str = "loc
 def deploy(place: Path, model: str, decision: str = "promote", target: str = "local") -> dict:
     body(parser().parse_args(flags(place, model, decision, target)))
     return json.loads((place / "deployment.json").read_text())
+
+
+def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_its_day(place, save_model):
+    deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
+
+    version = registry.versions(f"{place}/registry", "fraud")[-1]
+    card = (Path(version.uri).parent / "model_card.md").read_text()
+    assert card == "# Model card\n\n## Drift at training time\n\n- **drifted**\n- Amounts grew.\n"
 
 
 def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save_model):

@@ -29,13 +29,13 @@ SPOILED = {
 def raw():
     """A day's rows as Python objects, so that any value can be put anywhere."""
     frame = simulator.day(WORLD, DAY).astype({"time": str, "fraud": "int64"})
-    frame["channel"], frame["score"] = "shop", 0.5
+    frame["channel"], frame["rating"] = "shop", 0.5
     return frame.astype(object)
 
 
 @pytest.fixture
 def extended():
-    columns = CONFIG["columns"] | {"numeric": ["score"], "categorical": ["channel"]}
+    columns = CONFIG["columns"] | {"numeric": ["rating"], "categorical": ["channel"]}
     return parse(CONFIG | {"columns": columns})
 
 
@@ -109,15 +109,15 @@ def test_the_first_and_the_last_moment_of_a_day_are_in_it(raw):
 
 @pytest.mark.parametrize("value", [None, "a lot", np.inf])
 def test_an_extra_number_has_to_be_one(raw, extended, value):
-    raw.loc[0, "score"] = value
+    raw.loc[0, "rating"] = value
     assert split(raw, extended).quarantined == {"bad_number": 1}
 
 
 def test_extra_columns_keep_their_names_and_a_missing_category_is_empty_text(raw, extended):
     raw.loc[0, "channel"] = None
     good = split(raw, extended).good
-    assert list(good.columns)[-2:] == ["score", "channel"]
-    assert good["score"].dtype == np.float64
+    assert list(good.columns)[-2:] == ["rating", "channel"]
+    assert good["rating"].dtype == np.float64
     assert sorted(set(good["channel"])) == ["", "shop"]
 
 
@@ -146,12 +146,12 @@ def test_ids_that_are_text_stay_text(raw):
 
 def test_bad_rows_keep_every_column_of_the_users_as_text(raw):
     raw.loc[0, "amount"] = -5
-    raw.loc[0, "score"] = None
+    raw.loc[0, "rating"] = None
     bad = split(raw).bad
     assert list(bad.columns) == [*raw.columns, "reason"]
     row = bad.iloc[0]
     assert (row["amount"], row["channel"], row["reason"]) == ("-5", "shop", "bad_amount")
-    assert pd.isna(row["score"])
+    assert pd.isna(row["rating"])
 
 
 SPOILING = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(sorted(SPOILED))), max_size=12)
@@ -222,7 +222,7 @@ def test_a_day_without_rows_is_refused(raw):
 
 @pytest.mark.parametrize(
     ("column", "value", "kind"),
-    [("amount", "cheap", "number"), ("time", 17, "time"), ("fraud", "maybe", "label"), ("score", "high", "number")],
+    [("amount", "cheap", "number"), ("time", 17, "time"), ("fraud", "maybe", "label"), ("rating", "high", "number")],
 )
 def test_a_column_of_a_wrong_type_is_refused(raw, extended, column, value, kind):
     raw[column] = value

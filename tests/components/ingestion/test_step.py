@@ -1,0 +1,284 @@
+"""The real step, on real files: what it writes, what it reuses, and what it says of data it cannot take."""
+
+import os
+from pathlib import Path
+
+import boto3
+import pandas as pd
+import pytest
+import yaml
+from moto.server import ThreadedMotoServer
+
+from components.common import storage
+from components.common.errors import UserError
+from components.common.splits import Days, rows_of
+
+from .conftest import DATE, Step
+
+HANDBOOK = Path(__file__).parents[4] / "shared/data/handbook/raw"
+
+
+def read_all(table):
+    return pd.concat([storage.read_frame(part.uri) for part in table.partitions], ignore_index=True)
+
+
+def test_the_manifest_names_each_day_of_the_window(step, config, days):
+    done = step.run(config, "simulator")
+    assert done.returncode == 0, done.stderr
+    assert "ingestion: 7 of 7 days" in done.stderr
+    manifest = storage.read_json(step.events)
+    assert [part["date"] for part in manifest["partitions"]] == [str(day) for day in days]
+    assert manifest["details"] == {"source": "simulator", "read": manifest["rows"], "quarantined": {}}
+    part = manifest["partitions"][0]
+    assert part["uri"].startswith(f"{step.lake}/small/events/date={days[0]}/")
+    assert len(storage.read_frame(part["uri"])) == part["rows"] == part["details"]["read"]
+    assert part["details"]["quarantine_uri"] is None
+
+
+def test_the_simulator_and_the_files_it_wrote_are_the_same_events(step, config, folder):
+    assert step.ingest(config, "simulator").sha256 == step.ingest(config, folder).sha256
+
+
+def as_csv(folder, ending):
+    for file in sorted(folder.glob("*.parquet")):
+        pd.read_parquet(file).to_csv(file.with_suffix(ending), index=False)
+        file.unlink()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz"])
+def test_csv_files_hold_the_same_events(step, config, folder, ending):
+    expected = step.ingest(config, folder).sha256
+    as_csv(folder, ending)
+    config["source"] = {"files": "{date}" + ending}
+    assert step.ingest(config, folder).sha256 == expected
+
+
+@pytest.mark.parametrize("name", ["all.parquet", "all.csv"])
+def test_one_table_holds_the_same_events_and_its_future_is_left_alone(step, config, folder, name, days):
+    expected = step.ingest(config, folder).sha256
+    frames = [pd.read_parquet(file) for file in sorted(folder.glob("*.parquet"))]
+    future = frames[-1].assign(
+        time=lambda day: day["time"] + pd.Timedelta(days=1), transaction_id=range(len(frames[-1]))
+    )
+    every = pd.concat([*frames, future])
+    every.to_parquet(folder / name) if name.endswith("parquet") else every.to_csv(folder / name, index=False)
+    config["source"] = {"table": name}
+    table = step.ingest(config, folder)
+    assert table.sha256 == expected
+    assert table.details["read"] == sum(map(len, frames))
+
+
+def test_days_are_cut_at_midnight_utc_of_the_configured_zone(step, config, folder):
+    expected = step.ingest(config, folder).sha256
+    for file in folder.glob("*.parquet"):
+        frame = pd.read_parquet(file)
+        frame.assign(time=frame["time"] + pd.Timedelta(hours=9)).to_parquet(file)
+    config["source"]["timezone"] = "Asia/Tokyo"
+    assert step.ingest(config, folder).sha256 == expected
+
+
+def written(step):
+    return {file: file.stat().st_mtime_ns for file in step.lake.rglob("*") if file.is_file()}
+
+
+def test_a_repeated_run_writes_no_partition_again(step, config, folder):
+    first = step.ingest(config, folder)
+    before = written(step)
+    assert step.ingest(config, folder) == first
+    assert written(step) == before
+
+
+def test_a_rewritten_day_is_made_again_and_it_alone(step, config, folder, spoil, days):
+    first = step.ingest(config, folder)
+    before = written(step)
+    spoil(days[3], lambda frame: frame.assign(amount=frame["amount"] + 1))
+    second = step.ingest(config, folder)
+    changed = [
+        one.date for one, two in zip(first.partitions, second.partitions, strict=True) if one.sha256 != two.sha256
+    ]
+    assert changed == [str(days[3])]
+    assert len(written(step)) == len(before) + 2, "a partition and its sidecar"
+    assert first.sha256 != second.sha256
+
+
+def test_labels_that_become_due_make_their_day_again(step, config):
+    config["protocol"]["mode"] = "daily"
+    today = step.ingest(config, "simulator", DATE)
+    tomorrow = step.ingest(config, "simulator", "2024-03-11")
+    newest = today.partitions[-1]
+    assert storage.read_frame(newest.uri)["label"].isna().all()
+    assert read_all(today).query(f"event_time < '{DATE}'")["label"].notna().all()
+    again = next(part for part in tomorrow.partitions if part.date == newest.date)
+    assert storage.read_frame(again.uri)["label"].notna().all()
+
+
+def test_a_label_still_missing_when_it_is_due_is_quarantined(step, config, folder, spoil, days):
+    config["protocol"]["mode"] = "daily"
+    config["quarantine"] = {"max_share": 0.2}
+    early = folder / "2024-03-03.parquet"
+    pd.read_parquet(folder / "2024-03-04.parquet").assign(
+        time=lambda day: day["time"] - pd.Timedelta(days=1)
+    ).to_parquet(early)
+    for day in days[-2:]:
+        spoil(day, lambda frame: frame.assign(fraud=pd.array([None] * len(frame), dtype="Int8")))
+    table = step.ingest(config, folder)
+    parts = {part.date: part for part in table.partitions}
+    assert parts[DATE].details["quarantined"] == {}
+    assert parts["2024-03-09"].rows == 0
+    assert table.details["quarantined"] == {"missing_label": parts["2024-03-09"].details["read"]}
+
+
+def test_numeric_ids_of_a_day_meet_text_ids_of_another_as_text(step, config, folder, spoil, days):
+    spoil(days[2], lambda frame: frame.assign(customer_id="C" + frame["customer_id"].astype(str)))
+    events = read_all(step.ingest(config, folder))
+    assert events["customer"].map(type).eq(str).all()
+    assert events["terminal"].dtype == "int64"
+    assert {"7", "C7"} <= set(events["customer"])
+
+
+def test_corrupted_rows_are_counted_and_kept_in_quarantine(step, config):
+    config["simulator"] |= {"corrupt_share": 0.1}
+    config["quarantine"] = {"max_share": 0.05}
+    table = step.ingest(config, "simulator")
+    assert len(table.details["quarantined"]) == 7
+    assert table.rows + sum(table.details["quarantined"].values()) == table.details["read"]
+    for part in table.partitions:
+        bad = storage.read_frame(part.details["quarantine_uri"])
+        assert bad["reason"].value_counts().to_dict() == part.details["quarantined"]
+        assert f"/quarantine/date={part.date}/" in part.details["quarantine_uri"]
+
+
+def test_too_many_bad_rows_stop_the_run_after_they_were_put_on_record(step, config, folder, spoil, days):
+    def negative(frame):
+        frame.loc[:19, "amount"] = -5.0
+        return frame
+
+    spoil(days[1], negative)
+    victim = pd.read_parquet(folder / f"{days[1]}.parquet").iloc[0]
+    done = step.run(config, folder)
+    read = sum(len(pd.read_parquet(file)) for file in folder.glob("*.parquet"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    message = done.stderr[done.stderr.index("rule") :]
+    assert f"rule 'bad_amount' rejected 20 of {read} rows ({20 / read:.2%})" in message
+    assert "quarantine.max_share allows 1.00%" in message
+    assert message.count("amount=-5.0") == 3
+    assert str(victim["transaction_id"]) not in message
+    (quarantine,) = (step.lake / "small/quarantine").rglob("*.parquet")
+    assert str(quarantine) in message
+    assert len(pd.read_parquet(quarantine)) == 20
+    assert not Path(step.events).exists()
+
+
+def test_as_many_bad_rows_as_are_allowed_stop_nothing(step, config, folder, spoil, days):
+    def negative(frame):
+        frame.loc[:0, "amount"] = -5.0
+        return frame
+
+    spoil(days[1], negative)
+    read = sum(len(pd.read_parquet(file)) for file in folder.glob("*.parquet"))
+    config["quarantine"] = {"max_share": 1 / read}
+    assert step.ingest(config, folder).details["quarantined"] == {"bad_amount": 1}
+    config["quarantine"] = {"max_share": 0.999 / read}
+    with pytest.raises(UserError, match="rule 'bad_amount' rejected 1 of"):
+        step.ingest(config, folder)
+
+
+def overwrite(data):
+    return lambda file: file.write_bytes(data)
+
+
+def change(how):
+    return lambda file: how(pd.read_parquet(file)).to_parquet(file)
+
+
+BAD_FILES = {
+    "empty": (overwrite(b""), "is empty (0 bytes)"),
+    "truncated": (lambda file: file.write_bytes(file.read_bytes()[:-50]), "is not a Parquet file, or a damaged one"),
+    "not Parquet": (overwrite(b"id,amount\n1,2\n"), "is not a Parquet file, or a damaged one"),
+    "no rows": (change(lambda frame: frame.iloc[:0]), "has no rows"),
+    "a column missing": (
+        change(lambda frame: frame.rename(columns={"amount": "amuont"})),
+        "has no column 'amount' (columns.amount; did you mean 'amuont'?); it has transaction_id, time",
+    ),
+    "a wrong type": (
+        change(lambda frame: frame.assign(amount="cheap")),
+        "holds no number; its first value is 'cheap'; mend the file",
+    ),
+    "numbers for times": (change(lambda frame: frame.assign(time=range(len(frame)))), "holds no time; write"),
+    "missing": (Path.unlink, "does not exist"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_a_bad_file_gives_one_clear_line_and_exit_code_2(step, config, folder, kind):
+    spoil, complaint = BAD_FILES[kind]
+    file = folder / f"{DATE}.parquet"
+    spoil(file)
+    done = step.run(config, folder)
+    assert done.returncode == 2
+    (line,) = [line for line in done.stderr.splitlines() if "days," not in line]
+    assert line.startswith(f"ingestion: {file} ")
+    assert complaint in line
+    assert not Path(step.events).exists()
+
+
+def test_a_wrong_date_gives_one_clear_line_and_exit_code_2(step, config):
+    done = step.run(config, "simulator", "10.3.2024")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "ingestion: date is '10.3.2024'; write a day as YYYY-MM-DD, for example 2018-08-14\n",
+    )
+
+
+@pytest.fixture
+def s3():
+    """A real HTTP server that speaks S3; returns its URL."""
+    server = ThreadedMotoServer(port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def test_s3_and_a_local_folder_give_the_same_events(step, config, folder, s3, tmp_path):
+    credentials = {
+        "AWS_ENDPOINT_URL": s3,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3,
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+        region_name="us-east-1",
+    )
+    client.create_bucket(Bucket="bank")
+    for file in folder.iterdir():
+        client.put_object(Bucket="bank", Key=f"raw/{file.name}", Body=file.read_bytes())
+    local = step.ingest(config, folder)
+    remote = Step(tmp_path / "remote")
+    remote.lake, remote.events = "s3://bank/lake", "s3://bank/runs/events.json"
+    for _ in ("made", "found again"):
+        done = remote.run(config, "s3://bank/raw", **os.environ, **credentials)
+        assert done.returncode == 0, done.stderr
+    manifest = client.get_object(Bucket="bank", Key="runs/events.json")["Body"].read().decode()
+    assert local.sha256 in manifest
+    assert "s3://bank/lake/small/events/date=2024-03-10/" in manifest
+    client.delete_object(Bucket="bank", Key=f"raw/{DATE}.parquet")
+    done = remote.run(config, "s3://bank/raw", **os.environ, **credentials)
+    assert (done.returncode, "s3://bank/raw/2024-03-10.parquet does not exist" in done.stderr) == (2, True)
+
+
+@pytest.mark.skipif(not HANDBOOK.exists(), reason="the published data, ../shared/data/handbook, is not here")
+def test_the_published_baseline_week_has_the_published_rows(step):
+    config = yaml.safe_load(Path("pipelines/configs/handbook.yaml").read_text())
+    table = step.ingest(config, HANDBOOK, "2018-08-14")
+    assert table.details["quarantined"] == {}
+    assert (table.partitions[0].date, table.partitions[-1].date) == ("2018-06-04", "2018-08-14")
+    assert table.rows == 689_881
+    week = Days(pd.Timestamp("2018-07-25").date(), pd.Timestamp("2018-07-31").date())
+    train = rows_of(table.read(week), week)
+    assert (len(train), int(train["label"].sum())) == (67_240, 598)
