@@ -56,7 +56,7 @@ def body(args: Namespace) -> dict[str, float]:
         partitions = _ingest(job, mixed)
     _check_shares(job, partitions)
     read, quarantined = tally.totals(partitions)
-    details = {"source": args.data, "read": read, "quarantined": quarantined}
+    details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
     write_table(args.events, Table("events", partitions, details))
     return {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
 
