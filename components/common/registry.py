@@ -140,7 +140,7 @@ def register(
         run_id = _record(client, registry, name, model, metrics or {})
         source = _store_files(client, registry, run_id, model_uri, model)
         if card:
-            client.log_text(run_id, card, CARD)
+            _store_card(client, registry, run_id, card)
         client.set_terminated(run_id)
         if _model(client, name) is None:
             client.create_registered_model(name)
@@ -350,6 +350,13 @@ def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: 
         _copy(model_uri, model, draft)
         client.log_artifacts(run_id, draft, MODEL)
     return f"{client.get_run(run_id).info.artifact_uri}/{MODEL}"
+
+
+def _store_card(client: "MlflowClient", registry: str, run_id: str, card: str) -> None:
+    if is_remote(registry):
+        client.log_text(run_id, card, CARD)
+    else:  # to where the registry's folder is now; MLflow knows only where it was made
+        storage.write_bytes(storage.join(os.path.dirname(_artifacts(registry, run_id)), CARD), card.encode())
 
 
 def _copy(model_uri: str, model: "Bundle", folder: str) -> None:

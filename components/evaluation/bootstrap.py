@@ -62,7 +62,7 @@ def average_precision(labels: Labels, scores: Floats) -> Floats:
     """
     frauds = labels == 1
     thresholds, count = np.unique(scores[frauds]), int(frauds.sum())
-    reached = np.searchsorted(thresholds, scores, side="left")
+    reached = np.searchsorted(thresholds, scores, side="right")
 
     def precision(drawn: Labels) -> float:
         levels = reached[drawn]
