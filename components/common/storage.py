@@ -110,8 +110,10 @@ def write_json(uri: str, value: object) -> None:
 def read_frame(uri: str, columns: list[str] | None = None) -> "pd.DataFrame":
     """Read a Parquet file that this project wrote."""
     import pandas as pd
+    from pyarrow import BufferReader
 
-    return pd.read_parquet(io.BytesIO(read_bytes(uri)), columns=columns)
+    # not a Python file: Arrow's threads may still hold one when the interpreter ends, and abort (apache/arrow#34314)
+    return pd.read_parquet(BufferReader(read_bytes(uri)), columns=columns)
 
 
 def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator[pd.DataFrame]":
@@ -126,7 +128,8 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
     try:
         # buffered ahead, all of the file would end up in memory
         with fs.open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
-            for batch in parquet.iter_batches(rows, columns=columns):
+            # without threads, which would outlive the file (see read_frame)
+            for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
                 yield batch.to_pandas()
     except Exception as error:
         raise _explained(error, uri) from error

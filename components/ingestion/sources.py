@@ -248,7 +248,7 @@ def _parquet(data: bytes) -> "pd.DataFrame":
         pa.int64(): pd.Int64Dtype(),
     }
     # pandas' own metadata would hide a column that was an index
-    table = parquet.read_table(io.BytesIO(data))
+    table = parquet.read_table(pa.BufferReader(data))
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
     return frame
 

@@ -39,13 +39,14 @@ def purchases(seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     labels=arrays(np.int8, 40, elements=st.integers(0, 1)).filter(lambda labels: 0 < labels.sum() < 40),
     scores=arrays(np.float32, 40, elements=st.sampled_from([0, 0.125, 0.25, 0.5, 1])),
 )
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=20)
 def test_a_resamples_average_precision_is_scikit_learns_of_the_drawn_rows(
     labels: np.ndarray, scores: np.ndarray
 ) -> None:
-    expected = [average_precision_score(labels[drawn], scores[drawn]) for drawn in bootstrap.draws(labels == 1)]
+    some = islice(bootstrap.draws(labels == 1), 10)
+    expected = [average_precision_score(labels[drawn], scores[drawn]) for drawn in some]
 
-    assert bootstrap.average_precision(labels, scores) == pytest.approx(np.array(expected))
+    assert bootstrap.average_precision(labels, scores)[:10] == pytest.approx(np.array(expected))
 
 
 def test_a_resamples_card_precision_is_that_of_the_drawn_customers_with_all_their_days() -> None:
