@@ -98,6 +98,8 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
         console.print(f"[bold]{name}[/]: {said}. {' '.join(verdict['reasons'])}", highlight=False, soft_wrap=True)
     console.print(f"\nreport   {folder / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"summary  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
+    if "model_card" in summary["links"]:
+        console.print(f"card     {summary['links']['model_card']}", highlight=False, soft_wrap=True)
     if summary.get("curl"):
         console.print("\nscore a transaction on the running endpoint (make stop ends it):")
         console.print(summary["curl"], markup=False, highlight=False, soft_wrap=True)

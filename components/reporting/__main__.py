@@ -25,7 +25,11 @@ FILES = {
     "drift": ("drift", "verdict.json"),
     "deployment": ("deployment", ""),
 }
-PAGES = {"trace": ("profile", "trace.json.gz"), "evidently": ("drift", "evidently.html")}
+PAGES = {
+    "trace": ("profile", "trace.json.gz"),
+    "evidently": ("drift", "evidently.html"),
+    "model_card": ("evaluation", "model_card.md"),
+}
 
 
 def parser() -> step.Parser:

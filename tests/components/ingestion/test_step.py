@@ -158,7 +158,7 @@ def test_too_many_bad_rows_stop_the_run_after_they_were_put_on_record(step, conf
     victim = pd.read_parquet(folder / f"{days[1]}.parquet").iloc[0]
     done = step.run(config, folder)
     read = sum(len(pd.read_parquet(file)) for file in folder.glob("*.parquet"))
-    assert done.returncode == 2
+    assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     message = done.stderr[done.stderr.index("rule") :]
     assert f"rule 'bad_amount' rejected 20 of {read} rows ({20 / read:.2%})" in message
@@ -217,7 +217,7 @@ def test_a_bad_file_gives_one_clear_line_and_exit_code_2(step, config, folder, k
     file = folder / f"{DATE}.parquet"
     spoil(file)
     done = step.run(config, folder)
-    assert done.returncode == 2
+    assert done.returncode == 2, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if "days," not in line]
     assert line.startswith(f"ingestion: {file} ")
     assert complaint in line

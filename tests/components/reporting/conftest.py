@@ -196,6 +196,7 @@ def write_evaluation(uri: str) -> None:
         "champion": champion,
     }
     write_json(f"{uri}/evaluation.json", figures)
+    write_bytes(f"{uri}/model_card.md", b"# Model card")
     write_json(f"{uri}/verdict.json", verdict)
 
 

@@ -49,6 +49,7 @@ def test_a_finished_run_is_summarized_in_full(sample):
     assert summary["endpoint"] == "http://127.0.0.1:8321"
     assert summary["profile"]["rows_per_second"] == 183_402.4
     assert summary["ignored"] == ["training: accelerator", "profiling: accelerator"]
+    assert summary["links"]["model_card"] == str(sample.file("evaluation/model_card.md"))
     assert summary["links"]["evidently"] == str(sample.file("drift/evidently.html"))
 
 
