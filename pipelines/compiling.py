@@ -19,7 +19,7 @@ def compile_pipelines(folder: Path) -> Iterator[Path]:
     try:
         from kfp import compiler
     except ImportError:
-        raise UserError("compiling needs kfp; run: pip install 'nightshift[kfp]'") from None
+        raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     for name, module in PIPELINES.items():
         function = getattr(importlib.import_module(f"pipelines.{module}"), module)

@@ -63,7 +63,7 @@ def _cuda() -> Backend:
     except ImportError as error:
         raise UserError(
             f"--device cuda needs RAPIDS, and {error.name} is missing; "
-            "install it with pip install 'nightshift[gpu]' or run with --device cpu"
+            "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
         ) from None
     try:
         cupy.cuda.runtime.getDeviceCount()

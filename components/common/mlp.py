@@ -63,7 +63,7 @@ def torch_device(name: str) -> torch.device:
     """
     if name == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"--device cuda: PyTorch {torch.__version__} finds no GPU; install 'nightshift[gpu]' on a machine "
+            f"--device cuda: PyTorch {torch.__version__} finds no GPU; pip install -e '.[gpu]' on a machine "
             "with one, or run with --device cpu"
         )
     return torch.device(name)

@@ -153,9 +153,9 @@ def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     try:
         return fsspec.core.url_to_fs(uri)  # type: ignore[no-any-return]  # fsspec ships no annotations
     except ImportError:
-        scheme = uri.split("://", 1)[0]
-        extra = INSTALL.get(scheme, scheme)
-        raise UserError(f"{uri} needs a library that is missing; run: pip install 'nightshift[{extra}]'") from None
+        extra = INSTALL.get(uri.split("://", 1)[0])
+        step = f"run in the checkout: pip install -e '.[{extra}]'" if extra else "give a folder, s3://... or gs://..."
+        raise UserError(f"{uri} needs a library that is missing; {step}") from None
     except ValueError as error:
         raise UserError(f"{uri}: {error}; give a folder, s3://... or gs://...") from None
 

@@ -174,7 +174,7 @@ def _cuml() -> Any:
     except ImportError:
         raise UserError(
             "--device cuda needs cuML for logistic_regression and random_forest, and it is missing; "
-            "install 'nightshift[gpu]', or run with --device cpu"
+            "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
         ) from None
     return cuml
 
