@@ -47,6 +47,12 @@ def test_another_seed_or_another_day_gives_other_transactions():
         assert one["amount"].tolist() != other["amount"].tolist()
 
 
+def test_another_seed_has_other_thieves():
+    frames = [simulator.day(Simulator(seed=seed), DAY) for seed in (0, 1)]
+    here, there = [set(frame.loc[frame["fraud"] == 1, "terminal_id"]) for frame in frames]
+    assert len(here & there) < len(here) / 5
+
+
 def test_columns_have_their_types_and_rows_the_order_of_time():
     frame = simulator.day(SMALL, DAY)
     assert {name: str(dtype) for name, dtype in frame.dtypes.items()} == {

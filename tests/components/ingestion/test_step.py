@@ -112,6 +112,21 @@ def test_labels_that_become_due_make_their_day_again(step, config):
     assert storage.read_frame(again.uri)["label"].notna().all()
 
 
+def test_a_day_whose_labels_never_came_is_made_again_when_they_are_due(step, config, folder, spoil, days):
+    config["protocol"] |= {"mode": "daily", "train_days": 1}
+    config["features"] = {"windows_days": [1]}
+    config["quarantine"] = {"max_share": 1.0}
+    early = folder / "2024-03-03.parquet"
+    pd.read_parquet(folder / "2024-03-04.parquet").assign(
+        time=lambda day: day["time"] - pd.Timedelta(days=1)
+    ).to_parquet(early)
+    spoil("2024-03-09", lambda frame: frame.assign(fraud=pd.array([None] * len(frame), dtype="Int8")))
+    before = {part.date: part for part in step.ingest(config, folder, "2024-03-09").partitions}
+    after = {part.date: part for part in step.ingest(config, folder, DATE).partitions}
+    assert before["2024-03-09"].rows > 0
+    assert after["2024-03-09"].rows == 0
+
+
 def test_a_label_still_missing_when_it_is_due_is_quarantined(step, config, folder, spoil, days):
     config["protocol"]["mode"] = "daily"
     config["quarantine"] = {"max_share": 0.2}
