@@ -1,6 +1,7 @@
 """The real step, on real files: what it writes, what it reuses, and what it says of data it cannot take."""
 
 import os
+from datetime import date
 from pathlib import Path
 
 import boto3
@@ -10,8 +11,10 @@ import yaml
 from moto.server import ThreadedMotoServer
 
 from components.common import storage
+from components.common.config import parse
 from components.common.errors import UserError
 from components.common.splits import Days, rows_of
+from components.ingestion import simulator
 
 from .conftest import DATE, Step
 
@@ -112,14 +115,10 @@ def test_labels_that_become_due_make_their_day_again(step, config):
     assert storage.read_frame(again.uri)["label"].notna().all()
 
 
-def test_a_day_whose_labels_never_came_is_made_again_when_they_are_due(step, config, folder, spoil, days):
-    config["protocol"] |= {"mode": "daily", "train_days": 1}
-    config["features"] = {"windows_days": [1]}
+def test_a_day_whose_labels_never_came_is_made_again_when_they_are_due(step, config, folder, spoil):
+    config["protocol"]["mode"] = "daily"
     config["quarantine"] = {"max_share": 1.0}
-    early = folder / "2024-03-03.parquet"
-    pd.read_parquet(folder / "2024-03-04.parquet").assign(
-        time=lambda day: day["time"] - pd.Timedelta(days=1)
-    ).to_parquet(early)
+    simulator.write_days(str(folder), parse(config).simulator, [date(2024, 3, 2), date(2024, 3, 3)])
     spoil("2024-03-09", lambda frame: frame.assign(fraud=pd.array([None] * len(frame), dtype="Int8")))
     before = {part.date: part for part in step.ingest(config, folder, "2024-03-09").partitions}
     after = {part.date: part for part in step.ingest(config, folder, DATE).partitions}
@@ -130,10 +129,7 @@ def test_a_day_whose_labels_never_came_is_made_again_when_they_are_due(step, con
 def test_a_label_still_missing_when_it_is_due_is_quarantined(step, config, folder, spoil, days):
     config["protocol"]["mode"] = "daily"
     config["quarantine"] = {"max_share": 0.2}
-    early = folder / "2024-03-03.parquet"
-    pd.read_parquet(folder / "2024-03-04.parquet").assign(
-        time=lambda day: day["time"] - pd.Timedelta(days=1)
-    ).to_parquet(early)
+    simulator.write_days(str(folder), parse(config).simulator, [date(2024, 3, 2), date(2024, 3, 3)])
     for day in days[-2:]:
         spoil(day, lambda frame: frame.assign(fraud=pd.array([None] * len(frame), dtype="Int8")))
     table = step.ingest(config, folder)
