@@ -5,7 +5,6 @@ Every figure comes from the pipeline itself: its steps up to the evaluation are 
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -13,10 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pipelines import runs
-from pipelines.environments import local
-from pipelines.local import Run
-from pipelines.progress import Progress, explain_failure
+from benchmarks.steps import run_steps
 
 # last days of the test weeks that begin on 2018-08-15, 08-08, 08-01 and 07-25 plus two weeks
 FOLDS = ("2018-09-04", "2018-08-28", "2018-08-21", "2018-08-14")
@@ -31,14 +27,13 @@ PUBLISHED = {
     "mlp": (0.876, 0.675, 0.303),
 }
 WANTED = (0.875, 0.705, 0.306)
-WORKSPACE = Path("runs/reproduce")
 
 
 def main(data: str) -> None:
     """Run the folds and print the table."""
     console = Console()
-    published = [_evaluated("handbook-prequential", data, date, console) for date in FOLDS]
-    best = [_evaluated("handbook-best", data, date, console) for date in FOLDS]
+    published = [_evaluated("handbook-prequential", data, date) for date in FOLDS]
+    best = [_evaluated("handbook-best", data, date) for date in FOLDS]
     rows = [(name, PUBLISHED[name], _means([fold["models"][name] for fold in published])) for name in PUBLISHED]
     rows.append(("handbook-best", WANTED, _means([fold["models"][fold["selected"]] for fold in best])))
     console.print(_table(rows, mean(fold["models"]["xgboost"]["card_precision_ceiling"] for fold in published)))
@@ -46,19 +41,10 @@ def main(data: str) -> None:
     console.print("wrote runs/reproduce.json")
 
 
-def _evaluated(config: str, data: str, date: str, console: Console) -> dict[str, Any]:
+def _evaluated(config: str, data: str, date: str) -> dict[str, Any]:
     """Run a config for a date up to the evaluation and return `evaluation.json`."""
-    pipeline = runs.compiled(runs.DEFAULT)
-    kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in STEPS))
-    environment = local(WORKSPACE, target="record-only")
-    run: Run = runs.new(kept, {"config": config, "data": data, "date": date}, environment)
-    console.print(f"{config}, {date}")
-    with Progress(kept, console) as progress:
-        succeeded = run.execute(progress)
-    if not succeeded:
-        explain_failure(run, console)
-        sys.exit(1)
-    value: dict[str, Any] = json.loads((run.folder / "evaluation/evaluation/evaluation.json").read_text())
+    folder = run_steps(STEPS, config, data, date)
+    value: dict[str, Any] = json.loads((folder / "evaluation/evaluation/evaluation.json").read_text())
     return value
 
 

@@ -5,7 +5,6 @@ than the median after a fold is pruned. The table of trials is committed as `ben
 """
 
 import sys
-from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from statistics import mean
@@ -14,17 +13,18 @@ from typing import Any
 import numpy as np
 import optuna
 import pandas as pd
+import yaml
 from rich.console import Console
 
+from benchmarks.steps import run_steps
 from components.common import metrics
 from components.common.artifacts import read_table
 from components.common.bundle import Inputs
 from components.common.config import Config, parse
 from components.common.splits import Days, plan, rows_of, test_rows
+from components.features.core import numeric_inputs
 from components.training import estimators
-from pipelines import configs, runs
-from pipelines.environments import local
-from pipelines.progress import Progress, explain_failure
+from pipelines import configs
 
 LAST = date(2018, 7, 31)  # of the newest validation fold's test week
 FOLDS = [LAST - timedelta(days=7 * back) for back in range(4)]
@@ -86,8 +86,6 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
 
 
 def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.DataFrame) -> metrics.Metrics:
-    from components.features.core import numeric_inputs
-
     fold = plan(config, last).test
     seen, unseen = rows_of(rows, fold.train), test_rows(rows, fold, drop_compromised=True)
     inputs = Inputs(numeric_inputs(config), {})
@@ -100,18 +98,12 @@ def _rows(config: dict[str, Any], data: str) -> pd.DataFrame:
     """Make the features of all days the folds need, by the pipeline's own steps."""
     # one week more than the longest training covers the folds that begin up to three weeks earlier
     wide = config | {"protocol": {"mode": "retrospective", "train_days": LONGEST + 7}}
-    pipeline = runs.compiled(runs.DEFAULT)
-    kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in ("ingestion", "features")))
-    run = runs.new(kept, {"data": data, "date": str(LAST)}, local(FOLDER / "reproduce"))
-    run.arguments["config"] = wide
-    console = Console()
-    with Progress(kept, console) as progress:
-        succeeded = run.execute(progress)
-    if not succeeded:
-        explain_failure(run, console)
-        sys.exit(1)
+    path = FOLDER / "search.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(yaml.safe_dump(wide))
+    folder = run_steps(("ingestion", "features"), str(path), data, str(LAST))
     days = plan(parse(wide), LAST).features
-    return read_table(str(run.folder / "features/features")).read(Days(days.first, LAST))
+    return read_table(str(folder / "features/features")).read(Days(days.first, LAST))
 
 
 def _teller(console: Console) -> Any:

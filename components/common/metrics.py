@@ -1,7 +1,7 @@
 """How good scores are: ranking metrics over rows, and card precision over days."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,6 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
-NAMES: Final = ("auc_roc", "average_precision", "card_precision", "card_precision_ceiling")
 
 
 class Metrics(TypedDict):

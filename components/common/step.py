@@ -5,6 +5,7 @@ what the step measured, as metadata of its output artifacts.
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -90,8 +91,11 @@ def peak_memory() -> int:
 
 
 def _versions() -> list[str]:
-    installed = {dist.name: dist.version for dist in metadata.distributions()}
-    return [f"{name} {installed[name]}" for name in LIBRARIES if name in installed]
+    found = []
+    for name in LIBRARIES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found.append(f"{name} {metadata.version(name)}")
+    return found
 
 
 def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, float]) -> None:

@@ -133,7 +133,7 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame) -> dict[str, C
     """Fit every candidate of the config on some labelled rows."""
     training = setting.config.training
     matrix, labels = inputs.matrix(rows), rows["label"].to_numpy(dtype=np.int8)
-    assert np.isfinite(matrix).all(), "ingestion lets finite numbers through only"  # noqa: S101
+    assert np.isfinite(matrix).all(), "ingestion lets finite numbers through only"
     candidates = {}
     for name, model in training.models.items():
         log.info("%s: fitting %d rows", name, len(rows))
@@ -154,7 +154,7 @@ def check_export(fitted: Fitted, matrix: Matrix, labels: Labels) -> None:
     spread = np.arange(0, len(matrix), -(-2 * len(matrix) // CHECKED_ROWS))
     rows = matrix[np.concatenate([frauds, spread])]
     gap = float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
-    assert gap <= TOLERANCE, f"the exported graph's scores differ from the library's by {gap}"  # noqa: S101
+    assert gap <= TOLERANCE, f"the exported graph's scores differ from the library's by {gap}"
 
 
 def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
@@ -163,7 +163,7 @@ def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     Raises:
         UserError: when there is no fraud among them, or nothing but fraud.
     """
-    assert rows["label"].notna().all(), f"labels of {days} are due"  # noqa: S101
+    assert rows["label"].notna().all(), f"labels of {days} are due"
     frauds = int(rows["label"].sum())
     if not 0 < frauds < len(rows):
         raise UserError(

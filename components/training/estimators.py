@@ -15,7 +15,7 @@ import numpy.typing as npt
 import xgboost
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from components.common import mlp
 from components.common.errors import UserError, check_names

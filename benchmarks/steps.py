@@ -1,0 +1,29 @@
+"""Some steps of the daily pipeline, run for a benchmark."""
+
+import sys
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from pipelines import runs
+from pipelines.environments import local
+from pipelines.progress import Progress, explain_failure
+
+WORKSPACE = Path("runs/reproduce")
+
+
+def run_steps(steps: Collection[str], config: str, data: str, date: str) -> Path:
+    """Run the named steps of the training pipeline; return the run's folder, exit when a step fails."""
+    pipeline = runs.compiled(runs.DEFAULT)
+    kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in steps))
+    run = runs.new(kept, {"config": config, "data": data, "date": date}, local(WORKSPACE, target="record-only"))
+    console = Console()
+    console.print(f"{config}, {date}")
+    with Progress(kept, console) as progress:
+        succeeded = run.execute(progress)
+    if not succeeded:
+        explain_failure(run, console)
+        sys.exit(1)
+    return run.folder
