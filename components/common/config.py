@@ -106,7 +106,9 @@ class Simulator(Section):
     )
     amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
     volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
-    night_fraud: bool = Field(False, description="from drift_from, frauds move to the night (00:00-06:59)")
+    night_fraud: bool = Field(
+        False, description="from drift_from, frauds move to the night (00:00-06:59), and stolen cards buy as usual"
+    )
     new_terminals: Share = Field(0.0, description="share of terminals that new ones replace on drift_from")
     new_scenario: Share = Field(
         0.0, description="share of transactions that are, from drift_from, small purchases with copied cards: fraud"
