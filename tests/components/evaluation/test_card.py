@@ -37,7 +37,7 @@ CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 def trial() -> core.Trial:
     model = Bundle(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
     verdict = core.Verdict("promote", ["It is better."])
-    return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict)
+    return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [])
 
 
 def section(text: str, title: str) -> list[str]:
@@ -65,7 +65,7 @@ def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: core.Trial
     text = card.render(trial, [Slice("night", 5, 1, None)], CALIBRATION, [])
 
     assert "| night | 5 | 1 | - |" in section(text, "Slices")
-    assert "- Too few frauds to measure: night." in section(text, "Limits")
+    assert "- Too few positives to measure: night." in section(text, "Limits")
     assert section(text, "What it leans on") == ["Not measured: the test days hold one class only."]
 
 
@@ -77,7 +77,7 @@ def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
 
     ours, theirs = (section(card.render(each, [], CALIBRATION, []), "Limits") for each in (trial, other))
 
-    assert any("known as compromised" in line for line in ours)
-    assert not any("known as compromised" in line for line in theirs)
+    assert any("already known as positive" in line for line in ours)
+    assert not any("already known as positive" in line for line in theirs)
     assert any("A category that did not occur" in line for line in theirs)
     assert not any("A category that did not occur" in line for line in ours)

@@ -35,10 +35,10 @@ def test_every_row_is_in_one_amount_band() -> None:
     assert sum(part.frauds for part in bands) == frame["label"].sum()
 
 
-@pytest.mark.parametrize(("name", "column", "ours"), [("new", "customer_count_30d", 5), ("night", "during_night", 1)])
+@pytest.mark.parametrize(("name", "column", "ours"), [("short", "customer_count_30d", 5), ("night", "during_night", 1)])
 def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, ours: int) -> None:
     frame = rows()
-    mask = frame[column] <= ours if name == "new" else frame[column] == ours
+    mask = frame[column] <= ours if name == "short" else frame[column] == ours
 
     (found,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
 

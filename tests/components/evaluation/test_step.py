@@ -161,7 +161,7 @@ def test_the_selected_models_figures_come_with_intervals_and_its_cost(tmp_path: 
     }
     assert evaluation["gains"] is None
     low, high = (f"{evaluation['intervals']['average_precision'][end]:.3f}" for end in ("low", "high"))
-    assert f"[{low}, {high}] on 10 frauds" in verdict["reasons"][1]
+    assert f"[{low}, {high}] on 10 positives" in verdict["reasons"][1]
 
 
 def test_the_model_card_lies_beside_the_verdict_with_what_the_model_came_from(tmp_path: Path) -> None:

@@ -148,9 +148,9 @@ def test_bad_rows_keep_every_column_of_the_users_as_text(raw):
     raw.loc[0, "amount"] = -5
     raw.loc[0, "rating"] = None
     bad = split(raw).bad
-    assert list(bad.columns) == [*raw.columns, "reason"]
+    assert list(bad.columns) == [*raw.columns, "quarantine_reason"]
     row = bad.iloc[0]
-    assert (row["amount"], row["channel"], row["reason"]) == ("-5", "shop", "bad_amount")
+    assert (row["amount"], row["channel"], row["quarantine_reason"]) == ("-5", "shop", "bad_amount")
     assert pd.isna(row["rating"])
 
 

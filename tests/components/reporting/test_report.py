@@ -261,7 +261,7 @@ def test_the_page_has_both_plots(sample):
     labels = [attributes["aria-label"] for tag, attributes in page.elements if attributes.get("role") == "img"]
     assert labels == [
         "Precision over recall: precision over recall",
-        "Calibration: observed share of frauds over predicted probability",
+        "Calibration: observed share of positives over predicted probability",
     ]
     curves = [attributes["d"] for tag, attributes in page.elements if attributes.get("class") == "curve"]
     assert all(re.fullmatch(r"M[\d.]+,[\d.]+(L[\d.]+,[\d.]+)+", path) for path in curves)

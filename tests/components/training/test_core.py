@@ -150,7 +150,7 @@ def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
     assert not samples_drawn[0].equals(samples_drawn[2])
 
 
-@pytest.mark.parametrize(("label", "frauds"), [(0, "0 frauds"), (1, "300 frauds")])
+@pytest.mark.parametrize(("label", "frauds"), [(0, "0 positives"), (1, "300 positives")])
 @pytest.mark.parametrize("days", [PLAN.validation.train, PLAN.validation.test], ids=["train", "test"])
 def test_days_without_fraud_or_with_nothing_else_are_named(days, label, frauds):
     frame = samples.features()
