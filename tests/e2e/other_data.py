@@ -38,7 +38,9 @@ def payments(folder: Path, days: Days, rng: np.random.Generator) -> None:
     frame = pd.DataFrame(
         {
             "Payment ID": [str(UUID(bytes=rng.bytes(16))) for _ in range(rows)],
-            "Booked at": moments.dt.tz_localize("UTC").dt.tz_convert("Europe/Brussels").dt.strftime("%Y-%m-%dT%H:%M:%S"),
+            "Booked at": moments.dt.tz_localize("UTC")
+            .dt.tz_convert("Europe/Brussels")
+            .dt.strftime("%Y-%m-%dT%H:%M:%S"),
             "Account": [f"A-{number:04}" for number in rng.integers(0, 3000, rows)],
             "Merchant": [f"M{number}" for number in merchant],
             "Amount (EUR)": amount,

@@ -30,3 +30,13 @@ def test_many_large_values_are_averaged_without_losing_precision():
 
     assert abs(float(scaler.mean[0]) - 100_000.5) < 0.01
     assert abs(float(scaler.scale[0]) - 0.5) < 0.001
+
+
+def test_a_constant_that_rounding_or_underflow_would_blow_up_stays_small():
+    matrix = np.full((7, 2), 0.1, dtype=np.float32)
+    matrix[:, 1] = [1e-45, 0, 0, 0, 0, 0, 0]
+    later = matrix + np.float32(0.1)
+
+    scaled = Scaler.fitted(matrix).apply(later)
+
+    assert np.abs(scaled).max() < 1

@@ -81,3 +81,29 @@ def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
     assert not any("already known as positive" in line for line in theirs)
     assert any("A category that did not occur" in line for line in theirs)
     assert not any("A category that did not occur" in line for line in ours)
+
+
+def test_the_card_speaks_of_what_the_use_case_has(trial: core.Trial) -> None:
+    config = json.loads(trial.config.model_dump_json())
+    config["columns"] |= {"customer": "machine_id", "amount": None}
+    alone = config | {
+        "columns": config["columns"] | {"customer": None, "terminal": None},
+        "features": {"windows_days": []},
+    }
+    machines, events = (
+        card.render(replace(trial, config=parse(each)), [], CALIBRATION, []) for each in (config, alone)
+    )
+
+    assert "among the 2 values of machine_id with the highest scores of a day" in machines
+    assert "- Values of machine_id already known as positive are not among the test rows" in machines
+    assert "a missed positive 1." in machines
+    assert "among the 2 events with the highest scores of a day" in events
+    assert "already known as positive" not in events
+    for word in ("fraud", "card precision", "customer", "amount", "ompromised"):
+        assert word not in events.replace("amount | ", "")
+
+
+def test_notes_on_the_rows_are_limits(trial: core.Trial) -> None:
+    text = card.render(replace(trial, notes=["Two days were empty."]), [], CALIBRATION, [])
+
+    assert "- Two days were empty." in section(text, "Limits")

@@ -108,3 +108,9 @@ def test_a_drop_is_that_of_all_rows_although_a_sample_is_scored() -> None:
 
 def test_rows_of_one_class_have_no_importances() -> None:
     assert explain.importances(rows().assign(label=0), ["telling"], score) == []
+
+
+def test_without_amounts_there_are_no_bands() -> None:
+    names = [part.name for part in explain.slices(rows().drop(columns="amount"), 30)]
+
+    assert names == ["short history: at most 5 events in 30 days", "night"]

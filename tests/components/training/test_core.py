@@ -104,6 +104,15 @@ def test_the_categories_are_those_of_the_training_days():
     assert core.train(setting(LINE), PLAN, frame, LINEAGE).bundle.inputs.categorical == {"channel": ["shop", "web"]}
 
 
+def test_constant_columns_are_trained_on_and_named(caplog):
+    frame = samples.features().assign(risk=0.1, channel="web")
+    trained = core.train(setting(), PLAN, frame, LINEAGE)
+
+    assert trained.bundle.details["constant"] == ["risk", "channel"]
+    assert np.isfinite(trained.reference["score"]).all()
+    assert "nothing is learned from: risk, channel" in caplog.text
+
+
 def test_the_bundle_says_what_it_was_trained_and_chosen_on(trained):
     rows = rows_of(samples.features(), PLAN.test.train)
     details = trained.bundle.details
