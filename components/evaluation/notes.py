@@ -15,12 +15,12 @@ class Unseen:
     """Values of a categorical column that are none of a model's categories; they are scored as all zeros.
 
     Attributes:
-        values: how many different ones.
+        distinct: how many different ones.
         rows: rows that hold them.
         share: of all rows, 0..1.
     """
 
-    values: int
+    distinct: int
     rows: int
     share: float
 
@@ -54,9 +54,10 @@ def notes(rows: pd.DataFrame, model: Bundle, gate: Evaluation) -> list[str]:
 
 def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
     for name, found in unseen(rows, inputs).items():
+        known, share = len(inputs.categorical[name]), f"{found.rows:,} of {len(rows):,} test rows ({found.share:.1%})"
         yield (
-            f"{name}: {found.rows:,} of {len(rows):,} test rows ({found.share:.1%}) hold {found.values:,} values that "
-            f"are none of the model's {len(inputs.categorical[name])} categories; they are scored as none of them."
+            f"{name}: {share} hold {found.distinct:,} values that are none of the model's {known} categories; they are "
+            "scored as none of them."
         )
 
 
@@ -71,8 +72,8 @@ def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
     empty = positive.index[~positive]
     if len(empty):
         yield (
-            f"{len(empty)} of {len(positive)} test days hold no positive, the first is {empty[0]}; such a day adds 0 to "
-            "the precision at k and to its ceiling."
+            f"{len(empty)} of {len(positive)} test days hold no positive, the first is {empty[0]}; such a day adds 0 "
+            "to the precision at k and to its ceiling."
         )
 
 

@@ -1,6 +1,6 @@
 """One day's rows: under canonical names and types, the good parted from the bad, the good held to a schema."""
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -109,7 +109,7 @@ def _shown(value: Any) -> str:
 
 def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
-    readers = {
+    readers: dict[str, Callable[[pd.Series], pd.Series]] = {
         **{role: partial(read.ids, as_text=role in text_ids) for role in IDS},
         "event_time": partial(read.times, timezone=config.source.timezone),
         "amount": read.numbers,
@@ -160,7 +160,8 @@ def _reasons(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns, day: date
 def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
     if "amount" not in typed:
         return pd.Series(False, typed.index)
-    return ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0))
+    bad: pd.Series = ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0))
+    return bad
 
 
 def _ids(columns: Columns) -> list[str]:

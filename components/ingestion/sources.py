@@ -271,12 +271,12 @@ def _parquet(data: bytes) -> "pd.DataFrame":
 def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
     import pandas as pd
 
-    header = gzip.open(io.BytesIO(data)).readline() if zipped else data.split(b"\n", 1)[0]
-    other = [separator for separator in (";", "\t", "|") if separator.encode() in header and b"," not in header]
+    header = (gzip.decompress(data) if zipped else data).partition(b"\n")[0]
+    other = [separator for separator in (b";", b"\t", b"|") if separator in header and b"," not in header]
     if other:
         raise UserError(
-            f"separates its columns by {other[0]!r}, and CSV is read with commas only; write it with commas, and "
-            "numbers with a point"
+            f"separates its columns by {other[0].decode()!r}, and CSV is read with commas only; write it with commas, "
+            "and numbers with a point"
         )
     with warnings.catch_warnings():
         # rows with more fields than the header has names

@@ -97,7 +97,7 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
     rows = labelled(rows_of(features, plan.test.train), plan.test.train)
     inputs = Inputs.seen_in(rows, setting.numeric, setting.categorical)
     candidates = fit_all(setting, inputs, rows)
-    constant = [name for name in inputs.columns if rows[name].nunique() == 1]
+    constant = [name for name in inputs.columns if (rows[name] == rows[name].iloc[0]).all()]
     if constant:
         log.warning("the same in every training row, so nothing is learned from: %s", ", ".join(constant))
     details = {

@@ -51,7 +51,7 @@ def payments(folder: Path, days: Days, rng: np.random.Generator) -> None:
             "reason": "a column of the user's own",
         }
     )
-    frame.loc[moments > moments.iloc[-1].floor("D") - pd.Timedelta(days=10), "Charged back"] = ""
+    frame.loc[moments >= moments.iloc[-1].floor("D") - pd.Timedelta(days=9), "Charged back"] = ""
     frame.to_csv(folder / "payments.csv", index=False)
 
 

@@ -34,7 +34,7 @@ def test_ordinary_rows_need_no_note(rows: pd.DataFrame) -> None:
 def test_values_that_training_never_saw_are_counted_by_column(rows: pd.DataFrame) -> None:
     rows["Land"] = ["LU", "LU", "MC", "BE"]
 
-    assert unseen(rows, INPUTS) == {"Land": Unseen(values=2, rows=3, share=0.75)}
+    assert unseen(rows, INPUTS) == {"Land": Unseen(distinct=2, rows=3, share=0.75)}
     (note,) = notes(rows, model(), GATE)
     assert note.startswith("Land: 3 of 4 test rows (75.0%) hold 2 values that are none of the model's 3 categories")
 
