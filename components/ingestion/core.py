@@ -92,7 +92,9 @@ def examples(bad: Iterable[pd.DataFrame], columns: Columns, rule: str) -> list[s
     """
     masked = {columns.roles[role] for role in _ids(columns)}
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad])
-    rows = rejected[list(columns.roles.values())].head(3).astype(object)
+    # further numbers are many, and of interest where one of them is at fault
+    shown = [*columns.roles.values(), *(columns.numeric if rule == "bad_number" else [])]
+    rows = rejected[shown].head(3).astype(object)
     return [
         ", ".join(f"{name}={_mask(value) if name in masked else _shown(value)}" for name, value in row.items())
         for row in rows.to_dict("records")

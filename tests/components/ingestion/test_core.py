@@ -270,6 +270,12 @@ def test_a_column_of_a_wrong_type_is_refused(raw, extended, column, value, kind)
         split(raw, extended)
 
 
+def test_examples_of_a_bad_number_show_the_numbers(raw, extended):
+    raw.loc[0, "rating"] = "high"
+    (row,) = core.examples([split(raw, extended).bad], extended.columns, "bad_number")
+    assert row.endswith("fraud=0, rating=high")
+
+
 def test_examples_mask_identifiers_and_show_the_rest(raw):
     raw.loc[:4, "amount"] = -5
     raw.loc[0, "customer_id"] = "4111111111111111"
