@@ -25,8 +25,8 @@ class Scaler:
     def fitted(cls, matrix: Matrix) -> Self:
         """Fit on training rows, in float64; `matrix` is float32 of shape (rows, inputs)."""
         scale = matrix.std(axis=0, dtype=np.float64).astype(np.float32)
-        # rounding gives a constant a spread, and underflow takes it from tiny values
-        scale[(np.ptp(matrix, axis=0) == 0) | (scale == 0)] = 1
+        # as float32, in which the spread of tiny values is 0 too
+        scale[scale == 0] = 1
         return cls(matrix.mean(axis=0, dtype=np.float64).astype(np.float32), scale)
 
     def apply(self, matrix: Matrix) -> Matrix:
