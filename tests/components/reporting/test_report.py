@@ -261,7 +261,20 @@ def test_the_page_has_both_plots(sample):
     labels = [attributes["aria-label"] for tag, attributes in page.elements if attributes.get("role") == "img"]
     assert labels == [
         "Precision over recall: precision over recall",
-        "Calibration: observed share of frauds over predicted probability",
+        "Calibration: observed share of positives over predicted probability",
     ]
     curves = [attributes["d"] for tag, attributes in page.elements if attributes.get("class") == "curve"]
     assert all(re.fullmatch(r"M[\d.]+,[\d.]+(L[\d.]+,[\d.]+)+", path) for path in curves)
+
+
+def test_what_is_unusual_about_the_rows_is_said(sample):
+    assert "To know of these figures" not in sample.report()[1]
+    sample.change("evaluation/evaluation.json", notes=["Land: 3 of 4 test rows are new."])
+    assert "<li>Land: 3 of 4 test rows are new.</li>" in sample.report()[1]
+
+
+def test_a_use_case_without_customers_is_told_of_events(sample):
+    columns = {"event_id": "id", "event_time": "at", "label": "sold"}
+    config = json.loads(sample.flags["config"]) | {"columns": columns, "features": {"windows_days": []}}
+    sample.flags["config"] = json.dumps(config)
+    assert "among the 100 events with the highest scores of a day" in sample.report()[1]
