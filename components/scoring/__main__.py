@@ -96,7 +96,9 @@ def _champion(registry: str, name: str) -> Source:
 
     version = models.champion(registry, name)
     if version is None:
-        raise UserError(f"registry {registry} has no champion of {name!r} to score with; run fraud-training first")
+        raise UserError(
+            f"registry {registry} has no champion of {name!r} to score with; run fraud-training first: nightshift run"
+        )
     evaluated = version.tags.get("average_precision")
     return Source(version.uri, str(version.version), float(evaluated) if evaluated else None)
 
