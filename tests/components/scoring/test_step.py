@@ -90,6 +90,7 @@ def test_a_day_that_was_delivered_again_is_scored_again(tmp_path: Path, features
     assert same == [True, True, False]
 
 
+@pytest.mark.usefixtures("stocked")
 def test_the_champion_scores_and_promises_what_it_was_registered_with(tmp_path: Path, features: str) -> None:
     register(tmp_path, promote=True, average_precision="0.75")
     samples.write_model(tmp_path / "model", {"only": [0.0, 1.0]})
@@ -102,6 +103,7 @@ def test_the_champion_scores_and_promises_what_it_was_registered_with(tmp_path: 
     assert set(pd.read_parquet(table.partitions[-1].uri)["model_version"]) == {"1"}
 
 
+@pytest.mark.usefixtures("stocked")
 def test_a_model_without_an_evaluation_promises_its_validation(tmp_path: Path, features: str) -> None:
     manifest = json.loads((tmp_path / "model" / "model.json").read_text())
     manifest["candidates"]["only"]["validation"] = {"average_precision": 0.6}
@@ -128,6 +130,7 @@ def test_without_a_champion_the_way_to_one_is_told(tmp_path: Path, features: str
         by_champion(tmp_path, features)
 
 
+@pytest.mark.usefixtures("stocked")
 def test_a_champion_that_has_seen_the_days_scores_them_and_says_so(
     tmp_path: Path, features: str, caplog: pytest.LogCaptureFixture
 ) -> None:
