@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from components.common.bundle import Bundle, Scorer
 
-MANIFEST = "scores.json"
-
 
 @dataclass(frozen=True)
 class Source:
@@ -82,8 +80,9 @@ def body(args: Namespace) -> dict[str, float]:
     job = Job(config, args.lake, table, source, model, bundle.Scorer(source.uri, model))
     days = splits.watched(config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
-        # a backfill of past days does this; it is no reason to stop, but nothing to measure a model by
-        step.log.warning("the model was trained until %s: it has seen some of %s", job.trained_until, days.newest)
+        # a backfill of past days does this; it is no reason to stop
+        told = "the model was trained until %s: its scores of %s tell nothing about how good it is"
+        step.log.warning(told, job.trained_until, days.newest)
     parts = [artifacts.find_partition(job.uri(each)) or _write(job, each) for each in days]
     flagged = int(storage.read_frame(parts[-1].uri, ["flagged"])["flagged"].sum())
     step.log.info("%s: %d rows, %d flagged by version %s", day, parts[-1].rows, flagged, source.version)
@@ -142,7 +141,7 @@ def _save(folder: str, job: Job, scores: artifacts.Table) -> None:
 
     for name in (bundle.REFERENCE, bundle.MANIFEST):
         storage.write_bytes(storage.join(folder, name), storage.read_bytes(storage.join(job.source.uri, name)))
-    artifacts.write_table(storage.join(folder, MANIFEST), scores)
+    artifacts.write_table(storage.join(folder, "scores.json"), scores)
 
 
 if __name__ == "__main__":

@@ -131,7 +131,7 @@ def test_without_a_champion_the_way_to_one_is_told(tmp_path: Path, features: str
 
 
 @pytest.mark.usefixtures("stocked")
-def test_a_champion_that_has_seen_the_days_scores_them_and_says_so(
+def test_a_champion_that_was_trained_on_later_days_scores_them_and_says_so(
     tmp_path: Path, features: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, trained_until="2024-03-19")
@@ -140,7 +140,7 @@ def test_a_champion_that_has_seen_the_days_scores_them_and_says_so(
     with caplog.at_level(logging.WARNING, "nightshift"):
         table = by_champion(tmp_path, features)
 
-    assert "trained until 2024-03-19: it has seen some of 2024-03-19 .. 2024-03-20" in caplog.text
+    assert "trained until 2024-03-19: its scores of 2024-03-19 .. 2024-03-20 tell nothing" in caplog.text
     assert (table.details["trained_until"], len(table.partitions)) == ("2024-03-19", 2)
 
 
