@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from components.common import storage
 from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
@@ -24,6 +25,9 @@ def main() -> None:
         sys.exit(args.command(args))
     except UserError as error:
         print(f"nightshift: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except OSError as error:  # of this machine's files: stores are read and written by the steps
+        print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

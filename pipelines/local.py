@@ -8,8 +8,6 @@ input hashes are unchanged and whose outputs are whole is not run again; the oth
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,6 +19,7 @@ from typing import Any, Protocol
 from components.common import storage
 from components.common.step import USER_ERROR
 from pipelines import ir
+from pipelines.processes import Processes
 
 DEFINITION = "pipeline.yaml"
 
@@ -69,7 +68,7 @@ class Run:
     folder: Path
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    processes: Processes = field(default_factory=Processes)
 
     def execute(self, observer: Observer) -> bool:
         """Run all steps; after a failure those under way finish and no other starts.
@@ -81,7 +80,7 @@ class Run:
         self.record()
         waiting = list(self.pipeline.tasks)
         running: dict[Future[Outcome], ir.Task] = {}
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with self.processes, ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
                 while True:
                     for task in self._ready(waiting):
@@ -92,7 +91,7 @@ class Run:
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
                         self._finish(running.pop(done), done.result(), observer)
             except BaseException:
-                self._stop()
+                self.processes.stop()
                 raise
         return all(outcome.state != "failed" for outcome in self.outcomes.values())
 
@@ -149,39 +148,18 @@ class Run:
         return outcome
 
     def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
-        delay = task.retry.seconds
+        delay, log = task.retry.seconds, self._folder(task) / "log.txt"
         for attempt in range(task.retry.count + 1):
             started = time.monotonic()
-            code, peak = self._process(task, command)
+            code, peak = self.processes.run(command, self.environment(task), log)
             # exit code 2 is the user's to mend: another try would only repeat the message
             if code in (0, USER_ERROR) or code < 0 or attempt == task.retry.count:
                 break
             time.sleep(delay)
             delay *= task.retry.factor
         seconds = round(time.monotonic() - started, 3)
-        log = str(self._folder(task) / "log.txt")
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
-        return Outcome(state, seconds, peak, code, command, log, fingerprint, hashes)
-
-    def _process(self, task: ir.Task, command: list[str]) -> tuple[int, int]:
-        with (self._folder(task) / "log.txt").open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.environment(task),
-                start_new_session=True,
-            )
-            self.processes[task.name] = process
-            _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        del self.processes[task.name]
-        return process.returncode, usage.ru_maxrss * 1024
-
-    def _stop(self) -> None:
-        for process in list(self.processes.values()):
-            os.killpg(process.pid, signal.SIGTERM)
+        return Outcome(state, seconds, peak, code, command, str(log), fingerprint, hashes)
 
     def _fill(self, task: ir.Task, kind: str, name: str) -> str:
         if kind == "parameter":

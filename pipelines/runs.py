@@ -1,5 +1,7 @@
 """What a person starts: a run of a pipeline, its arguments gathered and checked."""
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -64,23 +66,26 @@ def compiled(name_or_file: str) -> ir.Pipeline:
 def alone(run: Run) -> Iterator[None]:
     """Keep other runs of the same pipeline, use case and date out while this one goes on.
 
-    The operating system ends the lock with the process, however that ends, so none is ever stale.
+    The operating system ends the lock with this process and its steps, however they end, so none is ever stale.
 
     Raises:
         UserError: when there is such a run already; it names the run.
     """
-    from filelock import FileLock, Timeout
-
     use_case = run.arguments.get("config", {}).get("name", "")
     path = run.folder.parent / ".locks" / "-".join([run.pipeline.name, use_case, str(run.arguments.get("date", ""))])
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(path, blocking=False):
-            path.with_suffix(".run").write_text(run.folder.name)
-            yield
-    except Timeout:
-        other = path.with_suffix(".run").read_text()
-        raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = path.read_text() or "another run"
+            raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+        file.truncate(0)
+        file.write(run.folder.name)
+        file.flush()
+        # for `Processes`, whose steps have to be gone before the lock is
+        os.set_inheritable(file.fileno(), True)
+        yield
 
 
 def folder_of(run: str, runs: str) -> Path:

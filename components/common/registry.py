@@ -13,7 +13,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -241,10 +240,21 @@ def _open(registry: str) -> Iterator["MlflowClient"]:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
+            if _is_empty(registry):
+                _create(root(registry))
             yield _client(registry if is_remote(registry) else f"sqlite:///{root(registry)}/mlflow.db")
         except (MlflowException, SQLAlchemyError) as error:
             reason = str(error).splitlines()[0][:300]
             raise UserError(f"registry {registry}: {reason}; check the folder or the server") from error
+
+
+def _create(folder: str) -> None:
+    """Make MLflow's database as a draft: its migrations cannot be taken up where a killed process left them."""
+    for left in Path(folder).glob("mlflow.db.tmp*"):  # SQLite's journal has a name of its own
+        left.unlink()
+    draft = Path(folder, "mlflow.db.tmp")
+    _client(f"sqlite:///{draft}").search_experiments(max_results=1)
+    draft.replace(draft.with_suffix(""))
 
 
 @functools.cache
@@ -318,18 +328,18 @@ def _readable(registry: str, version: Version) -> Version:
 
 
 def _record(client: "MlflowClient", registry: str, name: str, model: "Bundle", metrics: dict[str, float]) -> str:
-    """Make the MLflow run that carries the model's files, parameters and metrics."""
+    """Make the MLflow run that carries the model's files, parameters and metrics, or go on with a killed one."""
     from mlflow.entities import Metric, Param
 
-    selected = model.candidates[model.selected]
-    run = client.create_run(
-        _experiment(client, registry, name), tags={"mlflow.user": _who()}, run_name=model.sha256[:8]
-    )
-    now = int(time.time() * 1000)
-    parameters = {"candidate": model.selected, **selected["parameters"]}
+    experiment, run_name = _experiment(client, registry, name), model.sha256[:8]
+    # without a version of this model such a run is what a registration has left that was killed
+    left = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
+    run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": _who()}, run_name=run_name)
+    parameters = {"candidate": model.selected, **model.candidates[model.selected]["parameters"]}
     client.log_batch(
         run.info.run_id,
-        metrics=[Metric(key, value, now, 0) for key, value in metrics.items()],
+        # at the run's time, so that a second attempt repeats the values instead of adding others
+        metrics=[Metric(key, value, run.info.start_time, 0) for key, value in metrics.items()],
         params=[Param(key, str(value)) for key, value in parameters.items()],
     )
     return str(run.info.run_id)

@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/reporting/__init__.py`."""
 
-import uuid
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -96,10 +95,12 @@ def point_latest(runs: str, summary: "Summary") -> None:
     fs, root = fsspec.core.url_to_fs(runs)
     if "file" not in fs.protocol or _starts_later(storage.join(runs, "latest", "summary.json"), summary):
         return
-    draft = Path(root, f"latest.{uuid.uuid4().hex[:8]}.tmp")
+    # in the run's own folder, where nobody else makes one and the next attempt finds what a killed one left
+    draft = Path(root, summary.run, "latest.tmp")
     try:
+        draft.unlink(missing_ok=True)
         draft.symlink_to(summary.run)
-        draft.replace(draft.with_name("latest"))
+        draft.replace(Path(root, "latest"))
     except OSError as error:  # a file system without links, say: no reason to lose a run over
         draft.unlink(missing_ok=True)
         step.log.warning("%s/latest does not point at this run: %s", root, error)

@@ -133,7 +133,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
 
     done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
 
-    assert f"UserError: {path}: OSError: [Errno 27] File too large" in done.stderr
+    assert f"UserError: {path}: File too large" in done.stderr
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -178,14 +178,13 @@ def test_a_store_that_does_not_answer_is_named() -> None:
         "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_MAX_ATTEMPTS": "1",
     }
 
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
 
-    assert "UserError: s3://lake/a: " in done.stderr
+    assert "UnavailableError: s3://lake/a: EndpointConnectionError: " in done.stderr
 
 
 def test_a_fingerprint_does_not_depend_on_the_order_of_keys() -> None:
