@@ -12,7 +12,7 @@ from components.common import storage
 from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
-from pipelines import runs
+from pipelines import processes, runs
 from pipelines.environments import TARGETS, Environment, local
 
 INTERRUPTED = 130
@@ -85,7 +85,7 @@ def report(args: argparse.Namespace) -> int:
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    code = subprocess.run(this.command(task), env=this.environment(task), check=False).returncode
+    code = subprocess.run(this.command(task), env=processes.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
 

@@ -3,9 +3,12 @@
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
+
+from pipelines import ir
 
 # reads until the engine has closed the pipe or has died, then ends its group, itself included
 LEADER = "trap '' TERM; read -r line; kill -KILL 0"
@@ -18,6 +21,8 @@ class Processes:
     death, would miss the children of a step, and macOS has nothing like it.
     """
 
+    ignored: ClassVar = "CPU and memory requests and limits"
+
     def __enter__(self) -> Self:
         # not closing descriptors hands on the lock of `runs.alone`: the next run begins after the last step has ended
         self._leader = subprocess.Popen(["sh", "-c", LEADER], stdin=subprocess.PIPE, process_group=0, close_fds=False)
@@ -28,12 +33,12 @@ class Processes:
     ) -> None:
         self._leader.communicate()
 
-    def run(self, command: list[str], environment: dict[str, str], log: Path) -> tuple[int, int]:
-        """Run a command in the group until it ends.
+    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        """Run a step's command in the group until it ends.
 
         Args:
+            task: the step.
             command: what to run.
-            environment: its environment variables.
             log: gets all it prints, after what is there already.
 
         Returns:
@@ -45,7 +50,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env=environment(task),
                 process_group=self._leader.pid,
             )
             _, status, usage = os.wait4(process.pid, 0)
@@ -55,3 +60,9 @@ class Processes:
     def stop(self) -> None:
         """Ask all of them to end."""
         os.killpg(self._leader.pid, signal.SIGTERM)
+
+
+def environment(task: ir.Task) -> dict[str, str]:
+    """Return a step's environment; its `python` is the one that runs this, as in a container it is the image's."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return os.environ | {"PATH": path} | task.environment
