@@ -1,5 +1,6 @@
 """What a person starts: a run of a pipeline, its arguments gathered and checked."""
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -54,6 +55,12 @@ def again(folder: Path) -> Run:
     return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
 
 
+def complete(run: Run) -> bool:
+    """Tell whether every step of a run went well."""
+    steps = storage.read_json(str(run.folder / "run.json"))["steps"]
+    return all(steps.get(task.name, {}).get("state") in ("done", "reused") for task in run.pipeline.tasks)
+
+
 def compiled(name_or_file: str) -> ir.Pipeline:
     """Read a compiled pipeline by the name of a shipped one or by its file."""
     is_file = name_or_file.endswith((".yaml", ".yml"))
@@ -75,12 +82,44 @@ def alone(run: Run) -> Iterator[None]:
     path = run.folder.parent / ".locks" / "-".join([run.pipeline.name, use_case, str(run.arguments.get("date", ""))])
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(path, blocking=False):
+        with _held(_gate(run.folder.parent, use_case), fcntl.LOCK_SH), FileLock(path, blocking=False):
             path.with_suffix(".run").write_text(run.folder.name)
             yield
     except Timeout:
         other = path.with_suffix(".run").read_text()
         raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+
+
+@contextmanager
+def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
+    """Have every start of a run of a use case wait.
+
+    Args:
+        folder: of all runs.
+        use_case: name in the config.
+
+    Raises:
+        UserError: when a run of it is under way.
+    """
+    gate = _gate(folder, use_case)
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with _held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
+    except BlockingIOError:
+        raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
+
+
+def _gate(folder: Path, use_case: str) -> Path:
+    return folder / ".locks" / f"{use_case}.gate"
+
+
+@contextmanager
+def _held(path: Path, how: int) -> Iterator[None]:
+    """Hold a lock on a file; unlike filelock's, it may be shared."""
+    with path.open("a") as file:
+        fcntl.flock(file, how)
+        yield
 
 
 def folder_of(run: str, runs: str) -> Path:

@@ -3,12 +3,16 @@
 A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic.
 """
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UserError
@@ -16,6 +20,16 @@ from components.common.errors import UserError
 if TYPE_CHECKING:
     import fsspec
     import pandas as pd
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its URI, its size in bytes, when it was last written (UTC)."""
+
+    uri: str
+    size: int
+    written: datetime
+
 
 INSTALL = {"s3": "aws", "gs": "gcp", "gcs": "gcp"}
 
@@ -145,6 +159,47 @@ def write_frame(uri: str, frame: "pd.DataFrame") -> str:
     frame.to_parquet(buffer, index=False, compression="zstd")
     write_bytes(uri, buffer.getvalue())
     return sha256(buffer.getvalue())
+
+
+def walk(folder: str) -> "Iterator[Entry]":
+    """Yield every file below a folder, however deep; none when the folder is missing."""
+    fs, root = _open(folder)
+    try:
+        fs.invalidate_cache()
+        for path, info in fs.find(root, detail=True).items():
+            with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
+                yield Entry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+    except Exception as error:
+        raise _explained(error, folder) from error
+
+
+def remove(uri: str) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        UserError: when it may not be removed, or the store refuses.
+    """
+    fs, path = _open(uri)
+    try:
+        fs.rm_file(path)
+    except FileNotFoundError:
+        return
+    except Exception as error:
+        raise _explained(error, uri) from error
+
+
+def remove_folder(path: str) -> None:
+    """Remove a local folder with all that is in it, if it is there.
+
+    Raises:
+        UserError: when something in it may not be removed.
+    """
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _explained(error, path) from error
 
 
 def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
