@@ -309,10 +309,12 @@ def test_a_run_that_starts_meanwhile_waits(workspace: Workspace) -> None:
 
 
 CUT_SHORT = """
-import sys
-from tests.pipelines.test_retention import Workspace
+import os, sys
+from datetime import UTC, datetime
 from pathlib import Path
-import os
+from components.common.config import parse
+from pipelines import configs, sweep
+from pipelines.environments import local
 
 seen = []
 
@@ -323,7 +325,7 @@ def hook(event, words):
             os._exit(9)
 
 sys.addaudithook(hook)
-Workspace(Path(sys.argv[1]), sys.argv[1] + "/lake").collect()
+sweep.collect(local(Path(sys.argv[1])), parse(configs.load("fraud")), datetime.now(UTC))
 """
 
 
@@ -338,7 +340,7 @@ def test_what_was_cut_short_anywhere_leaves_nothing_dangling_and_is_finished_the
     files = Path(registry.find(workspace.environment.registry, "fraud", 1).uri).parents[1]
     codes = []
     while not codes or codes[-1] == 9:
-        words = [sys.executable, "-c", CUT_SHORT, str(workspace.folder), str(len(codes) + 1)]
+        words = [sys.executable, "-c", CUT_SHORT, str(workspace.folder), str(2 * len(codes) + 1)]
         codes.append(subprocess.run(words, check=False, capture_output=True, timeout=60).returncode)
         check_nothing_dangles(workspace)
         if len(codes) == 1:
