@@ -229,7 +229,7 @@ def _repeat(hashes: Hashes, earlier: Json, code_version: str) -> Repeat:
     pairs = {name: (ours, earlier["hashes"][name]) for name, ours in hashes if ours}
     differs = [name for name, (ours, theirs) in pairs.items() if ours != theirs]
     reasons = [
-        f"{name.capitalize()} {ours[:8]}, there {theirs[:8]}." if name in differs else f"{name.capitalize()} identical."
+        f"{name.capitalize()}: " + (f"{ours[:8]} here, {theirs[:8]} there." if name in differs else "identical.")
         for name, (ours, theirs) in pairs.items()
     ]
     if "events" in differs:

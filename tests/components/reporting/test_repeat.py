@@ -35,10 +35,10 @@ def again(sample, new_run):
 
 def test_the_same_again_is_identical_to_the_run_before(sample, again):
     summary, html = again()
-    reasons = ["Events identical.", "Features identical.", "Model identical."]
+    reasons = ["Events: identical.", "Features: identical.", "Model: identical."]
     assert summary["repeat"] == {"run": sample.run, "differs": [], "reasons": reasons}
     assert "Run <code>fraud-training-2018-08-14-1</code> had the same date" in html
-    assert "<li>Events identical.</li>" in html
+    assert "<li>Events: identical.</li>" in html
 
 
 def test_other_events_and_features_are_said_to_differ_and_why(sample, again):
@@ -46,9 +46,9 @@ def test_other_events_and_features_are_said_to_differ_and_why(sample, again):
     repeat = again(events="a" * 64, features="b" * 64)[0]["repeat"]
     assert repeat["differs"] == ["events", "features"]
     assert repeat["reasons"] == [
-        f"Events aaaaaaaa, there {before['events'][:8]}.",
-        f"Features bbbbbbbb, there {before['features'][:8]}.",
-        "Model identical.",
+        f"Events: aaaaaaaa here, {before['events'][:8]} there.",
+        f"Features: bbbbbbbb here, {before['features'][:8]} there.",
+        "Model: identical.",
         "The source data has most likely changed.",
     ]
 
@@ -97,10 +97,10 @@ def test_code_that_is_not_committed_is_named_as_the_cause_where_the_data_is_the_
     files = {name: {"sha256": letter * 64} for name, letter in (("events", "a"), ("features", "x"))}
     repeat = core.summarize(head, core.Found(files), earlier).repeat
     assert repeat.differs == ["features"]
-    assert [reason[:34] for reason in repeat.reasons[2:]] == told
+    assert [reason[:33] for reason in repeat.reasons[2:]] == told
 
 
 def test_show_prints_it(sample, again, capsys):
     summary, _ = again(features="b" * 64)
     show_summary(summary, sample.folder, Console(width=200))
-    assert f"repeat of {sample.run}: Events identical. Features bbbbbbbb, there" in capsys.readouterr().out
+    assert f"repeat of {sample.run}: Events: identical. Features: bbbbbbbb here," in capsys.readouterr().out
