@@ -142,7 +142,7 @@ def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
         if path.is_file() and path.suffix in ("", ".json"):
             try:
                 value = json.loads(path.read_bytes())
-            except ValueError:  # the report, which has no suffix either
+            except (ValueError, FileNotFoundError):  # no JSON, as the report; or a step that is made anew
                 continue
             if isinstance(value, dict) and "partitions" in value:
                 yield value

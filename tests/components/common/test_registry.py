@@ -163,7 +163,7 @@ def test_what_is_needed_however_old_is_the_champion_and_the_one_before(stocked, 
 
 
 def test_a_version_that_does_not_exist_cannot_be_removed(stocked):
-    with pytest.raises(UserError, match="registry .*name=fraud, version=9.* not found"):
+    with pytest.raises(UserError, match=r"registry .*name=fraud, version=9.* not found"):
         registry.remove(stocked, "fraud", [9])
 
 
