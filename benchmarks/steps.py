@@ -14,11 +14,11 @@ from pipelines.progress import Progress, explain_failure
 WORKSPACE = Path("runs/reproduce")
 
 
-def run_steps(steps: Collection[str], config: str, data: str, date: str) -> Path:
+def run_steps(steps: Collection[str], config: str, data: str, date: str, workspace: Path = WORKSPACE) -> Path:
     """Run the named steps of the training pipeline; return the run's folder, exit when a step fails."""
     pipeline = runs.compiled(runs.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in steps))
-    run = runs.new(kept, {"config": config, "data": data, "date": date}, local(WORKSPACE, target="record-only"))
+    run = runs.new(kept, {"config": config, "data": data, "date": date}, local(workspace, target="record-only"))
     console = Console()
     console.print(f"{config}, {date}")
     with Progress(kept, console) as progress:

@@ -1,26 +1,39 @@
-"""Resolve the constraints files with uv: `name==version` for every extra but `gpu`, one file per Python.
+"""Resolve the constraints files with uv: `name==version`, one file per environment and Python.
 
-torch and its CUDA wheels are left out: which build of torch is installed is decided before (see Makefile).
+torch and its CUDA wheels are left out of the environments with its CPU build: which build is installed is decided
+before (see Makefile).
 """
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-EXTRAS = ("cpu", "kfp", "airflow", "aws", "gcp", "test", "lint", "bench", "search")
+PROJECT = str(FOLDER.parent / "pyproject.toml")
+CPU = ("cpu", "kfp", "aws", "gcp", "test", "lint", "bench", "search")
+GPU = ("gpu", "aws", "gcp")
 OMITTED = re.compile(r"^(torch|triton|nvidia-|cuda-)")
 
 
-def resolve(python: str) -> str:
+def resolve(python: str, *wanted: str) -> list[str]:
     """Return the pinned requirements for a Python version, a line each."""
-    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
-    command = ["uv", "pip", "compile", "--quiet", "--no-annotate", "--no-header", "--python-version", python]
-    done = subprocess.run(
-        [*command, *extras, str(FOLDER.parent / "pyproject.toml")], check=True, capture_output=True, text=True
-    )
-    return "".join(line + "\n" for line in done.stdout.splitlines() if not OMITTED.match(line))
+    command = ["uv", "pip", "compile", "--quiet", "--no-annotate", "--no-header", "--python-version", python, *wanted]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return done.stdout.splitlines(keepends=True)
+
+
+def extras(names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the words that ask for extras of the project."""
+    for name in names:
+        yield from ("--extra", name)
+    yield PROJECT
 
 
 for version in ("3.11", "3.12", "3.13"):
-    (FOLDER / f"py{version}.txt").write_text(resolve(version))
+    project = [line for line in resolve(version, *extras(CPU)) if not OMITTED.match(line)]
+    (FOLDER / f"py{version}.txt").write_text("".join(project))
+    airflow = resolve(version, "--group", f"{PROJECT}:airflow")
+    (FOLDER / f"airflow-py{version}.txt").write_text("".join(airflow))
+# of the one GPU image
+(FOLDER / "gpu-py3.11.txt").write_text("".join(resolve("3.11", *extras(GPU))))

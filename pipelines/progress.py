@@ -104,18 +104,18 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
     if "model_card" in summary["links"]:
         console.print(f"card     {summary['links']['model_card']}", highlight=False, soft_wrap=True)
     if summary.get("curl"):
-        console.print("\nscore a transaction on the running endpoint (make stop ends it):")
+        console.print("\nscore an event on the running endpoint (make stop ends it):")
         console.print(summary["curl"], markup=False, highlight=False, soft_wrap=True)
 
 
 def _metrics(summary: dict[str, Any]) -> Table:
     rows = summary["rows"]
-    title = f"{summary['logical_date']}: {rows['test']:,} test rows, {rows['test_frauds']:,} frauds"
+    title = f"{summary['logical_date']}: {rows['test']:,} test rows, {rows['test_frauds']:,} positives"
     table = Table(title=title, title_justify="left")
     table.add_column("model", no_wrap=True)
     columns = list(next(iter(summary["models"].values()), {}))
     for column in columns:
-        table.add_column(column.replace("_", " "), justify="right")
+        table.add_column(column.removeprefix("card_").replace("_", " "), justify="right")
     for name, metrics in summary["models"].items():
         mark = " (selected)" if name == summary.get("selected") else ""
         table.add_row(name + mark, *["-" if metrics[c] is None else f"{metrics[c]:.3f}" for c in columns])

@@ -47,7 +47,8 @@ class Inputs:
     def matrix(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Return the model's input, float32 of shape (rows, inputs)."""
         blocks = [frame[self.numeric].to_numpy(dtype=np.float32)]
-        for column, categories in self.categorical.items():
+        # in the order of their names, since that of a mapping does not survive being written as JSON
+        for column, categories in sorted(self.categorical.items()):
             values = frame[column].astype(str).to_numpy()
             blocks.append((values[:, None] == np.array(categories, dtype=object)[None, :]).astype(np.float32))
         return np.hstack(blocks)

@@ -58,12 +58,14 @@ class Source(Section):
 class Columns(Section):
     """The user's column name for each role."""
 
-    event_id: str
-    event_time: str
-    customer: str
-    terminal: str
-    amount: str
-    label: str
+    event_id: str = Field(description="names an event; no two events share one")
+    event_time: str = Field(description="when it happened: timestamps, or ISO 8601 text")
+    customer: str | None = Field(
+        None, description="whose events they are: of a person, an account, a machine; without it each stands alone"
+    )
+    terminal: str | None = Field(None, description="where they happen: at a shop, a device, a site")
+    amount: str | None = Field(None, description="what an event is worth; not negative")
+    label: str = Field(description="what is to be predicted: 0, 1, true or false")
     numeric: list[str] = Field([], description="further numeric columns, used as model inputs as they are")
     categorical: list[str] = Field([], description="further categorical columns, one-hot encoded")
 
@@ -80,8 +82,8 @@ class Columns(Section):
 
     @property
     def roles(self) -> dict[str, str]:
-        """Canonical role -> the user's column name, without the extra columns."""
-        return {role: getattr(self, role) for role in ROLES}
+        """Canonical role -> the user's column name, of the roles that are given; without the extra columns."""
+        return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
 
 
 ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "label")
@@ -106,7 +108,9 @@ class Simulator(Section):
     )
     amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
     volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
-    night_fraud: bool = Field(False, description="from drift_from, frauds move to the night (00:00-06:59)")
+    night_fraud: bool = Field(
+        False, description="from drift_from, frauds move to the night (00:00-06:59), and stolen cards buy as usual"
+    )
     new_terminals: Share = Field(0.0, description="share of terminals that new ones replace on drift_from")
     new_scenario: Share = Field(
         0.0, description="share of transactions that are, from drift_from, small purchases with copied cards: fraud"
@@ -127,9 +131,11 @@ class Simulator(Section):
 
 
 class Features(Section):
-    """Trailing windows per customer and, delayed by the label delay, per terminal."""
+    """Trailing windows per customer and, delayed by the label delay, per terminal; of whichever is given."""
 
-    windows_days: list[Positive] = Field([1, 7, 30], min_length=1, description="lengths of the windows, no two alike")
+    windows_days: list[Positive] = Field(
+        [1, 7, 30], description="lengths of the windows, no two alike; [] without a customer and a terminal"
+    )
     amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
         2, description="decimals of the currency; amounts are summed exactly at this precision"
     )
@@ -141,6 +147,11 @@ class Features(Section):
             raise ValueError("a window stands there twice; give each length once")
         return days
 
+    @property
+    def longest_window_days(self) -> int:
+        """How far the windows reach back, 0 without any."""
+        return max(self.windows_days, default=0)
+
 
 class Protocol(Section):
     """Which days train, validate and test. See `components/common/splits.py`."""
@@ -150,10 +161,10 @@ class Protocol(Section):
     )
     train_days: Positive = 7
     test_days: Positive = 7
-    drop_compromised: bool = Field(True, description="leave known compromised customers out of the test rows")
+    drop_compromised: bool = Field(True, description="leave customers known as positive out of the test rows")
     compromised_days: Positive | None = Field(
         None,
-        description="how long before the end of training a fraud still compromises its customer; default: train_days",
+        description="how long before the end of training a positive still counts for this; default: train_days",
     )
 
     @model_validator(mode="after")
@@ -185,14 +196,16 @@ class Training(Section):
 class Evaluation(Section):
     """The gate a challenger has to pass."""
 
-    top_k: Positive = Field(100, description="cards that can be checked a day, for card precision")
-    min_frauds: Positive = Field(50, description="fewer frauds in the test window decide nothing")
+    top_k: Positive = Field(100, description="customers (without them: events) that can be checked a day")
+    min_frauds: Positive = Field(50, description="fewer positives in the test window decide nothing")
     min_average_precision: Share = 0.3
     max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
     tolerance: Share = Field(
         0.02, description="average precision a fresher model may lose, at the low end of the 95 % interval"
     )
-    cost_missed_fraud: Cost = Field(1.0, description="of a fraud that is not flagged, as a multiple of its amount")
+    cost_missed_fraud: Cost = Field(
+        1.0, description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1"
+    )
     cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
 
 
@@ -207,9 +220,9 @@ class Drift(Section):
         0.5, description="relative change of the rows a day, either way: 0.5 is half as many again, or a third less"
     )
     average_precision: Share = Field(0.08, description="loss against the validation, on rows whose labels are due")
-    min_frauds: Positive = Field(200, description="fewer frauds with labels say nothing by either limit here")
+    min_frauds: Positive = Field(200, description="fewer positives with labels say nothing by either limit here")
     fraud_wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.5, description="of an input among the frauds alone, in standard deviations of the reference's frauds"
+        0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"
     )
 
 
@@ -255,6 +268,15 @@ class Config(Section):
     controller: Controller = Controller()
     retention: Retention = Retention()
 
+    @model_validator(mode="after")
+    def _windows_have_a_key(self) -> Self:
+        if self.features.windows_days and not (self.columns.customer or self.columns.terminal):
+            raise ValueError(
+                f"features.windows_days: is {self.features.windows_days}, but windows are those of a customer or a "
+                "terminal; name columns.customer or columns.terminal, or write windows_days: []"
+            )
+        return self
+
 
 def parse(value: dict[str, Any] | str) -> Config:
     """Check a config given as a mapping or as JSON text.
@@ -282,6 +304,9 @@ def _explain(item: dict[str, Any]) -> str:
         return f"{field}: unknown key; allowed here: {', '.join(allowed)}{nearest(path[-1], allowed)}"
     if item["type"] == "missing":
         return f"{field}: missing, and it has no default; add it to the config"
+    if item["type"] == "value_error" and not path:
+        # a check across sections names the field itself, and its value is not the whole config
+        return str(item["ctx"]["error"])
     return f"{field}: {item['msg']}, got {item['input']!r}"
 
 

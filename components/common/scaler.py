@@ -24,9 +24,10 @@ class Scaler:
     @classmethod
     def fitted(cls, matrix: Matrix) -> Self:
         """Fit on training rows, in float64; `matrix` is float32 of shape (rows, inputs)."""
-        scale = matrix.std(axis=0, dtype=np.float64)
+        scale = matrix.std(axis=0, dtype=np.float64).astype(np.float32)
+        # as float32, in which the spread of tiny values is 0 too
         scale[scale == 0] = 1
-        return cls(matrix.mean(axis=0, dtype=np.float64).astype(np.float32), scale.astype(np.float32))
+        return cls(matrix.mean(axis=0, dtype=np.float64).astype(np.float32), scale)
 
     def apply(self, matrix: Matrix) -> Matrix:
         """Return the standardised matrix, float32 of shape (rows, inputs)."""

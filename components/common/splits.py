@@ -92,9 +92,14 @@ def plan(config: Config, logical_date: date) -> Plan:
     # the validation fold tests on the last days that the final model trains on: their labels are known by then
     validation = _fold(config, test.train.last)
     features = Days(validation.train.first, logical_date)
-    buffer = max(config.features.windows_days) + delay
-    events = Days(features.first - timedelta(days=buffer), logical_date)
+    events = Days(features.first - timedelta(days=buffer_days(config)), logical_date)
     return Plan(validation, test, features, events, labels_due=test_last)
+
+
+def buffer_days(config: Config) -> int:
+    """Return how many days of events before a day its features need: the longest window, and its delay."""
+    longest = config.features.longest_window_days
+    return longest + config.label_delay_days if longest else 0
 
 
 def _fold(config: Config, test_last: date) -> Fold:

@@ -2,8 +2,8 @@
 
     python -m components.deployment.server --registry registry --name fraud --port 8321
 
-It listens on 127.0.0.1 only. When `<registry>/endpoint/<name>/current.json` changes, the new version is
-loaded beside the old one and takes over between two requests; one that cannot be loaded changes nothing.
+It listens on 127.0.0.1 unless told otherwise. When `<registry>/endpoint/<name>/current.json` changes, the new
+version is loaded beside the old one and takes over between two requests; one that cannot be loaded changes nothing.
 """
 
 import argparse
@@ -208,8 +208,8 @@ def application(name: str, current: Current) -> "FastAPI":
     return routes
 
 
-def listen(port: int, attempts: int = PORTS) -> socket.socket:
-    """Listen on a port of this machine, or on the next free one of `attempts`.
+def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
+    """Listen on a port, or on the next free one of `attempts`.
 
     Raises:
         UserError: when all of them are taken.
@@ -219,7 +219,7 @@ def listen(port: int, attempts: int = PORTS) -> socket.socket:
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, candidate))
+            listener.bind((host, candidate))
             listener.listen()
             return listener
         except OSError:
@@ -229,11 +229,13 @@ def listen(port: int, attempts: int = PORTS) -> socket.socket:
 
 def parser() -> Parser:
     """Return the server's flags."""
-    return Parser("deployment.server", "Serve a model's champion on this machine.").takes(
+    flags = Parser("deployment.server", "Serve a model's champion on this machine.").takes(
         registry="folder of the model registry",
         name="the registered model",
         port=f"port to listen on; one of the next {PORTS - 1} when it is taken",
     )
+    flags.add_argument("--host", default=HOST, help="address to listen on; a container needs 0.0.0.0 (%(default)s)")
+    return flags
 
 
 def body(args: argparse.Namespace) -> None:
@@ -243,7 +245,7 @@ def body(args: argparse.Namespace) -> None:
     if not args.port.isdecimal() or not 0 < int(args.port) < 65536:
         raise UserError(f"port is {args.port!r}; give a number from 1 to 65535")
     current = Current(pointer_uri(args.registry, args.name))
-    listener = listen(int(args.port))
+    listener = listen(int(args.port), host=args.host)
     state = State(os.getpid(), HOST, listener.getsockname()[1])
     storage.write_json(state_uri(args.registry, args.name), asdict(state))
     log.info("%s serves %s, version %d", state.url, args.name, current.model.pointer.version)

@@ -306,9 +306,11 @@ def performance(ranks: npt.NDArray[np.int64], promised: float, limits: Drift) ->
     """
     limit, (legitimate, frauds) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
     if frauds < limits.min_frauds or not legitimate:
-        return Signal("performance", None, limit, False, f"{frauds} frauds with labels decide nothing about the model.")
+        return Signal(
+            "performance", None, limit, False, f"{frauds} positives with labels decide nothing about the model."
+        )
     reached = average_precision(ranks)
-    reason = f"Average precision {reached:.3f} where labels are due ({frauds} frauds), {promised:.3f} at training."
+    reason = f"Average precision {reached:.3f} where labels are due ({frauds} positives), {promised:.3f} at training."
     return Signal("performance", promised - reached, limit, promised - reached > limit, reason)
 
 
@@ -323,12 +325,14 @@ def frauds(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], l
     """
     limit = limits.fraud_wasserstein
     if len(current) < limits.min_frauds or len(reference) < REFERENCE_FRAUDS:
-        told = f"{len(current)} frauds, and {len(reference)} for reference, decide nothing about how fraud has changed."
+        told = (
+            f"{len(current)} positives, and {len(reference)} for reference, decide nothing about how they have changed."
+        )
         return Signal("frauds", None, limit, False, told)
     columns = compare(reference[numeric], [current], numeric, limits)
     moved = max(columns, key=lambda column: column.wasserstein or 0)
     value = moved.wasserstein or 0.0
-    reason = f"Among frauds, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:g})."
+    reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:g})."
     return Signal("frauds", value, limit, value > limit, reason)
 
 

@@ -43,13 +43,13 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
         find_champion: registry and model name -> the version that serves.
     """
     from components.common import bundle
-    from components.evaluation import core
+    from components.evaluation import core, notes
 
     config = parse(args.config)
     gate, fold = config.evaluation, splits.plan(config, splits.parse_date(args.date)).test
     rows, model = _test_rows(args.features, fold, config), bundle.load(args.model)
     frauds = int(rows["label"].sum())
-    step.log.info("scoring %d test rows of %s, %d of them frauds", len(rows), fold.test, frauds)
+    step.log.info("scoring %d test rows of %s, %d of them positive", len(rows), fold.test, frauds)
     scores = {name: bundle.Scorer(args.model, model, name).score(rows) for name in model.candidates}
     candidates = {name: core.measure(rows, values, model, gate) for name, values in scores.items()}
 
@@ -59,7 +59,11 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
     test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "frauds": frauds}
     curves = core.curves(rows["label"].to_numpy(dtype="int8"), scores[model.selected])
-    trial = core.Trial(config, model, test, candidates, champion, verdict)
+    unusual = notes.notes(rows, model, gate)
+    for note in unusual:
+        step.log.warning("%s", note)
+    unseen = notes.unseen(rows, model.inputs)
+    trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
     _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=scores[model.selected]), curves))
     reported = {name: challenger.metrics[name] for name in ("auc_roc", "average_precision", "card_precision")}
     return {name: value for name, value in reported.items() if value is not None}
@@ -97,7 +101,7 @@ def _card(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") ->
     from components.evaluation import card, explain
 
     scorer, columns = bundle.Scorer(uri, trial.model), trial.model.inputs.columns
-    slices = explain.slices(scored, max(trial.config.features.windows_days))
+    slices = explain.slices(scored, trial.config.features.longest_window_days)
     calibration = explain.Calibration.of(curves["calibration"])
     return card.render(trial, slices, calibration, explain.importances(scored, columns, scorer.score))
 

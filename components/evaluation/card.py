@@ -57,7 +57,7 @@ def _data(trial: Trial) -> list[str]:
         for name, seen in windows.items()
     ]
     hashes = [f"- {name.capitalize()}: `{details[f'{name}_sha256']}`" for name in ("events", "features")]
-    return [*_table(("Days", "from .. to", "Rows", "Frauds"), cells), "", *hashes]
+    return [*_table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
 
 
 def _metrics(trial: Trial) -> list[str]:
@@ -74,32 +74,34 @@ def _metrics(trial: Trial) -> list[str]:
                 _number(found.metrics["card_precision_ceiling"]),
             )
         )
-    head = ("Candidate", "AUC ROC", "Average precision", f"Card precision@{top_k}", "its ceiling")
+    head = ("Candidate", "AUC ROC", "Average precision", f"Precision at {top_k}", "its ceiling")
     return [*_table(head, cells), "", *_cost(trial)]
 
 
 def _cost(trial: Trial) -> list[str]:
-    gate, found = trial.config.evaluation, trial.challenger
+    gate, found, columns = trial.config.evaluation, trial.challenger, trial.config.columns
+    unit = f"values of {columns.customer}" if columns.customer else "events"
     return [
-        "In brackets 95 % intervals, from a stratified bootstrap of the test rows (of the cards, for card precision). "
-        "The ceiling is what a perfect scorer reaches in these days.",
+        f"Precision at {gate.top_k} is the share of positives among the {gate.top_k} {unit} with the highest scores of "
+        "a day, as a mean over days; its ceiling is what a perfect scorer reaches. In brackets 95 % intervals, from a "
+        f"stratified bootstrap of the test rows (for the precision at {gate.top_k}, of the {unit}).",
         "",
-        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_frauds:,} frauds: "
-        f"{found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} and a missed fraud "
-        f"{gate.cost_missed_fraud:g} times its amount.",
+        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_frauds:,} positives: "
+        f"{found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} and a missed positive "
+        f"{gate.cost_missed_fraud:g}{' times its amount' if columns.amount else ''}.",
     ]
 
 
 def _slices(found: list[Slice]) -> list[str]:
     cells = [(part.name, f"{part.rows:,}", f"{part.frauds:,}", _number(part.average_precision)) for part in found]
-    note = "Of the selected candidate. Average precision depends on the share of frauds, so compare with care."
-    return [*_table(("Slice", "Rows", "Frauds", "Average precision"), cells), "", note]
+    note = "Of the selected candidate. Average precision depends on the share of positives, so compare with care."
+    return [*_table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
 
 
 def _calibration(found: Calibration) -> list[str]:
     return [
-        f"- Mean score {found.predicted:.4f}, share of frauds {found.observed:.4f}",
-        f"- Highest bin: mean score {found.top_predicted:.3f}, share of frauds {found.top_observed:.3f}",
+        f"- Mean score {found.predicted:.4f}, share of positives {found.observed:.4f}",
+        f"- Highest bin: mean score {found.top_predicted:.3f}, share of positives {found.top_observed:.3f}",
         f"- Expected calibration error {found.error:.4f}",
     ]
 
@@ -114,17 +116,21 @@ def _importances(found: list[tuple[str, float]]) -> list[str]:
 
 def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
     config = trial.config
-    yield f"Labels count as known after {config.label_delay_days} days; a fraud reported later is genuine to it."
+    yield f"Labels count as known after {config.label_delay_days} days; what turns positive later is negative to it."
     yield (
         f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later "
-        "ones; seasons, holidays and frauds unlike those of its training days are unknown to it."
+        "ones; seasons, holidays and positives unlike those of its training days are unknown to it."
     )
-    yield "The intervals treat events as independent and the days as given; frauds in series make them too narrow."
-    if config.protocol.drop_compromised:
-        yield "Customers already known as compromised are not among the test rows; it is not measured on them."
+    yield "The intervals treat events as independent and the days as given; positives in series make them too narrow."
+    if config.columns.customer and config.protocol.drop_compromised:
+        yield (
+            f"Values of {config.columns.customer} already known as positive are not among the test rows; it is not "
+            "measured on them."
+        )
     unsure = [part.name for part in slices if part.average_precision is None]
     if unsure:
-        yield f"Too few frauds to measure: {'; '.join(unsure)}."
+        yield f"Too few positives to measure: {'; '.join(unsure)}."
+    yield from trial.notes
     if trial.model.inputs.categorical:
         yield "A category that did not occur in training counts as none of those known."
     yield "Its scores rank events; they are probabilities only as far as the calibration above says."

@@ -14,6 +14,7 @@ from components.common.errors import UserError
 from components.common.metrics import Metrics, evaluate
 from components.evaluation import bootstrap
 from components.evaluation.bootstrap import Interval
+from components.evaluation.notes import Unseen
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
@@ -40,7 +41,7 @@ class Cost:
     """What a scorer's decisions cost on the test rows.
 
     Attributes:
-        per_1000: events, in the currency of the amounts; see `costs`.
+        per_1000: events, in the currency of the amounts, or of the costs where there are none; see `costs`.
         threshold: score from which an event is flagged.
         alerts: flagged events.
         missed_frauds: frauds not flagged.
@@ -123,6 +124,8 @@ class Trial:
         candidates: each of the model's candidates, measured on the test rows.
         champion: measured on the same rows, or a sentence why there is none.
         verdict: what became of it.
+        unseen: categorical columns with values the model does not know, on the test rows.
+        notes: what else to know of the rows, a sentence each.
     """
 
     config: Config
@@ -131,6 +134,8 @@ class Trial:
     candidates: dict[str, Contender]
     champion: Champion | str
     verdict: Verdict
+    unseen: dict[str, Unseen]
+    notes: list[str]
 
     @property
     def challenger(self) -> Contender:
@@ -160,6 +165,8 @@ class Trial:
             "cost": asdict(self.challenger.cost),
             "champion": rival and {"version": rival.version, **rival.metrics},
             "gains": gains and {name: asdict(gain) for name, gain in gains.items()},
+            "unseen": {name: asdict(found) for name, found in self.unseen.items()},
+            "notes": self.notes,
         }
 
     def judgement(self) -> dict[str, Any]:
@@ -193,14 +200,15 @@ def measure(rows: pd.DataFrame, scores: Floats, model: Bundle, limits: Evaluatio
     """Measure a model's scores of the test rows.
 
     Args:
-        rows: `event_time`, `customer`, `label` and `amount`; n rows.
+        rows: `event_time`, `customer`, `label`, and `amount` where events have one; n rows.
         scores: of the model, float, shape (n,).
         model: whose scores they are.
         limits: the gate, with the costs and `top_k`.
     """
     labels = rows["label"].to_numpy(dtype=np.int8)
     flagged = scores >= model.threshold
-    each = 1000 * costs(labels, rows["amount"].to_numpy(dtype=float), flagged, limits)
+    amounts = rows["amount"].to_numpy(dtype=float) if "amount" in rows else np.ones(len(rows))
+    each = 1000 * costs(labels, amounts, flagged, limits)
     cost = Cost(float(each.mean()), model.threshold, int(flagged.sum()), int(labels[~flagged].sum()))
     resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, each)}
     measured = evaluate(rows, scores, limits.top_k)
@@ -262,7 +270,7 @@ def judge(challenger: Contender, champion: Champion | str, frauds: int, limits: 
         return Verdict("keep", refused)
     if challenger.sha256 == champion.sha256:
         return Verdict("keep", [f"The challenger is identical to champion version {champion.version}."])
-    return _against(challenger, champion, limits.tolerance)
+    return _against(challenger, champion, limits)
 
 
 def curves(labels: Labels, scores: Floats) -> Curves:
@@ -311,7 +319,7 @@ def calibration(labels: Labels, scores: Floats) -> dict[str, list[float]]:
 def _below_floors(precision: float | None, frauds: int, limits: Evaluation) -> list[str]:
     refused = []
     if frauds < limits.min_frauds:
-        refused.append(f"The test days hold {frauds} frauds; fewer than {limits.min_frauds} decide nothing.")
+        refused.append(f"The test days hold {frauds} positives; fewer than {limits.min_frauds} decide nothing.")
     if precision is None:
         refused.append("The test days hold one class only, so average precision has no meaning.")
     elif precision < limits.min_average_precision:
@@ -326,11 +334,11 @@ def _below_floors(precision: float | None, frauds: int, limits: Evaluation) -> l
 
 def _passed(challenger: Contender, frauds: int) -> str:
     precision = challenger.estimates()["average_precision"]
-    return f"The challenger passes the floors with average precision {precision} on {frauds} frauds (95 % interval)."
+    return f"The challenger passes the floors with average precision {precision} on {frauds} positives (95 % interval)."
 
 
-def _against(challenger: Contender, champion: Champion, tolerance: float) -> Verdict:
-    gains = challenger.gains(champion)
+def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> Verdict:
+    gains, tolerance = challenger.gains(champion), limits.tolerance
     gain, fresher = gains["average_precision"], challenger.trained_until > champion.trained_until
     ours, theirs = (each.estimates()["average_precision"] for each in (challenger, champion))
     figures = (
@@ -346,7 +354,9 @@ def _against(challenger: Contender, champion: Champion, tolerance: float) -> Ver
         promoted, why = True, f"It is not worse by more than {tolerance:g}, and fresher: {days}."
     else:
         promoted, why = False, f"It is not better beyond noise, and not fresher: {days}."
-    rest = f"Card precision changes by {gains['card_precision']}, cost per 1,000 events by {gains['cost']}."
+    rest = (
+        f"Precision at {limits.top_k} changes by {gains['card_precision']}, cost per 1,000 events by {gains['cost']}."
+    )
     return Verdict("promote" if promoted else "keep", [figures, why, rest])
 
 

@@ -64,10 +64,10 @@ class Calibration:
 
 
 def slices(rows: pd.DataFrame, longest: int) -> list[Slice]:
-    """Measure scores on amount bands, new customers and nights; parts without a row are left out.
+    """Measure scores on amount bands, customers with a short history and nights; parts without a row are left out.
 
     Args:
-        rows: `label`, `score`, `amount`, and where they are known `customer_count_{longest}d` and `during_night`.
+        rows: `label`, `score`, and where they are known `amount`, `customer_count_{longest}d` and `during_night`.
         longest: the longest window, in days.
     """
     labels, scores = rows["label"].to_numpy(dtype=np.int8), rows["score"].to_numpy()
@@ -105,17 +105,21 @@ def importances(
 
 
 def _parts(rows: pd.DataFrame, longest: int) -> Iterator[tuple[str, Mask]]:
-    amounts = rows["amount"].to_numpy(dtype=float)
+    if "amount" in rows:
+        yield from _bands(rows["amount"].to_numpy(dtype=float))
+    count = f"customer_count_{longest}d"
+    if count in rows:
+        yield f"short history: at most {NEW} events in {longest} days", rows[count].to_numpy() <= NEW
+    if "during_night" in rows:
+        yield "night", rows["during_night"].to_numpy() == 1
+
+
+def _bands(amounts: Floats) -> Iterator[tuple[str, Mask]]:
     edges = np.unique(np.quantile(amounts, BANDS))
     band = np.searchsorted(edges, amounts, side="left")
     for number, edge in enumerate(edges):
         yield f"amount {f'{edges[number - 1]:,.2f} to' if number else 'up to'} {edge:,.2f}", band == number
     yield f"amount above {edges[-1]:,.2f}", band == len(edges)
-    count = f"customer_count_{longest}d"
-    if count in rows:
-        yield f"new customers: at most {NEW} events in {longest} days", rows[count].to_numpy() <= NEW
-    if "during_night" in rows:
-        yield "night", rows["during_night"].to_numpy() == 1
 
 
 def _slice(name: str, labels: npt.NDArray[np.int8], scores: Floats) -> Slice:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from components.common import artifacts, frames, storage
 from components.common.config import Config, parse
-from components.common.splits import Days, parse_date, plan, rows_of
+from components.common.splits import Days, buffer_days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
 from components.features import core
 
@@ -40,7 +40,7 @@ class Job:
     @property
     def buffer(self) -> timedelta:
         """How far back the oldest window of a day reaches."""
-        return timedelta(days=max(self.config.features.windows_days) + self.config.label_delay_days)
+        return timedelta(days=buffer_days(self.config))
 
     def uri(self, day: date) -> str:
         """Return where a day's partition lies: its name is a hash of the events and settings it is made from.

@@ -27,17 +27,20 @@ Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 def numeric_inputs(config: Config) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
-    windows = config.features.windows_days
-    customer = [f"customer_{name}_{w}d" for w in windows for name in ("count", "mean_amount")]
-    terminal = [f"terminal_{name}_{w}d" for w in windows for name in ("count", "risk")]
-    return ["amount", "during_weekend", "during_night", *customer, *terminal, *config.columns.numeric]
+    windows, columns = config.features.windows_days, config.columns
+    amount = ["amount"] if columns.amount else []
+    of_customer = ["count", *(["mean_amount"] if columns.amount else [])] if columns.customer else []
+    of_terminal = ["count", "risk"] if columns.terminal else []
+    customer = [f"customer_{name}_{w}d" for w in windows for name in of_customer]
+    terminal = [f"terminal_{name}_{w}d" for w in windows for name in of_terminal]
+    return [*amount, "during_weekend", "during_night", *customer, *terminal, *columns.numeric]
 
 
 def features(events: Frame, config: Config, backend: Backend) -> Frame:
     """Compute the features of every row.
 
     The first days of `events` lack a past: for exact values on a day, give the
-    `max(windows_days) + label_delay_days` days before it too.
+    `splits.buffer_days(config)` days before it too.
 
     Args:
         events: canonical events, n rows, of the backend's frame library. Rows in order of `event_time` keep their
@@ -46,8 +49,8 @@ def features(events: Frame, config: Config, backend: Backend) -> Frame:
         backend: where to compute.
 
     Returns:
-        n rows: `event_id`, `event_time`, `customer`, `label`, then float64 inputs as `numeric_inputs` names them,
-        then the extra categorical columns.
+        n rows: `event_id`, `event_time`, `customer` (the event's own id where events have none), `label`, then
+        float64 inputs as `numeric_inputs` names them, then the extra categorical columns.
 
     Raises:
         UserError: when an amount is too large to be summed exactly.
@@ -55,14 +58,16 @@ def features(events: Frame, config: Config, backend: Backend) -> Frame:
     if not events["event_time"].is_monotonic_increasing:
         events = events.sort_values(["event_time", "event_id"], ignore_index=True)
     times = backend.arrays.asarray(events["event_time"].astype("datetime64[us]").astype("int64"))
-    inputs = {
-        "amount": events["amount"].astype("float64"),
-        **_calendar(times),
-        **_customer(events, times, config, backend.arrays),
-        **_terminal(events, times, config, backend.arrays),
-        **{name: events[name].astype("float64") for name in config.columns.numeric},
-    }
-    kept = {name: events[name] for name in KEPT}
+    inputs = _calendar(times)
+    if "amount" in events:
+        inputs["amount"] = events["amount"].astype("float64")
+    if "customer" in events and config.features.windows_days:
+        inputs |= _customer(events, times, config, backend.arrays)
+    if "terminal" in events and config.features.windows_days:
+        inputs |= _terminal(events, times, config, backend.arrays)
+    inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}
+    # without customers every event is its own, so that what counts by customer needs no other way
+    kept = {name: events[name if name in events else "event_id"] for name in KEPT}
     ordered = {name: inputs[name] for name in numeric_inputs(config)}
     categorical = {name: events[name] for name in config.columns.categorical}
     return backend.frame(kept | ordered | categorical)
@@ -132,12 +137,14 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
 def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
     """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
     decimals, windows = config.features.amount_decimals, config.features.windows_days
-    amounts = _minor_units(events["amount"], decimals, xp)
+    has_amount = "amount" in events
+    amounts = _minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), dtype=xp.int64)
     found = trailing(xp, _codes(events["customer"], xp), times, amounts, [w * DAY for w in windows])
     columns = {}
     for w, (counts, sums) in zip(windows, found, strict=True):
         columns[f"customer_count_{w}d"] = counts.astype("float64")
-        columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
+        if has_amount:
+            columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
     return columns
 
 

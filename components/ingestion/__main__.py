@@ -14,7 +14,7 @@ from components.common.step import Parser, log, run
 from components.ingestion import sources, tally
 
 # part of every partition's identity: raise it when the same rows come to another partition
-SCHEMA = 1
+SCHEMA = 2
 LOG_EVERY = 10
 
 

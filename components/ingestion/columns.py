@@ -12,7 +12,7 @@ from components.common.errors import UserError, nearest
 # what a column should hold, and how to write it
 TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z"
 LABEL = "label; write 0, 1, true or false"
-NUMBER = "number"
+NUMBER = "number; write 12.5 with a point, and name text or true and false under columns.categorical"
 
 WHOLE_NUMBER = r"-?(?:0|[1-9]\d{0,17})"
 WITH_ZONE = r".*:\d\d.*(?:Z|[+-]\d\d:?(?:\d\d)?)"

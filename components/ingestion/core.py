@@ -1,8 +1,9 @@
 """One day's rows: under canonical names and types, the good parted from the bad, the good held to a schema."""
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from components.common.config import Columns, Config
 from components.ingestion import columns as read
 
 IDS = ("event_id", "customer", "terminal")
-REASON = "reason"
+REASON = "quarantine_reason"
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Split:
 
     Attributes:
         good: the events partition, sorted by event_time and event_id.
-        bad: the rejected rows, every column of the user's as text, and `reason`, the rule that rejected it.
-        id_types: `integer` or `text` for each of event_id, customer and terminal.
+        bad: the rejected rows, every column of the user's as text, and `quarantine_reason`, the rule that rejected it.
+        id_types: `integer` or `text` for each of event_id, customer and terminal that is given.
     """
 
     good: pd.DataFrame
@@ -52,28 +53,27 @@ def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_i
     read.require(raw, config.columns)
     typed = _typed(raw, config, text_ids)
     reasons = _reasons(raw, typed, config.columns, day, labels_due)
-    good = _good(typed.loc[reasons.isna()])
-    types = {role: "integer" if typed[role].dtype == "Int64" else "text" for role in IDS}
+    types = {role: "integer" if typed[role].dtype == "Int64" else "text" for role in _ids(config.columns)}
     bad = raw.loc[reasons.notna()]
-    bad = pd.DataFrame({column: read.texts(bad[column]) for column in bad}).assign(reason=reasons.dropna().astype(str))
+    bad = pd.DataFrame({column: read.texts(bad[column]) for column in bad})
+    bad[REASON] = reasons.dropna().astype(str)
+    good = _good(typed.loc[reasons.isna()], types)
     return Split(schema(config.columns, types, labels_due).validate(good), bad.reset_index(drop=True), types)
 
 
 def schema(columns: Columns, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
     """Return the contract of an events partition: these columns, in this order, and no others."""
-    key = {role: pa.Column("int64" if id_types[role] == "integer" else str) for role in IDS}
+    ids = {role: pa.Column("int64" if kind == "integer" else str) for role, kind in id_types.items()}
     finite = pa.Check(np.isfinite, name="finite")
     # pandera takes one unit of time for another
     microseconds = pa.Check(lambda times: times.dtype == "datetime64[us]", name="microseconds")
+    roles = ids | {
+        "event_time": pa.Column("datetime64[us]", microseconds),
+        "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
+        "label": pa.Column("Int8", pa.Check.isin((0, 1)), nullable=not labels_due),
+    }
     return pa.DataFrameSchema(
-        {
-            "event_id": key["event_id"],
-            "event_time": pa.Column("datetime64[us]", microseconds),
-            "customer": key["customer"],
-            "terminal": key["terminal"],
-            "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
-            "label": pa.Column("Int8", pa.Check.isin((0, 1)), nullable=not labels_due),
-        }
+        {role: roles[role] for role in columns.roles}
         | {name: pa.Column("float64", finite) for name in columns.numeric}
         | {name: pa.Column(str) for name in columns.categorical},
         strict=True,
@@ -90,9 +90,11 @@ def examples(bad: Iterable[pd.DataFrame], columns: Columns, rule: str) -> list[s
         columns: the user's names.
         rule: the rule.
     """
-    masked = {columns.event_id, columns.customer, columns.terminal}
+    masked = {columns.roles[role] for role in _ids(columns)}
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad])
-    rows = rejected[list(columns.roles.values())].head(3).astype(object)
+    # further numbers are many, and of interest where one of them is at fault
+    shown = [*columns.roles.values(), *(columns.numeric if rule == "bad_number" else [])]
+    rows = rejected[shown].head(3).astype(object)
     return [
         ", ".join(f"{name}={_mask(value) if name in masked else _shown(value)}" for name, value in row.items())
         for row in rows.to_dict("records")
@@ -109,14 +111,15 @@ def _shown(value: Any) -> str:
 
 def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
-    roles = config.columns.roles
+    readers: dict[str, Callable[[pd.Series], pd.Series]] = {
+        **{role: partial(read.ids, as_text=role in text_ids) for role in IDS},
+        "event_time": partial(read.times, timezone=config.source.timezone),
+        "amount": read.numbers,
+        "label": read.labels,
+    }
     frame = pd.DataFrame(index=raw.index)
-    frame["event_id"] = read.ids(raw[roles["event_id"]], "event_id" in text_ids)
-    frame["event_time"] = read.times(raw[roles["event_time"]], config.source.timezone)
-    frame["customer"] = read.ids(raw[roles["customer"]], "customer" in text_ids)
-    frame["terminal"] = read.ids(raw[roles["terminal"]], "terminal" in text_ids)
-    frame["amount"] = read.numbers(raw[roles["amount"]])
-    frame["label"] = read.labels(raw[roles["label"]])
+    for role, name in config.columns.roles.items():
+        frame[role] = readers[role](raw[name])
     for name in config.columns.numeric:
         frame[name] = read.numbers(raw[name])
     for name in config.columns.categorical:
@@ -129,18 +132,20 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
 def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns) -> None:
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
     read.require_some(raw[columns.label], typed["label"], read.LABEL)
-    for canonical, name in [("amount", columns.amount), *((name, name) for name in columns.numeric)]:
-        read.require_some(raw[name], typed[canonical], read.NUMBER)
+    if columns.amount:
+        read.require_some(raw[columns.amount], typed["amount"], read.NUMBER)
+    for name in columns.numeric:
+        read.require_some(raw[name], typed[name], read.NUMBER)
 
 
 def _reasons(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns, day: date, labels_due: bool) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
     labelled = read.given(raw[columns.label])
     broken = {
-        "missing_key": typed[list(IDS)].isna().any(axis=1),
+        "missing_key": typed[_ids(columns)].isna().any(axis=1),
         "unparsable_time": typed["event_time"].isna(),
         "outside_day": typed["event_time"].dt.floor("D") != pd.Timestamp(day),
-        "bad_amount": ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0)),
+        "bad_amount": _bad_amounts(typed),
         "bad_number": ~np.isfinite(typed[columns.numeric]).all(axis=1),
         "unknown_label": labelled & typed["label"].isna(),
         "missing_label": ~labelled & labels_due,
@@ -154,6 +159,18 @@ def _reasons(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns, day: date
     return reasons
 
 
-def _good(typed: pd.DataFrame) -> pd.DataFrame:
-    dtypes: dict[Hashable, Any] = {role: "int64" if typed[role].dtype == "Int64" else str for role in IDS}
+def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
+    if "amount" not in typed:
+        return pd.Series(False, typed.index)
+    bad: pd.Series = ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0))
+    return bad
+
+
+def _ids(columns: Columns) -> list[str]:
+    """Return the identifiers that the use case has."""
+    return [role for role in IDS if role in columns.roles]
+
+
+def _good(typed: pd.DataFrame, id_types: dict[str, str]) -> pd.DataFrame:
+    dtypes: dict[Hashable, Any] = {role: "int64" if kind == "integer" else str for role, kind in id_types.items()}
     return typed.astype(dtypes).sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)

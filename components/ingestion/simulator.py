@@ -89,7 +89,9 @@ def _defraud(config: Simulator, on: date, frame: pd.DataFrame) -> pd.DataFrame:
     third = _rng(config, STOLEN, on.toordinal()).random(len(frame)) < 1 / 3
     stolen = customers[frame["customer_id"]] & third
     fraud = stolen | terminals[frame["terminal_id"]] | (frame["amount"].to_numpy() > LARGE)
-    frame = frame.assign(amount=(frame["amount"] * np.where(stolen, 5.0, 1.0)).round(2), fraud=fraud)
+    # at night nobody is watching, and thieves take their time
+    haste = 1.0 if config.night_fraud and config.drifts(on) else 5.0
+    frame = frame.assign(amount=(frame["amount"] * np.where(stolen, haste, 1.0)).round(2), fraud=fraud)
     frame = _drift(config, on, frame) if config.drifts(on) else frame
     return frame.astype({"fraud": "int8"}).astype({"fraud": "Int8"})
 

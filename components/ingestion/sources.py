@@ -1,5 +1,6 @@
 """Where a day's rows come from: the simulator, a folder with one file a day, or one table with all days."""
 
+import gzip
 import io
 import warnings
 from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SIMULATOR = "simulator"
 # part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
 SIMULATOR_VERSION = 1
+SIMULATED = ("transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud")
 FORMATS = (".parquet", ".csv", ".csv.gz")
 
 
@@ -59,14 +61,25 @@ def connect(data: str, config: Config, labels_due: date) -> Source:
         labels_due: last day whose labels the simulator knows.
 
     Raises:
-        UserError: when files are neither Parquet nor CSV.
+        UserError: when files are neither Parquet nor CSV, or the simulator does not make the config's columns.
     """
     if data == SIMULATOR:
+        _require_simulated(config)
         return Simulated(config.simulator, labels_due)
     if not config.source.pattern.endswith(FORMATS):
         key = "files" if config.source.files else "table"
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
     return Folder(data, config.source.pattern) if config.source.files else OneTable(data, config)
+
+
+def _require_simulated(config: Config) -> None:
+    columns = config.columns
+    for name in (*columns.roles.values(), *columns.numeric, *columns.categorical):
+        if name not in SIMULATED:
+            raise UserError(
+                f"--data is {SIMULATOR!r}, which makes {', '.join(SIMULATED)}, but config {config.name!r} names column "
+                f"{name!r}; give --data with the folder of your files, or --config fraud"
+            )
 
 
 def require(source: Source, days: Days) -> None:
@@ -230,6 +243,8 @@ def parse(name: str, data: bytes) -> "pd.DataFrame":
     kind = "Parquet" if name.endswith(".parquet") else "CSV"
     try:
         return _parquet(data) if kind == "Parquet" else _csv(data, name.endswith(".gz"))
+    except UserError:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"is not a {kind} file, or a damaged one ({reason}); write the file again") from None
@@ -256,6 +271,13 @@ def _parquet(data: bytes) -> "pd.DataFrame":
 def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
     import pandas as pd
 
+    header = (gzip.decompress(data) if zipped else data).partition(b"\n")[0]
+    other = [separator for separator in (b";", b"\t", b"|") if separator in header and b"," not in header]
+    if other:
+        raise UserError(
+            f"separates its columns by {other[0].decode()!r}, and CSV is read with commas only; write it with commas, "
+            "and numbers with a point"
+        )
     with warnings.catch_warnings():
         # rows with more fields than the header has names
         warnings.simplefilter("error", pd.errors.ParserWarning)

@@ -89,7 +89,7 @@ def _objections(today: Entry, log: Sequence[Entry], policy: Controller, backfill
     if not today.raised:
         yield "Nothing has drifted."
     if LABELS in today.raised:
-        yield "Labels are late: a model trained now would miss the newest frauds. Look after the labels."
+        yield "Labels are late: a model trained now would miss the newest positives. Look after the labels."
     # days of another model say nothing about this one: a retraining starts the count anew
     recent = [entry for entry in _since(log, today, policy.of) if entry.model_sha256 == today.model_sha256]
     drifted = 1 + sum(entry.drifted for entry in recent)

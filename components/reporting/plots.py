@@ -60,7 +60,7 @@ def calibration(curve: dict[str, list[Any]]) -> Plot:
         for point, count in counted
     ]
     line, diagonal = _path(points, sqrt), _path([(0, 0), (1, 1)], sqrt)
-    return Plot("predicted probability", "observed share of frauds", ticks, line, diagonal, markers)
+    return Plot("predicted probability", "observed share of positives", ticks, line, diagonal, markers)
 
 
 def _place(point: tuple[float, float], scale: Scale) -> tuple[float, float]:

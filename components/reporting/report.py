@@ -123,6 +123,7 @@ def _models(summary: Summary, found: Found) -> Json:
         "cost": found.file("evaluation").get("cost"),
         "champion": champion and {"version": champion["version"], "scores": named_scores(champion["metrics"], names)},
         "plots": _plots(summary, found),
+        "notes": found.file("evaluation").get("notes", []),
         "effects": effects(found.file("drift").get("columns", []), summary.config["drift"]),
         "compared": found.file("drift"),
         "operations": found.file("profile").get("top_operations", []),

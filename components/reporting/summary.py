@@ -35,9 +35,9 @@ class Rows(Part):
     read: int | None = Field(description="rows read from the source, over all days the features need")
     quarantined: dict[str, int] | None = Field(description="bad rows by reason; not counted further on")
     train: int | None = Field(description="rows the final models were trained on")
-    train_frauds: int | None = Field(description="frauds among them")
-    test: int | None = Field(description="rows of the test window, without customers known as compromised")
-    test_frauds: int | None = Field(description="frauds among them")
+    train_frauds: int | None = Field(description="positives (in the fraud use cases frauds) among them")
+    test: int | None = Field(description="rows of the test window, without customers already known as positive")
+    test_frauds: int | None = Field(description="positives among them")
 
 
 class Window(Part):
@@ -158,7 +158,7 @@ class Summary(Part):
     model_version: int | None = Field(description="version under which the model is registered")
     champion_version: int | None = Field(description="version that serves after this run")
     endpoint: str | None = Field(description="URL that serves the champion")
-    curl: str | None = Field(description="a command that scores one transaction there")
+    curl: str | None = Field(description="a command that scores one event there")
     profile: Profile | None = Field(description="headline figures of the training profile")
     links: dict[str, str] = Field(description="what the steps wrote -> its URI; only what exists")
 

@@ -90,15 +90,19 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
         lineage: hashes of the tables, kept in the bundle's details.
 
     Raises:
-        UserError: when a window has no fraud, or a library refuses a candidate's parameters.
+        UserError: when a window has no positive, or a library refuses a candidate's parameters.
     """
     choice = choose(setting, plan.validation, features)
     log.info("%s", choice.reason)
     rows = labelled(rows_of(features, plan.test.train), plan.test.train)
     inputs = Inputs.seen_in(rows, setting.numeric, setting.categorical)
     candidates = fit_all(setting, inputs, rows)
+    constant = [name for name in inputs.columns if (rows[name] == rows[name].iloc[0]).all()]
+    if constant:
+        log.warning("the same in every training row, so nothing is learned from: %s", ", ".join(constant))
     details = {
         "train": window(rows, plan.test.train),
+        "constant": constant,
         "validation": choice.window,
         "device": setting.device,
         "seed": setting.config.training.seed,
@@ -161,13 +165,13 @@ def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return the rows when they can train or judge a model.
 
     Raises:
-        UserError: when there is no fraud among them, or nothing but fraud.
+        UserError: when there is no positive among them, or nothing but positives.
     """
     assert rows["label"].notna().all(), f"labels of {days} are due"
     frauds = int(rows["label"].sum())
     if not 0 < frauds < len(rows):
         raise UserError(
-            f"{days}: {frauds} frauds in {len(rows)} rows, and a model needs some of both; "
+            f"{days}: {frauds} positives in {len(rows)} rows, and a model needs some of both; "
             "choose another --date, or widen protocol.train_days and protocol.test_days"
         )
     return rows

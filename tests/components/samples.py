@@ -96,6 +96,7 @@ def write_model(
     details = {
         "train": {"first": "2024-03-15", "last": trained_until, "rows": 80, "frauds": 10},
         "validation": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "frauds": 10},
+        "constant": [],
         "events_sha256": "e" * 64,
         "features_sha256": "f" * 64,
         "device": "cpu",

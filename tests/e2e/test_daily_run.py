@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from components.reporting.summary import Summary
+from tests.e2e.command import newest, nightshift
 
 DATE = "2025-06-30"
 
@@ -26,17 +27,9 @@ def small_world() -> dict[str, Any]:
     return config
 
 
-def nightshift(workspace: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "pipelines", *words, "--workspace", str(workspace)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def run(workspace: Path, date: str = DATE) -> dict[str, Any]:
     nightshift(workspace, "run", "--config", str(workspace / "fraud.yaml"), "--date", date)
-    summary: dict[str, Any] = json.loads((workspace / "runs/latest/summary.json").read_text())
-    return summary
+    return newest(workspace)
 
 
 @pytest.fixture(scope="module")

@@ -58,6 +58,15 @@ def test_what_is_saved_is_loaded_again(tmp_path):
     assert storage.read_json(str(tmp_path / "model" / "model.json"))["sha256"] == saved.sha256
 
 
+def test_a_model_that_was_loaded_sees_its_categories_in_the_same_place_as_in_training(tmp_path):
+    rows = pd.DataFrame({"zone": ["a", "b"], "channel": ["web", "shop"], "risk": [0.0, 1.0]})
+    trained = Inputs.seen_in(rows, ["risk"], ["zone", "channel"])
+    storage.write_json(str(tmp_path / "inputs.json"), dataclasses.asdict(trained))
+    loaded = Inputs(**storage.read_json(str(tmp_path / "inputs.json")))
+
+    assert loaded.matrix(rows).tolist() == trained.matrix(rows).tolist() == [[0, 0, 1, 1, 0], [1, 1, 0, 0, 1]]
+
+
 def test_a_model_scores_with_the_selected_candidate_unless_another_is_named(tmp_path):
     model = samples.write_model(tmp_path / "model", WEIGHTS)
 

@@ -92,7 +92,6 @@ def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
     [
         ("training.threads", 0, "training.threads: Input should be greater than or equal to 1, got 0"),
         ("evaluation.tolerance", 1.5, "evaluation.tolerance: Input should be less than or equal to 1, got 1.5"),
-        ("features.windows_days", [], "features.windows_days: List should have at least 1 item"),
         ("features.windows_days", [7, 0], "features.windows_days.1: Input should be greater than or equal to 1, got 0"),
         ("protocol.mode", "weekly", "protocol.mode: Input should be 'daily' or 'retrospective', got 'weekly'"),
         ("training.models.trees.kind", "svm", "training.models.trees.kind: Input should be 'xgboost', 'mlp'"),
@@ -106,9 +105,9 @@ def test_a_value_that_is_not_allowed_is_named_with_what_is(path: str, value: Any
 
 def test_a_required_field_that_is_missing_is_named() -> None:
     config = deepcopy(VALID)
-    del config["columns"]["customer"]
+    del config["columns"]["label"]
 
-    assert "columns.customer: missing, and it has no default; add it to the config" in message(config)
+    assert "columns.label: missing, and it has no default; add it to the config" in message(config)
 
 
 def test_every_mistake_is_named_at_once() -> None:
@@ -164,3 +163,28 @@ def test_a_further_column_with_a_name_of_ours_is_refused(name: str) -> None:
 
 def test_a_window_that_stands_there_twice_is_refused() -> None:
     assert "a window stands there twice" in message(changed("features.windows_days", [1, 7, 7]))
+
+
+def without(*roles: str, **features: Any) -> dict[str, Any]:
+    """The valid config without some roles."""
+    columns = {role: name for role, name in VALID["columns"].items() if role not in roles}
+    return VALID | {"columns": columns, "features": features}
+
+
+def test_only_the_roles_that_are_given_are_there() -> None:
+    roles = parse(without("terminal", "amount")).columns.roles
+
+    assert roles == {"event_id": "id", "event_time": "time", "customer": "card", "label": "fraud"}
+
+
+@pytest.mark.parametrize("role", ["customer", "terminal"])
+def test_windows_need_one_of_customer_and_terminal(role: str) -> None:
+    assert parse(without(role, "amount")).features.windows_days == [1, 7, 30]
+
+
+def test_windows_of_nobody_are_refused_with_what_to_write() -> None:
+    assert message(without("customer", "terminal")) == (
+        "the config is not valid:\n  features.windows_days: is [1, 7, 30], but windows are those of a customer or a "
+        "terminal; name columns.customer or columns.terminal, or write windows_days: []"
+    )
+    assert parse(without("customer", "terminal", windows_days=[])).features.longest_window_days == 0

@@ -30,3 +30,9 @@ def test_many_large_values_are_averaged_without_losing_precision():
 
     assert abs(float(scaler.mean[0]) - 100_000.5) < 0.01
     assert abs(float(scaler.scale[0]) - 0.5) < 0.001
+
+
+def test_a_spread_too_small_for_float32_does_not_blow_up_what_comes_later():
+    matrix = np.array([[1e-45], [0], [0], [0], [0], [0], [0]], dtype=np.float32)
+
+    assert np.abs(Scaler.fitted(matrix).apply(matrix + np.float32(0.1))).max() < 1

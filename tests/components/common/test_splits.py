@@ -168,3 +168,8 @@ def test_the_published_baseline_week_has_its_published_row_counts():
     train, test = splits.rows_of(rows, fold.train), splits.test_rows(rows, fold, drop_compromised=True)
     assert (len(train), train["label"].sum()) == (67_240, 598)
     assert (len(test), test["label"].sum()) == (58_264, 385)
+
+
+def test_without_windows_no_events_are_needed_before_the_first_feature():
+    plan = splits.plan(config("leads"), DATE)
+    assert plan.events == plan.features

@@ -137,6 +137,10 @@ def test_the_example_is_the_most_suspicious_event_without_a_missing_value():
         core.example(INPUTS, reference.tail(1))
 
 
+def test_a_category_that_training_never_saw_is_scored():
+    assert core.frame(INPUTS, {"instances": [GOOD | {"channel": "phone"}]})["channel"].tolist() == ["phone"]
+
+
 def test_features_may_come_in_any_order():
     frame = core.frame(INPUTS, {"instances": [GOOD, {"channel": "shop", "count": 0, "amount": -1}]})
     assert list(frame.columns) == ["amount", "count", "channel"]

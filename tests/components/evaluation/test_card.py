@@ -37,7 +37,7 @@ CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 def trial() -> core.Trial:
     model = Bundle(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
     verdict = core.Verdict("promote", ["It is better."])
-    return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict)
+    return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [])
 
 
 def section(text: str, title: str) -> list[str]:
@@ -65,7 +65,7 @@ def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: core.Trial
     text = card.render(trial, [Slice("night", 5, 1, None)], CALIBRATION, [])
 
     assert "| night | 5 | 1 | - |" in section(text, "Slices")
-    assert "- Too few frauds to measure: night." in section(text, "Limits")
+    assert "- Too few positives to measure: night." in section(text, "Limits")
     assert section(text, "What it leans on") == ["Not measured: the test days hold one class only."]
 
 
@@ -77,7 +77,33 @@ def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
 
     ours, theirs = (section(card.render(each, [], CALIBRATION, []), "Limits") for each in (trial, other))
 
-    assert any("known as compromised" in line for line in ours)
-    assert not any("known as compromised" in line for line in theirs)
+    assert any("already known as positive" in line for line in ours)
+    assert not any("already known as positive" in line for line in theirs)
     assert any("A category that did not occur" in line for line in theirs)
     assert not any("A category that did not occur" in line for line in ours)
+
+
+def test_the_card_speaks_of_what_the_use_case_has(trial: core.Trial) -> None:
+    config = json.loads(trial.config.model_dump_json())
+    config["columns"] |= {"customer": "machine_id", "amount": None}
+    alone = config | {
+        "columns": config["columns"] | {"customer": None, "terminal": None},
+        "features": {"windows_days": []},
+    }
+    machines, events = (
+        card.render(replace(trial, config=parse(each)), [], CALIBRATION, []) for each in (config, alone)
+    )
+
+    assert "among the 2 values of machine_id with the highest scores of a day" in machines
+    assert "- Values of machine_id already known as positive are not among the test rows" in machines
+    assert "a missed positive 1." in machines
+    assert "among the 2 events with the highest scores of a day" in events
+    assert "already known as positive" not in events
+    for word in ("fraud", "card precision", "customer", "amount", "ompromised"):
+        assert word not in events.replace("amount | ", "")
+
+
+def test_notes_on_the_rows_are_limits(trial: core.Trial) -> None:
+    text = card.render(replace(trial, notes=["Two days were empty."]), [], CALIBRATION, [])
+
+    assert "- Two days were empty." in section(text, "Limits")

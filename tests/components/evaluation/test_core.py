@@ -66,8 +66,8 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
 @pytest.mark.parametrize(
     ("average_precision", "frauds", "decision", "says"),
     [
-        (0.60, 49, "keep", "hold 49 frauds; fewer than 50"),
-        (0.60, 50, "promote", "average precision 0.600 [0.600, 0.600] on 50 frauds"),
+        (0.60, 49, "keep", "hold 49 positives; fewer than 50"),
+        (0.60, 50, "promote", "average precision 0.600 [0.600, 0.600] on 50 positives"),
         (0.29, 500, "keep", "0.290 is below the floor 0.3"),
         (0.30, 500, "promote", "average precision 0.300"),
         (0.99, 500, "promote", "average precision 0.990"),
@@ -121,7 +121,7 @@ def test_the_reasons_carry_the_figures_with_their_intervals() -> None:
         "on the same rows, the gain 0.100 [0.005, 0.195] (95 % intervals)."
     )
     assert verdict.reasons[-1] == (
-        "Card precision changes by 0.000 [0.000, 0.000], cost per 1,000 events by 0.000 [0.000, 0.000]."
+        "Precision at 20 changes by 0.000 [0.000, 0.000], cost per 1,000 events by 0.000 [0.000, 0.000]."
     )
 
 
@@ -167,7 +167,7 @@ def test_a_better_model_on_too_few_frauds_is_refused() -> None:
 
     verdict = core.judge(scorer(rows, 0.1, 1, NEW), reigning(scorer(rows, 2.0, 2, OLD)), 49, GATE)
 
-    assert verdict == core.Verdict("keep", ["The test days hold 49 frauds; fewer than 50 decide nothing."])
+    assert verdict == core.Verdict("keep", ["The test days hold 49 positives; fewer than 50 decide nothing."])
 
 
 def test_a_challenger_identical_to_the_champion_changes_nothing() -> None:

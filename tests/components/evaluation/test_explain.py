@@ -35,10 +35,10 @@ def test_every_row_is_in_one_amount_band() -> None:
     assert sum(part.frauds for part in bands) == frame["label"].sum()
 
 
-@pytest.mark.parametrize(("name", "column", "ours"), [("new", "customer_count_30d", 5), ("night", "during_night", 1)])
+@pytest.mark.parametrize(("name", "column", "ours"), [("short", "customer_count_30d", 5), ("night", "during_night", 1)])
 def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, ours: int) -> None:
     frame = rows()
-    mask = frame[column] <= ours if name == "new" else frame[column] == ours
+    mask = frame[column] <= ours if name == "short" else frame[column] == ours
 
     (found,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
 
@@ -108,3 +108,9 @@ def test_a_drop_is_that_of_all_rows_although_a_sample_is_scored() -> None:
 
 def test_rows_of_one_class_have_no_importances() -> None:
     assert explain.importances(rows().assign(label=0), ["telling"], score) == []
+
+
+def test_without_amounts_there_are_no_bands() -> None:
+    names = [part.name for part in explain.slices(rows().drop(columns="amount"), 30)]
+
+    assert names == ["short history: at most 5 events in 30 days", "night"]

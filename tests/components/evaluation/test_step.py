@@ -161,7 +161,7 @@ def test_the_selected_models_figures_come_with_intervals_and_its_cost(tmp_path: 
     }
     assert evaluation["gains"] is None
     low, high = (f"{evaluation['intervals']['average_precision'][end]:.3f}" for end in ("low", "high"))
-    assert f"[{low}, {high}] on 10 frauds" in verdict["reasons"][1]
+    assert f"[{low}, {high}] on 10 positives" in verdict["reasons"][1]
 
 
 def test_the_model_card_lies_beside_the_verdict_with_what_the_model_came_from(tmp_path: Path) -> None:
@@ -292,3 +292,27 @@ def test_the_command_refuses_a_window_whose_due_labels_are_missing(tmp_path: Pat
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("evaluation: 1 test rows have no label although it is due")
     assert not (tmp_path / "evaluation").exists()
+
+
+def test_rows_without_an_amount_cost_one_each(tmp_path: Path) -> None:
+    frame = samples.features().drop(columns="amount")
+    samples.write_model(tmp_path / "model", {"first": [1.0]}, inputs=("risk",))
+
+    evaluation, _ = run(tmp_path, frame)
+
+    rows = window(frame)
+    flagged = rows["risk"].to_numpy(dtype=np.float32) >= 0.5
+    missed = (~flagged & (rows["label"] == 1)).sum()
+    assert evaluation["cost"]["per_1000"] == pytest.approx(1000 * (5 * flagged.sum() + missed) / len(rows))
+
+
+def test_a_day_without_a_positive_is_measured_and_said(tmp_path: Path) -> None:
+    frame = samples.features()
+    frame.loc[frame["event_time"].dt.day == 19, "label"] = 0
+    samples.write_model(tmp_path / "model", CANDIDATES)
+
+    evaluation, _ = run(tmp_path, frame)
+
+    (note,) = evaluation["notes"]
+    assert "1 of 2 test days hold no positive, the first is 2024-03-19" in note
+    assert f"- {note}" in (tmp_path / "evaluation" / "model_card.md").read_text()

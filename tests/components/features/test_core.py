@@ -226,6 +226,38 @@ def test_extra_columns_follow_the_features_under_the_users_names():
     assert result["channel"][0] == "web"
 
 
+def with_roles(*roles, windows=(1, 2), **extra) -> Config:
+    """The config with some of customer, terminal and amount only."""
+    columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
+    value = config(windows).model_dump(exclude_none=True)
+    return parse(value | {"columns": columns})
+
+
+@pytest.mark.parametrize(
+    ("roles", "inputs"),
+    [
+        (("customer", "terminal"), ["customer_count_1d", "terminal_count_1d", "terminal_risk_1d"]),
+        (("customer",), ["customer_count_1d"]),
+        (("customer", "amount"), ["amount", "customer_count_1d", "customer_mean_amount_1d"]),
+        (("terminal", "amount"), ["amount", "terminal_count_1d", "terminal_risk_1d"]),
+    ],
+)
+def test_what_is_computed_follows_the_roles_and_is_the_same_as_with_all_of_them(roles, inputs):
+    events = frame([(0, 0, 5, 100, 1), (5, 0, 5, 200, 0), (DAY, 1, 5, 400, 0), (DAY + 9, 0, 5, 800, 0)])
+    chosen = with_roles(*roles, windows=(1,))
+    result = core.features(events[list(chosen.columns.roles)], chosen, CPU)
+    assert sorted(core.numeric_inputs(chosen)) == sorted([*inputs, "during_weekend", "during_night"])
+    same(result[inputs], core.features(events, config((1,)), CPU)[inputs])
+
+
+def test_without_customers_every_event_is_its_own_and_without_windows_only_its_own_columns_count():
+    events = frame([(0, 0, 5, 100, 1), (5, 0, 5, 200, 0)]).assign(event_id=["a-1", "b-2"], distance=[3, 4])
+    chosen = with_roles(windows=(), numeric=["distance"])
+    result = core.features(events[["event_id", "event_time", "label", "distance"]], chosen, CPU)
+    assert result["customer"].tolist() == ["a-1", "b-2"]
+    assert list(result) == [*core.KEPT, "during_weekend", "during_night", "distance"]
+
+
 def test_amounts_are_summed_exactly_in_the_currencys_smallest_unit():
     # in binary floating point 0.1 + 0.2 + 0.3 divided by 3 is not 0.2
     events = frame([(i, 0, 0, cents, 0) for i, cents in enumerate([10, 20, 30])])

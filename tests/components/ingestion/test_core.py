@@ -1,4 +1,5 @@
 from datetime import date
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -148,10 +149,49 @@ def test_bad_rows_keep_every_column_of_the_users_as_text(raw):
     raw.loc[0, "amount"] = -5
     raw.loc[0, "rating"] = None
     bad = split(raw).bad
-    assert list(bad.columns) == [*raw.columns, "reason"]
+    assert list(bad.columns) == [*raw.columns, "quarantine_reason"]
     row = bad.iloc[0]
-    assert (row["amount"], row["channel"], row["reason"]) == ("-5", "shop", "bad_amount")
+    assert (row["amount"], row["channel"], row["quarantine_reason"]) == ("-5", "shop", "bad_amount")
     assert pd.isna(row["rating"])
+
+
+def test_a_column_of_the_users_own_named_reason_is_kept(raw):
+    raw["reason"] = "they said so"
+    raw.loc[0, "amount"] = -5
+    bad = split(raw).bad
+    assert bad[["reason", "quarantine_reason"]].to_numpy().tolist() == [["they said so", "bad_amount"]]
+
+
+def own(raw, *roles, **extra):
+    """A day of a use case with some of customer, terminal and amount only."""
+    columns = {role: name for role, name in CONFIG["columns"].items() if role in ("event_id", "event_time", *roles)}
+    config = CONFIG | {"columns": columns | {"label": "fraud"} | extra, "features": {"windows_days": []}}
+    return split(raw, parse(config))
+
+
+@pytest.mark.parametrize("roles", [(), ("customer",), ("terminal",), ("amount",), ("customer", "amount")])
+def test_events_hold_the_roles_that_are_given_and_their_rules_alone(raw, roles):
+    raw.loc[0, ["customer_id", "terminal_id", "amount"]] = None
+    result = own(raw, *roles)
+    assert list(result.good) == ["event_id", "event_time", *roles, "label"]
+    assert list(result.id_types) == ["event_id", *(role for role in roles if role != "amount")]
+    assert len(result.bad) == bool(roles)
+
+
+def test_ids_that_are_uuids_labels_in_words_and_names_in_any_alphabet_are_taken(raw):
+    raw["transaction_id"] = [str(UUID(int=number)) for number in range(len(raw))]
+    raw["fraud"] = raw["fraud"].map({0: "False", 1: "TRUE"})
+    raw = raw.rename(columns={"channel": "Vertriebsweg (größter)", "rating": "оценка"})
+    good = own(raw, "customer", numeric=["оценка"], categorical=["Vertriebsweg (größter)"]).good
+    assert good["event_id"].iloc[0] == str(UUID(int=0))
+    assert set(good["label"]) <= {0, 1}
+    assert list(good)[-2:] == ["оценка", "Vertriebsweg (größter)"]
+
+
+def test_true_and_false_are_no_numbers_and_the_message_says_where_they_go(raw, extended):
+    raw["rating"] = True
+    with pytest.raises(UserError, match=r"'rating' .* holds no number; .* true and false under columns\.categorical"):
+        split(raw, extended)
 
 
 SPOILING = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(sorted(SPOILED))), max_size=12)
@@ -228,6 +268,12 @@ def test_a_column_of_a_wrong_type_is_refused(raw, extended, column, value, kind)
     raw[column] = value
     with pytest.raises(UserError, match=rf"column '{column}' \(.*\) holds no {kind}.* first value is '{value}'"):
         split(raw, extended)
+
+
+def test_examples_of_a_bad_number_show_the_numbers(raw, extended):
+    raw.loc[0, "rating"] = "high"
+    (row,) = core.examples([split(raw, extended).bad], extended.columns, "bad_number")
+    assert row.endswith("fraud=0, rating=high")
 
 
 def test_examples_mask_identifiers_and_show_the_rest(raw):

@@ -119,9 +119,10 @@ def test_a_drift_of_volume_changes_the_count():
     assert len(simulator.day(more, DAY)) == pytest.approx(3 * len(simulator.day(SMALL, DAY)), rel=0.3)
 
 
-def test_frauds_move_to_the_night_and_others_stay():
+def test_frauds_move_to_the_night_where_stolen_cards_buy_as_usual_and_others_stay():
     config = Simulator(customers=1000, terminals=2000, drift_from="2024-01-01", night_fraud=True)
-    frame = simulator.day(config, DAY)
+    frame, usual = simulator.day(config, DAY), simulator.day(config.model_copy(update={"drift_from": None}), DAY)
+    assert usual.set_index("transaction_id")["amount"].div(frame.set_index("transaction_id")["amount"]).max() > 4.5
     night = frame["time"].dt.hour < 7
     fraud = frame["fraud"] == 1
     assert fraud.any()

@@ -89,6 +89,22 @@ def table(config, tmp_path, text, name="all.csv"):
     return sources.connect(str(tmp_path), parse(config), DAY)
 
 
+def test_the_simulator_refuses_a_config_whose_columns_it_does_not_make(config):
+    config["columns"]["categorical"] = ["channel"]
+    with pytest.raises(UserError, match="names column 'channel'; give --data with the folder of your files"):
+        sources.connect("simulator", parse(config), DAY)
+
+
+def test_the_simulator_serves_a_config_that_names_a_part_of_its_columns(config):
+    del config["columns"]["terminal"], config["columns"]["amount"]
+    assert sources.connect("simulator", parse(config), DAY).has(DAY)
+
+
+def test_the_columns_that_the_simulator_promises_are_those_it_makes(config):
+    made = sources.connect("simulator", parse(config), DAY).read(DAY).load()
+    assert tuple(made) == sources.SIMULATED
+
+
 HEADER = "transaction_id,time,customer_id,terminal_id,amount,fraud\n"
 
 
@@ -112,6 +128,8 @@ def test_a_row_without_a_time_counts_to_the_day_of_the_row_before_it(config, tmp
     [
         ("", "is empty"),
         (HEADER, "has no rows"),
+        (HEADER.replace(",", ";") + "1;2024-03-09;1;1;1,5;0\n", "separates its columns by ';', and CSV is read with"),
+        (HEADER.replace(",", "\t") + "1\t2024-03-09\t1\t1\t1\t0\n", r"separates its columns by '\\t', and CSV"),
         ("a,b\n1,2\n", "has no column 'transaction_id'"),
         (HEADER + "1,soon,1,1,1,0\n", "column 'time' .* holds no time"),
     ],

@@ -131,7 +131,7 @@ def test_the_intervals_stand_beside_the_figures_of_the_selected_model_alone(samp
     shown = texts(page).replace("( ", "(").replace(" )", ")").replace(" \N{EN DASH} ", "\N{EN DASH}")
     for heading in ("", "Average precision "):
         assert f"{heading}0.658 (0.61\N{EN DASH}0.70)" in shown
-    assert "Card precision at 100 0.287 (0.25\N{EN DASH}0.32)" in shown
+    assert "Precision at 100 0.287 (0.25\N{EN DASH}0.32)" in shown
     assert "Cost per 1,000 events 541.7 (391\N{EN DASH}703) 412 flagged, 131 missed" in shown
     assert shown.count("(0.61") == 2
     assert not [cell for cell in page.row("mlp") if "(" in cell]
@@ -280,7 +280,20 @@ def test_the_page_has_both_plots(sample):
     labels = [attributes["aria-label"] for tag, attributes in page.elements if attributes.get("role") == "img"]
     assert labels == [
         "Precision over recall: precision over recall",
-        "Calibration: observed share of frauds over predicted probability",
+        "Calibration: observed share of positives over predicted probability",
     ]
     curves = [attributes["d"] for tag, attributes in page.elements if attributes.get("class") == "curve"]
     assert all(re.fullmatch(r"M[\d.]+,[\d.]+(L[\d.]+,[\d.]+)+", path) for path in curves)
+
+
+def test_what_is_unusual_about_the_rows_is_said(sample):
+    assert "To know of these figures" not in sample.report()[1]
+    sample.change("evaluation/evaluation.json", notes=["Land: 3 of 4 test rows are new."])
+    assert "<li>Land: 3 of 4 test rows are new.</li>" in sample.report()[1]
+
+
+def test_a_use_case_without_customers_is_told_of_events(sample):
+    columns = {"event_id": "id", "event_time": "at", "label": "sold"}
+    config = json.loads(sample.flags["config"]) | {"columns": columns, "features": {"windows_days": []}}
+    sample.flags["config"] = json.dumps(config)
+    assert "among the 100 events with the highest scores of a day" in sample.report()[1]

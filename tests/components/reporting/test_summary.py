@@ -95,7 +95,7 @@ def test_the_metric_names_carry_the_configured_number_of_cards(sample):
     sample.flags["config"] = json.dumps(config)
     summary, page = sample.report()
     assert set(summary["models"]["mlp"]) >= {"card_precision_at_50", "card_precision_at_50_ceiling"}
-    assert "Card precision at 50" in page
+    assert "Precision at 50" in page
 
 
 def test_a_summary_is_read_back_as_it_was_written(sample):

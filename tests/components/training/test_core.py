@@ -104,6 +104,15 @@ def test_the_categories_are_those_of_the_training_days():
     assert core.train(setting(LINE), PLAN, frame, LINEAGE).bundle.inputs.categorical == {"channel": ["shop", "web"]}
 
 
+def test_constant_columns_are_trained_on_and_named(caplog):
+    frame = samples.features().assign(risk=0.1, channel="web")
+    trained = core.train(setting(), PLAN, frame, LINEAGE)
+
+    assert trained.bundle.details["constant"] == ["risk", "channel"]
+    assert np.isfinite(trained.reference["score"]).all()
+    assert "nothing is learned from: risk, channel" in caplog.text
+
+
 def test_the_bundle_says_what_it_was_trained_and_chosen_on(trained):
     rows = rows_of(samples.features(), PLAN.test.train)
     details = trained.bundle.details
@@ -150,7 +159,7 @@ def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
     assert not samples_drawn[0].equals(samples_drawn[2])
 
 
-@pytest.mark.parametrize(("label", "frauds"), [(0, "0 frauds"), (1, "300 frauds")])
+@pytest.mark.parametrize(("label", "frauds"), [(0, "0 positives"), (1, "300 positives")])
 @pytest.mark.parametrize("days", [PLAN.validation.train, PLAN.validation.test], ids=["train", "test"])
 def test_days_without_fraud_or_with_nothing_else_are_named(days, label, frauds):
     frame = samples.features()

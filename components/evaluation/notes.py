@@ -1,0 +1,87 @@
+"""What a reader has to know of the rows behind the figures: categories nobody has seen, constants, empty days."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+import pandas as pd
+
+from components.common.bundle import Bundle, Inputs
+from components.common.config import Evaluation
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Values of a categorical column that are none of a model's categories; they are scored as all zeros.
+
+    Attributes:
+        distinct: how many different ones.
+        rows: rows that hold them.
+        share: of all rows, 0..1.
+    """
+
+    distinct: int
+    rows: int
+    share: float
+
+
+def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
+    """Return the columns of some rows with such values.
+
+    Args:
+        rows: the categorical inputs; n rows.
+        inputs: of the model.
+    """
+    found = {}
+    for name, categories in inputs.categorical.items():
+        values = rows[name].astype(str)
+        values = values[~values.isin(categories)]
+        if len(values):
+            found[name] = Unseen(values.nunique(), len(values), len(values) / len(rows))
+    return found
+
+
+def notes(rows: pd.DataFrame, model: Bundle, gate: Evaluation) -> list[str]:
+    """Return a sentence for everything that is out of the ordinary.
+
+    Args:
+        rows: the test rows: `event_time`, `label` and the inputs; n rows.
+        model: what was trained.
+        gate: says how many are checked a day.
+    """
+    return [*_unseen(rows, model.inputs), *_constant(model), *_empty_days(rows), *_unparted(model, gate)]
+
+
+def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
+    for name, found in unseen(rows, inputs).items():
+        known, share = len(inputs.categorical[name]), f"{found.rows:,} of {len(rows):,} test rows ({found.share:.1%})"
+        yield (
+            f"{name}: {share} hold {found.distinct:,} values that are none of the model's {known} categories; they are "
+            "scored as none of them."
+        )
+
+
+def _constant(model: Bundle) -> Iterator[str]:
+    constant = model.details["constant"]
+    if constant:
+        yield f"The same in every training row, so nothing was learned from: {', '.join(constant)}."
+
+
+def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
+    positive = rows["label"].groupby(rows["event_time"].dt.date).max() == 1
+    empty = positive.index[~positive]
+    if len(empty):
+        yield (
+            f"{len(empty)} of {len(positive)} test days hold no positive, the first is {empty[0]}; such a day adds 0 "
+            "to the precision at k and to its ceiling."
+        )
+
+
+def _unparted(model: Bundle, gate: Evaluation) -> Iterator[str]:
+    seen = model.details["validation"]
+    days = (date.fromisoformat(seen["last"]) - date.fromisoformat(seen["first"])).days + 1
+    if gate.top_k * days >= seen["rows"]:
+        yield (
+            f"evaluation.top_k is {gate.top_k}, and the validation days hold {seen['rows'] / days:,.0f} events a day: "
+            "every event would be flagged; lower it."
+        )

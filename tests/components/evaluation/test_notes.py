@@ -1,0 +1,61 @@
+"""What is said of the rows behind the figures."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from components.common.bundle import Bundle, Inputs
+from components.common.config import Evaluation
+from components.evaluation.notes import Unseen, notes, unseen
+
+INPUTS = Inputs(["amount"], {"Land": ["", "BE", "FR"], "channel": ["web"]})
+GATE = Evaluation(top_k=2)
+
+
+def model(**details: Any) -> Bundle:
+    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": 5}
+    return Bundle(INPUTS, "trees", {}, 0.5, {"validation": validation, "constant": []} | details)
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    """Two days of two rows, nothing special about them."""
+    times = pd.to_datetime(["2024-03-18", "2024-03-18", "2024-03-19", "2024-03-19"])
+    frame = pd.DataFrame({"event_time": times, "amount": 1.0, "Land": ["BE", "FR", "", "BE"], "channel": "web"})
+    return frame.assign(label=pd.array([1, 0, 1, 0], dtype="Int8"))
+
+
+def test_ordinary_rows_need_no_note(rows: pd.DataFrame) -> None:
+    assert unseen(rows, INPUTS) == {}
+    assert notes(rows, model(), GATE) == []
+
+
+def test_values_that_training_never_saw_are_counted_by_column(rows: pd.DataFrame) -> None:
+    rows["Land"] = ["LU", "LU", "MC", "BE"]
+
+    assert unseen(rows, INPUTS) == {"Land": Unseen(distinct=2, rows=3, share=0.75)}
+    (note,) = notes(rows, model(), GATE)
+    assert note.startswith("Land: 3 of 4 test rows (75.0%) hold 2 values that are none of the model's 3 categories")
+
+
+def test_columns_that_were_constant_in_training_are_named(rows: pd.DataFrame) -> None:
+    (note,) = notes(rows, model(constant=["pressure", "site"]), GATE)
+
+    assert note.endswith("nothing was learned from: pressure, site.")
+
+
+def test_days_without_a_positive_are_counted(rows: pd.DataFrame) -> None:
+    rows["label"] = pd.array([1, 0, 0, 0], dtype="Int8")
+
+    (note,) = notes(rows, model(), GATE)
+    assert note.startswith("1 of 2 test days hold no positive, the first is 2024-03-19; ")
+
+
+@pytest.mark.parametrize(("rows_seen", "said"), [(4, True), (5, False)])
+def test_a_top_k_that_takes_every_event_of_a_day_is_called_out(rows: pd.DataFrame, rows_seen: int, said: bool) -> None:
+    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": rows_seen}
+    found = notes(rows, model(validation=validation), GATE)
+
+    assert bool(found) == said
+    assert all("evaluation.top_k is 2, and the validation days hold 2 events a day" in note for note in found)
