@@ -82,6 +82,7 @@ class Watch:
         self.model = training.train(setting, plan, rows, {})
         self.bundle, self.reference = self.model.bundle, self.model.reference
         self.graph = Graph(self.model.graphs[self.bundle.selected], config.training.threads)
+        self.promise = self._promise(splits.test_rows(rows, plan.test, config.protocol.drop_compromised))
         inputs = [*self.bundle.inputs.numeric, drift.SCORE]
         self.bins = drift.layout(self.reference[inputs], inputs)
         self.before = drift.count(self.reference, self.bins)
@@ -104,7 +105,6 @@ class Watch:
         known = [days[day] for day in Days(due - length, due) if world.labels_arrived(day, due)]
         train = self.bundle.details["train"]
         expected = train["rows"] / config.protocol.train_days
-        promised = self.bundle.candidates[self.bundle.selected]["validation"]["average_precision"]
         truth, scores = (np.concatenate([getattr(day, name) for day in known]) for name in TRUTH)
         frauds = pd.concat([day.frauds for day in known])
         labelled = days[due].rows if world.labels_arrived(due, due) else 0
@@ -112,7 +112,7 @@ class Watch:
         others = [
             drift.volume(days[today].rows, expected, limits.volume),
             drift.labels(labelled, expected),
-            drift.performance(drift.rank(truth, scores), promised, limits),
+            drift.performance(drift.rank(truth, scores), self.promise, limits),
             drift.frauds(stolen, frauds, self.bundle.inputs.numeric, limits),
         ]
         return drift.judge(columns, others, limits).signals
@@ -134,6 +134,10 @@ class Watch:
             for side in (self.days, days)
         )
         return float(before - after)
+
+    def _promise(self, test: pd.DataFrame) -> drift.Promise:
+        scores = self.graph.score(self.bundle.inputs.matrix(test))
+        return drift.Promise(float(average_precision_score(test["label"].astype(int), scores)), "when it was evaluated")
 
     def _events(self, world: Simulator, days: Days) -> dict[date, pd.DataFrame]:
         return {day: simulator.day(world, day).rename(columns=ROLES) for day in days}

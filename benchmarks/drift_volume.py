@@ -1,7 +1,7 @@
-"""The drift check of days with ten million rows: time and peak memory of the step, a process of its own.
+"""Scoring and the drift check of days with ten million rows: time and peak memory of each step, a process of its own.
 
-A simulated day is repeated, with amounts that differ a little, until it has that many rows. The step reads two such
-days, the newest one and the one whose labels are due, and scores both with an XGBoost trained on the same world.
+A simulated day is repeated, with amounts that differ a little, until it has that many rows. The steps read two such
+days, the newest one and the one whose labels are due, scored by an XGBoost trained on the same world.
 """
 
 import json
@@ -10,26 +10,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 ROWS = 10_000_000
 ROW_GROUP = 1 << 20  # what pandas writes
+FLAGS = {"scoring": ("model", "lake", "scores"), "drift": ("scores", "drift")}
 
 
 def run(rows: int = ROWS) -> dict[str, Any]:
-    """Measure, print and return {rows, seconds, peak_memory_bytes, signals}."""
+    """Measure, print and return {rows, scoring, drift}, the steps with {seconds, peak_memory_bytes}."""
     with tempfile.TemporaryDirectory() as folder:
         # in a process of its own: a process starts with the peak memory of the one that starts it
         subprocess.run([sys.executable, "-m", "benchmarks.drift_volume", folder, str(rows)], check=True)
-        found = {"rows": rows} | measure(Path(folder))
-    print(f"two days of {rows:,} rows: {found['seconds']} s, peak memory {found['peak_memory_bytes'] / 1e6:,.0f} MB")
-    return found
+        found = {step: measure(Path(folder), step, flags) for step, flags in FLAGS.items()}
+    for step, cost in found.items():
+        peak = cost["peak_memory_bytes"] / 1e6
+        print(f"{step} of two days of {rows:,} rows: {cost['seconds']} s, peak memory {peak:,.0f} MB")
+    return {"rows": rows} | found
 
 
 def prepare(folder: Path, rows: int) -> None:
-    """Write the model, the days, their manifest and the step's flags."""
+    """Write the model, the days, their manifest and the flags that every step takes."""
     from benchmarks.drift import Watch
     from components.common import artifacts, bundle
     from components.common import config as configuration
@@ -44,25 +48,20 @@ def prepare(folder: Path, rows: int) -> None:
     due = newest - timedelta(days=watch.config.label_delay_days)
     parts = [_day(watch.rows, day, folder / f"{day}.parquet", rows) for day in (due, newest)]
     artifacts.write_table(str(folder / "features"), artifacts.Table("features", parts))
-    flags = {"config": json.dumps(shipped), "date": str(newest)}
-    flags |= {name: str(folder / name) for name in ("features", "model", "drift")}
+    flags = {"config": json.dumps(shipped), "date": str(newest), "features": str(folder / "features")}
     (folder / "flags.json").write_text(json.dumps(flags))
 
 
-def measure(folder: Path) -> dict[str, Any]:
-    """Run the step on what is prepared."""
-    flags = json.loads((folder / "flags.json").read_text())
+def measure(folder: Path, step: str, places: Iterable[str]) -> dict[str, Any]:
+    """Run a step on what is prepared."""
+    flags = json.loads((folder / "flags.json").read_text()) | {name: str(folder / name) for name in places}
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
     started = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "components.drift", *words])
+    process = subprocess.Popen([sys.executable, "-m", f"components.{step}", *words])
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    return {
-        "seconds": round(time.perf_counter() - started, 1),
-        "peak_memory_bytes": usage.ru_maxrss * 1024,
-        "signals": json.loads((folder / "drift" / "verdict.json").read_text())["signals"],
-    }
+    return {"seconds": round(time.perf_counter() - started, 1), "peak_memory_bytes": usage.ru_maxrss * 1024}
 
 
 def _day(features: Any, day: date, path: Path, rows: int) -> Any:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Run a pipeline here, or an unfinished run of it again."""
     from rich.console import Console
 
-    from pipelines.progress import Progress, explain_failure
+    from pipelines.progress import Progress, explain_failure, next_pipeline
 
     environment = _environment(args)
     if args.resume:
@@ -51,7 +51,12 @@ def run(args: argparse.Namespace) -> int:
         explain_failure(this, console)
         failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
         return USER_ERROR if USER_ERROR in failed else 1
-    return _show(this.folder)
+    _show(this.folder)
+    follows = next_pipeline(this.folder)
+    # a run that is resumed does not know with which options it was started
+    if follows and not args.resume:
+        _say(f"next     {_command(args, follows, this.arguments['date'])}")
+    return 0
 
 
 def backfill(args: argparse.Namespace) -> int:
@@ -76,7 +81,9 @@ def show(args: argparse.Namespace) -> int:
 def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that did not get to its last step."""
     this = runs.again(runs.folder_of(args.run, _environment(args).runs))
-    (task,) = [task for task in this.pipeline.tasks if task.name == "reporting"]
+    task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
+    if task is None:
+        raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
     code = subprocess.run(this.command(task), env=this.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
@@ -117,14 +124,27 @@ def gc(args: argparse.Namespace) -> int:
 
 
 def _show(folder: Path) -> int:
+    from rich.console import Console
+
+    from pipelines.progress import show_summary, show_watch
+
     path = folder / "summary.json"
     if path.exists():
-        from rich.console import Console
-
-        from pipelines.progress import show_summary
-
         show_summary(json.loads(path.read_text()), folder, Console())
+    else:
+        show_watch(folder, Console())
     return 0
+
+
+def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
+    """Return the command that runs another pipeline for the date, with the options that this run was given."""
+    usual, words = vars(_parser().parse_args(["run"])), ["nightshift", "run", pipeline, "--date", date]
+    for name in ("config", "data", "device", "target", "workspace"):
+        if getattr(args, name) != usual[name]:
+            words += [f"--{name}", getattr(args, name)]
+    known = runs.compiled(pipeline).parameters
+    words += [word for item in args.set if item.partition("=")[0] in known for word in ("--set", item)]
+    return shlex.join(words)
 
 
 def _say(line: str) -> int:

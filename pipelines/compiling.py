@@ -7,7 +7,11 @@ from pathlib import Path
 from components.common.errors import UserError
 
 # file name -> module; the pipeline function has the module's name
-PIPELINES = {"fraud-training": "fraud_training", "fraud-monitoring": "fraud_monitoring"}
+PIPELINES = {
+    "fraud-training": "fraud_training",
+    "fraud-scoring": "fraud_scoring",
+    "fraud-monitoring": "fraud_monitoring",
+}
 
 
 def compile_pipelines(folder: Path) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from components.features.component import features
 from components.ingestion.component import ingestion
 from components.profiling.component import profiling
 from components.reporting.component import reporting
+from components.scoring.component import scoring
 from components.training.component import training
 
 
@@ -50,7 +51,8 @@ def fraud_training(
     # not beside the training, which would slow down what is measured
     profile = profiling(config=config, date=date, device=device, features=rows).after(model)
     verdict = evaluation(config=config, date=date, registry=registry, features=rows, model=model.output)
-    shift = _always(drift(config=config, date=date, features=rows, model=model.output))
+    scores = _always(scoring(config=config, date=date, lake=lake, features=rows, model=model.output))
+    shift = _always(drift(config=config, date=date, features=rows, scores=scores.output))
     release = _always(
         deployment(
             config=config,
@@ -74,9 +76,10 @@ def fraud_training(
             model=model.output,
             profile=profile.output,
             evaluation=verdict.output,
+            scores=scores.output,
             drift=shift.output,
             deployment=release.output,
         )
     )
-    for step in (events, table, model, profile, verdict, shift, release):
+    for step in (events, table, model, profile, verdict, scores, shift, release):
         step.set_cpu_request("1").set_memory_request("1G").set_memory_limit("2G")

@@ -1,5 +1,6 @@
 """What a person sees of a run while it goes on and when it is over."""
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -84,7 +85,8 @@ def explain_failure(run: Run, console: Console) -> None:
         console.print(f"\nlog      {outcome.log}", highlight=False, soft_wrap=True)
         console.print(f"command  {_shortened(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
         console.print(f"resume   nightshift run --resume {run.folder.name}", highlight=False, soft_wrap=True)
-        console.print(f"report   nightshift report {run.folder.name}", highlight=False, soft_wrap=True)
+        if "reporting" in [task.name for task in run.pipeline.tasks]:
+            console.print(f"report   nightshift report {run.folder.name}", highlight=False, soft_wrap=True)
 
 
 def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
@@ -106,6 +108,35 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
     if summary.get("curl"):
         console.print("\nscore an event on the running endpoint (make stop ends it):")
         console.print(summary["curl"], markup=False, highlight=False, soft_wrap=True)
+
+
+def show_watch(folder: Path, console: Console) -> None:
+    """Print what a run without a summary has scored, and what monitoring has decided."""
+    scores, request = _watch(folder)
+    if scores:
+        newest, details = scores["partitions"][-1], scores["details"]
+        said = f"{newest['rows']:,} events scored by version {details['version']}, {details['flagged']:,} flagged"
+        console.print(f"{newest['date']}: {said}", highlight=False)
+        console.print(f"scores   {newest['uri']}", highlight=False, soft_wrap=True)
+    if request:
+        audit = json.loads((folder / "run.json").read_text())["parameters"]["audit"]
+        console.print(f"drift    {folder / 'drift/drift/evidently.html'}", highlight=False, soft_wrap=True)
+        console.print(f"audit    {audit}/{request['key']}.json", highlight=False, soft_wrap=True)
+        console.print(f"[bold]monitoring[/]: {request['reason']}", highlight=False, soft_wrap=True)
+
+
+def next_pipeline(folder: Path) -> str | None:
+    """Return the pipeline that a run without a summary asks for, or None."""
+    scores, request = _watch(folder)
+    if request:
+        return "fraud-training" if request["retrain"] else None
+    return "fraud-monitoring" if scores else None
+
+
+def _watch(folder: Path) -> list[dict[str, Any]]:
+    """Return the manifest of the champion's scores and the request, each empty where there is none."""
+    paths = (folder / "scoring-of-champion/scores/scores.json", folder / "monitoring/request")
+    return [json.loads(path.read_text()) if path.exists() else {} for path in paths]
 
 
 def _metrics(summary: dict[str, Any]) -> Table:

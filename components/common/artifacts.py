@@ -40,7 +40,7 @@ class Table:
     """A table by day, in order of days.
 
     Attributes:
-        name: `events` or `features`.
+        name: `events`, `features` or `scores`.
         partitions: its days.
         details: what concerns the whole table; JSON values.
     """
@@ -107,6 +107,14 @@ def find_partition(uri: str) -> Partition | None:
 
 def write_partition(uri: str, day: date, frame: "pd.DataFrame", details: dict[str, Any]) -> Partition:
     """Write a day's Parquet file, then the sidecar that says it is complete."""
-    partition = Partition(str(day), uri, len(frame), storage.write_frame(uri, frame), details)
-    storage.write_json(f"{uri}.json", asdict(partition))
+    return _complete(Partition(str(day), uri, len(frame), storage.write_frame(uri, frame), details))
+
+
+def write_batches(uri: str, day: date, batches: "Iterable[pd.DataFrame]") -> Partition:
+    """Write a day's Parquet file from one batch of rows or more, then the sidecar that says it is complete."""
+    return _complete(Partition(str(day), uri, *storage.write_batches(uri, batches)))
+
+
+def _complete(partition: Partition) -> Partition:
+    storage.write_json(f"{partition.uri}.json", asdict(partition))
     return partition

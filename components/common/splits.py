@@ -71,6 +71,22 @@ class Plan:
     labels_due: date
 
 
+@dataclass(frozen=True)
+class Watched:
+    """The days on which a model is watched.
+
+    Attributes:
+        newest: the `drift.window_days` up to the logical date.
+        labelled: as many days whose labels are due, without those the model has seen; empty when it has seen all.
+    """
+
+    newest: Days
+    labelled: Days
+
+    def __iter__(self) -> Iterator[date]:
+        return iter(sorted({*self.newest, *self.labelled}))
+
+
 def parse_date(text: str) -> date:
     """Read a day written YYYY-MM-DD.
 
@@ -100,6 +116,13 @@ def buffer_days(config: Config) -> int:
     """Return how many days of events before a day its features need: the longest window, and its delay."""
     longest = config.features.longest_window_days
     return longest + config.label_delay_days if longest else 0
+
+
+def watched(config: Config, logical_date: date, trained_until: date) -> Watched:
+    """Return the days on which a model that was trained until some day is watched."""
+    windows, back = plan(config, logical_date), timedelta(days=config.drift.window_days - 1)
+    first = max(windows.labels_due - back, windows.features.first, trained_until + timedelta(days=1))
+    return Watched(Days(logical_date - back, logical_date), Days(first, windows.labels_due))
 
 
 def _fold(config: Config, test_last: date) -> Fold:

@@ -10,9 +10,10 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UserError
@@ -159,6 +160,30 @@ def write_frame(uri: str, frame: "pd.DataFrame") -> str:
     frame.to_parquet(buffer, index=False, compression="zstd")
     write_bytes(uri, buffer.getvalue())
     return sha256(buffer.getvalue())
+
+
+def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str]:
+    """Write frames of the same columns to one Parquet file, atomically; only its compressed bytes are held whole.
+
+    Args:
+        uri: the file.
+        batches: one frame or more.
+
+    Returns:
+        its rows, and the SHA-256 of the file.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    buffer, rows = io.BytesIO(), 0
+    tables = (pa.Table.from_pandas(batch, preserve_index=False) for batch in batches)
+    first = next(tables)
+    with ParquetWriter(buffer, first.schema, compression="zstd") as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+            rows += len(table)
+    write_bytes(uri, buffer.getvalue())
+    return rows, sha256(buffer.getvalue())
 
 
 def walk(folder: str) -> "Iterator[Entry]":

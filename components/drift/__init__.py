@@ -1,5 +1,6 @@
 """Compare the newest days with the rows the model was trained on, and the labels that are due with what it promised.
 
-Reads: the features manifest, its partitions in batches, the model and the sample of training rows it carries.
+Reads: the features manifest and its partitions in batches; what the scoring step has left: the days' scores, the
+model's manifest and its sample of training rows.
 Writes: `evidently.html` for people, then `verdict.json`: stable or drifted, why, and how far each column moved.
 """

@@ -5,7 +5,7 @@ import operator
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING
 
 from components.common import artifacts, splits, step, storage
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from components.common.bundle import Bundle, Scorer
+    from components.common.bundle import Bundle
     from components.drift.core import Signal
 
 
@@ -28,22 +28,15 @@ class Job:
 
     config: Config
     day: date
-    table: artifacts.Table
+    features: artifacts.Table
+    scores: artifacts.Table
     model: "Bundle"
-    scorer: "Scorer"
     reference: "pd.DataFrame"
 
     @property
-    def window(self) -> Days:
-        """The newest days."""
-        return Days(self.day - timedelta(days=self.config.drift.window_days - 1), self.day)
-
-    @property
-    def labelled(self) -> Days:
-        """As many days whose labels are due, without those the model has seen; empty when it has seen all."""
-        plan, trained = splits.plan(self.config, self.day), date.fromisoformat(self.model.details["train"]["last"])
-        first = plan.labels_due - timedelta(days=self.config.drift.window_days - 1)
-        return Days(max(first, plan.features.first, trained + timedelta(days=1)), plan.labels_due)
+    def days(self) -> splits.Watched:
+        """The newest days, and those whose labels are due."""
+        return splits.watched(self.config, self.day, date.fromisoformat(self.model.details["train"]["last"]))
 
     @property
     def rows_a_day(self) -> float:
@@ -59,7 +52,7 @@ def parser() -> step.Parser:
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         features="URI of the features manifest",
-        model="URI of the model",
+        scores="URI of what the scoring step has written",
         drift="URI of the folder to write",
     )
 
@@ -70,23 +63,28 @@ def body(args: Namespace) -> dict[str, float]:
     from components.drift import core, evidently_report
 
     config, day = parse(args.config), splits.parse_date(args.date)
-    model, table = bundle.load(args.model), artifacts.read_table(args.features)
-    job = Job(config, day, table, model, bundle.Scorer(args.model, model), bundle.read_reference(args.model))
+    features = artifacts.read_table(args.features)
+    scores = artifacts.read_table(storage.join(args.scores, "scores.json"))
+    model = bundle.load(args.scores)
+    job = Job(config, day, features, scores, model, bundle.read_reference(args.scores))
     numeric = [*model.inputs.numeric, core.SCORE]
     reference = job.reference[[*model.inputs.columns, core.SCORE]]
 
-    rows = sum(table.partition(day).rows for day in job.window)
-    step.log.info("comparing %d rows of %s with %d training rows", rows, job.window, len(reference))
+    window = job.days.newest
+    rows = sum(features.partition(day).rows for day in window)
+    step.log.info("comparing %d rows of %s with %d training rows", rows, window, len(reference))
     sample: list[pd.DataFrame] = []
-    newest = _sampled(_scored(job, job.window), -(-rows // evidently_report.ROWS) or 1, sample)
-    columns = core.compare(reference, _some(newest, job.window), numeric, config.drift)
+    newest = _sampled(_scored(job, window), -(-rows // evidently_report.ROWS) or 1, sample)
+    columns = core.compare(reference, _some(newest, window), numeric, config.drift)
     verdict = core.judge(columns, list(_signals(job)), config.drift)
     step.log.info("%s: %s", verdict.status, " ".join(verdict.reasons))
     page = evidently_report.render(reference, _joined(sample)[reference.columns], numeric, config.drift)
     storage.write_bytes(storage.join(args.drift, "evidently.html"), page.encode())
     record = asdict(verdict) | {
         "model_sha256": model.sha256,
-        "window": {"first": str(job.window.first), "last": str(job.window.last), "rows": rows},
+        "model_version": scores.details["version"],
+        "promised": scores.details["promised"],
+        "window": {"first": str(window.first), "last": str(window.last), "rows": rows},
         "reference": {key: model.details["train"][key] for key in ("first", "last")} | {"rows": len(reference)},
         "columns": [asdict(column) for column in columns],
     }
@@ -95,16 +93,18 @@ def body(args: Namespace) -> dict[str, float]:
 
 
 def _scored(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
-    """Yield the days' rows in batches: the model's inputs, `label` and its score."""
+    """Yield the days' rows in batches: the model's inputs, `label` and `score`."""
+    import numpy as np
+
     from components.drift.core import SCORE
 
-    inputs = job.model.inputs.columns
+    columns = ["event_id", *job.model.inputs.columns, "label"]
     for day in days:
-        for rows in storage.read_batches(job.table.partition(day).uri, [*inputs, "label"]):
-            missing = [name for name in inputs if name not in rows]
-            if missing:
-                raise UserError(f"the model needs input {missing[0]!r}, which the features of {day} lack; train again")
-            yield rows.assign(**{SCORE: job.scorer.score(rows)})
+        scores = storage.read_frame(job.scores.partition(day).uri, ["event_id", SCORE])
+        for rows in storage.read_batches(job.features.partition(day).uri, columns):
+            now, scores = scores.iloc[: len(rows)], scores.iloc[len(rows) :]
+            assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
+            yield rows.assign(**{SCORE: now[SCORE].to_numpy()})
 
 
 def _some(batches: "Iterable[pd.DataFrame]", days: Days) -> "Iterator[pd.DataFrame]":
@@ -138,16 +138,16 @@ def _signals(job: Job) -> "Iterator[Signal]":
     from components.drift import core
 
     limits = job.config.drift
-    yield core.volume(job.table.partition(job.day).rows, job.rows_a_day, limits.volume)
-    days = list(job.labelled)
+    yield core.volume(job.features.partition(job.day).rows, job.rows_a_day, limits.volume)
+    days = list(job.days.labelled)
     if not days:
         return
     *_, newest = parts = [_known(job, day) for day in days]
     yield core.labels(int(newest[0].sum()), job.rows_a_day)
-    promised = job.model.candidates[job.model.selected].get("validation", {}).get("average_precision")
+    promised = job.scores.details["promised"]
     if promised is not None:
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
-        yield core.performance(ranks, promised, limits)
+        yield core.performance(ranks, core.Promise(**promised), limits)
     current = _joined([frauds for _, frauds in parts])
     reference = job.reference[job.reference["label"] == 1]
     yield core.frauds(reference, current, job.model.inputs.numeric, limits)

@@ -1,4 +1,4 @@
-"""The drift step as Kubeflow sees it: of a model that the pipeline has just made, or of one that it is given."""
+"""The drift step as Kubeflow sees it."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def drift(
     config: dict[str, Any],
     date: str,
     features: dsl.Input[dsl.Dataset],
-    model: dsl.Input[dsl.Model],
+    scores: dsl.Input[dsl.Dataset],
     drift: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
     """Compare the newest days with the training days, write a verdict."""
@@ -23,30 +23,7 @@ def drift(
             "--config", config,
             "--date", date,
             "--features", features.uri,
-            "--model", model.uri,
-            "--drift", drift.uri,
-            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
-        ],
-    )  # fmt: skip
-
-
-@dsl.container_component
-def drift_of_champion(
-    config: dict[str, Any],
-    date: str,
-    model: str,
-    features: dsl.Input[dsl.Dataset],
-    drift: dsl.Output[dsl.Artifact],
-) -> dsl.ContainerSpec:
-    """Compare the newest days with the training days of a model that is there already, write a verdict."""
-    return dsl.ContainerSpec(
-        image=image("base"),
-        command=["python", "-m", "components.drift"],
-        args=[
-            "--config", config,
-            "--date", date,
-            "--features", features.uri,
-            "--model", model,
+            "--scores", scores.uri,
             "--drift", drift.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],

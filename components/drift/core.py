@@ -52,6 +52,19 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Promise:
+    """What a model is expected to reach.
+
+    Attributes:
+        average_precision: on rows it had not seen.
+        measured: where it was measured, as the end of a sentence.
+    """
+
+    average_precision: float
+    measured: str
+
+
+@dataclass(frozen=True)
 class Signal:
     """One thing that may have changed.
 
@@ -294,14 +307,14 @@ def average_precision(ranks: npt.NDArray[np.int64]) -> float:
     return float(np.sum(found[seen] * precision) / stolen[-1])
 
 
-def performance(ranks: npt.NDArray[np.int64], promised: float, limits: Drift) -> Signal:
-    """Compare the average precision on rows whose labels have arrived with the one at training.
+def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) -> Signal:
+    """Compare the average precision on rows whose labels have arrived with what the model promised.
 
-    Customers known as compromised stay in, which makes these rows a little easier than the validation's.
+    Customers known as compromised stay in, which makes these rows a little easier than those of the promise.
 
     Args:
         ranks: the labelled rows, as `rank` counts them.
-        promised: average precision on the model's validation rows.
+        promised: what to expect.
         limits: how much may be lost, and how few frauds say nothing.
     """
     limit, (legitimate, frauds) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
@@ -310,8 +323,10 @@ def performance(ranks: npt.NDArray[np.int64], promised: float, limits: Drift) ->
             "performance", None, limit, False, f"{frauds} positives with labels decide nothing about the model."
         )
     reached = average_precision(ranks)
-    reason = f"Average precision {reached:.3f} where labels are due ({frauds} positives), {promised:.3f} at training."
-    return Signal("performance", promised - reached, limit, promised - reached > limit, reason)
+    lost = promised.average_precision - reached
+    told = f"{promised.average_precision:.3f} {promised.measured}"
+    reason = f"Average precision {reached:.3f} where labels are due ({frauds} positives), {told}."
+    return Signal("performance", lost, limit, lost > limit, reason)
 
 
 def frauds(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:

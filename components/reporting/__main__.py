@@ -22,6 +22,7 @@ FILES = {
     "profile": ("profile", "profile.json"),
     "evaluation": ("evaluation", "evaluation.json"),
     "verdict": ("evaluation", "verdict.json"),
+    "scores": ("scores", "scores.json"),
     "drift": ("drift", "verdict.json"),
     "deployment": ("deployment", ""),
 }
@@ -46,6 +47,7 @@ def parser() -> step.Parser:
         model="URI of the model",
         profile="URI of the profile",
         evaluation="URI of the evaluation",
+        scores="URI of what the scoring step has written",
         drift="URI of the drift verdict's folder",
         deployment="URI of the deployment's record",
         summary="URI of the JSON file to write",

@@ -34,6 +34,7 @@ STEPS = {
     "training": ("model", "model"),
     "profiling": ("profile", "profile"),
     "evaluation": ("evaluation", "verdict"),
+    "scoring": ("scores", "scores"),
     "drift": ("drift", "drift"),
     "deployment": ("deployment", "deployment"),
 }
@@ -70,7 +71,7 @@ class Found:
 
     Attributes:
         files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
-            `drift`, `deployment`; without those that were not written.
+            `scores`, `drift`, `deployment`; without those that were not written.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.
         links: name -> URI of everything that exists.

@@ -13,6 +13,7 @@ import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
 from components.common import artifacts, bundle, storage
+from components.scoring import __main__ as scoring
 
 # the test window is 2024-03-18 .. 19, training 15 .. 16, the newest days 19 .. 20
 DATE = "2024-03-20"
@@ -55,6 +56,16 @@ def write_features(folder: Path, frame: pd.DataFrame) -> str:
         parts.append(artifacts.write_partition(uri, day, rows, {}))
     artifacts.write_table(str(folder / "features.json"), artifacts.Table("features", parts))
     return str(folder / "features.json")
+
+
+def empty(manifest: str, *days: str) -> None:
+    """Take all rows of some days out of a table."""
+    table = artifacts.read_table(manifest)
+    for i, part in enumerate(table.partitions):
+        if part.date in days:
+            none = storage.read_frame(part.uri).iloc[:0]
+            table.partitions[i] = artifacts.write_partition(part.uri, date.fromisoformat(part.date), none, {})
+    artifacts.write_table(manifest, table)
 
 
 def linear(weights: list[float]) -> bytes:
@@ -106,6 +117,13 @@ def write_model(
     model = bundle.Bundle(bundle.Inputs(list(inputs), {}), next(iter(weights)), candidates, 0.5, details)
     bundle.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
     return model
+
+
+def score(folder: Path, features: str) -> str:
+    """Run the scoring step with the folder's model; the URI of what it has written is returned."""
+    values = {"lake": str(folder / "lake"), "model": str(folder / "model"), "scores": str(folder / "scores")}
+    scoring.body(flags(features=features, **values))
+    return values["scores"]
 
 
 def flags(**values: str) -> Namespace:

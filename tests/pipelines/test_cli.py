@@ -77,6 +77,18 @@ def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_pipeline_without_a_report_says_so(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        write(text="a")
+
+    run = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)).stdout.split()[1]
+    done = nightshift("report", run, "--workspace", str(tmp_path))
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [f"nightshift: sample writes no report; nightshift show {run} prints what it found"],
+    )
+
+
 def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
 

@@ -1,70 +1,125 @@
-"""The monitoring pipeline, through the command line, on a model that the training pipeline's steps have made."""
+"""Scoring and monitoring, through the command line, of a champion that the training pipeline has made."""
 
-import importlib
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
-from pipelines import configs, runs
-from pipelines.environments import local
+from pipelines import configs
 
-TRAINED, DRIFTED = "2025-06-30", ("2025-07-01", "2025-07-02")
-STEPS = ("ingestion", "features", "training")
+pytestmark = pytest.mark.slow
+
+TRAINED = "2025-06-30"
+STABLE = ("2025-07-01", "2025-07-02")
+DRIFTED = ("2025-07-03", "2025-07-04", "2025-07-05")
 
 
-def config(**simulator: Any) -> dict[str, Any]:
-    """The shipped fraud config with a small world, one quick model and a controller that may ask."""
+def config() -> dict[str, Any]:
+    """The shipped fraud config with a small world that changes, one quick model and a controller that may ask."""
     value: dict[str, Any] = yaml.safe_load((Path(configs.__file__).parent / "fraud.yaml").read_text())
-    value["simulator"] = {"customers": 300, "terminals": 600} | simulator
+    value["simulator"] = {"customers": 300, "terminals": 600, "drift_from": DRIFTED[0], "volume_factor": 3.0}
     value["training"]["models"] = {"logistic_regression": {"kind": "logistic_regression"}}
+    # among a few hundred rows a day chance alone moves an input by more than the default
+    value["drift"] = {"wasserstein": 0.3}
+    value["evaluation"] = {"min_frauds": 5, "min_average_precision": 0.05}
     return value | {"controller": {"retrain": "on_drift"}}
 
 
-def test_every_step_understands_the_command_line_it_is_given(tmp_path: Path) -> None:
-    run = runs.new(runs.compiled("fraud-monitoring"), {"date": TRAINED, "model": "m"}, local(tmp_path))
-    modules = []
-    for task in run.pipeline.tasks:
-        command = run.command(task)
-        modules.append(command[2])
-        assert importlib.import_module(f"{command[2]}.__main__").parser().parse_args(command[3:]).date == TRAINED
-    assert modules == [f"components.{name}" for name in ("ingestion", "features", "drift", "monitoring")]
+def nightshift(workspace: Path, pipeline: str, day: str, *words: str) -> str:
+    options = ["--date", day, "--config", str(workspace / "fraud.yaml"), "--workspace", str(workspace), *words]
+    command = [sys.executable, "-m", "pipelines", "run", pipeline, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_only_features_are_cached_since_the_rest_depends_on_more_than_its_arguments() -> None:
-    assert [task.name for task in runs.compiled("fraud-monitoring").tasks if task.cached] == ["features"]
+def left(workspace: Path, pattern: str) -> dict[str, Any]:
+    (path,) = (workspace / "runs").glob(pattern)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
-@pytest.mark.slow
-def test_a_world_that_changes_asks_for_a_retraining_on_the_second_day(tmp_path: Path) -> None:
-    (tmp_path / "drifted.yaml").write_text(yaml.safe_dump(config(drift_from=DRIFTED[0], volume_factor=3.0)))
-    model = trained(tmp_path)
-    asked = []
-    for day in DRIFTED:
-        words = ["run", "fraud-monitoring", "--config", str(tmp_path / "drifted.yaml"), "--date", day]
-        command = [sys.executable, "-m", "pipelines", *words, "--set", f"model={model}", "--workspace", str(tmp_path)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        (request,) = (tmp_path / "runs").glob(f"fraud-monitoring-{day}-*/monitoring/request")
-        asked.append(json.loads(request.read_text()))
-
-    assert [made["retrain"] for made in asked] == [False, True]
-    entry = json.loads((tmp_path / "audit" / "fraud" / f"{DRIFTED[1]}.json").read_text())
-    assert "volume" in entry["raised"]
-    assert (entry["reason"], entry["key"]) == (asked[1]["reason"], asked[1]["key"])
+def asked(workspace: Path, day: str) -> dict[str, Any]:
+    return left(workspace, f"fraud-monitoring-{day}-*/monitoring/request")
 
 
-def trained(folder: Path) -> str:
-    """Run the first steps of the training pipeline and return the model's folder."""
-    (folder / "stable.yaml").write_text(yaml.safe_dump(config()))
-    options = {"config": str(folder / "stable.yaml"), "date": TRAINED}
-    run = runs.new(runs.compiled("fraud-training"), options, local(folder))
-    for task in run.pipeline.tasks:
-        if task.name in STEPS:
-            (run.folder / task.name).mkdir(parents=True)
-            subprocess.run([sys.executable, *run.command(task)[1:]], check=True, capture_output=True, timeout=120)
-    return str(run.folder / "training" / "model")
+def audited(workspace: Path, day: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((workspace / "audit" / "fraud" / f"{day}.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with a champion."""
+    folder = tmp_path_factory.mktemp("workspace")
+    (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
+    nightshift(folder, "fraud-training", TRAINED, "--target", "register-only")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scored(workspace: Path) -> dict[str, str]:
+    """What the scoring of each stable day has printed."""
+    return {day: nightshift(workspace, "fraud-scoring", day) for day in STABLE}
+
+
+@pytest.fixture(scope="module")
+def told(workspace: Path, scored: dict[str, str]) -> dict[str, str]:
+    """What the monitoring of each day has printed, after the scoring."""
+    return {day: nightshift(workspace, "fraud-monitoring", day) for day in (*STABLE, *DRIFTED)}
+
+
+def test_the_champion_scores_a_day_whose_labels_nobody_knows(workspace: Path, scored: dict[str, str]) -> None:
+    scores = left(workspace, f"fraud-scoring-{STABLE[0]}-*/scoring-of-champion/scores/scores.json")
+    path = scores["partitions"][-1]["uri"]
+    rows = pd.read_parquet(path)
+    assert set(rows["event_time"].dt.strftime("%Y-%m-%d")) == {STABLE[0]}
+    assert set(rows["model_version"]) == {"1"}
+    said = f"{len(rows):,} events scored by version 1, {rows['flagged'].sum():,} flagged"
+    assert f"{STABLE[0]}: {said}\nscores   {path}\n" in scored[STABLE[0]]
+    place = f"--config {workspace / 'fraud.yaml'} --workspace {workspace}"
+    assert scored[STABLE[0]].endswith(f"next     nightshift run fraud-monitoring --date {STABLE[0]} {place}\n")
+
+
+def test_the_day_after_the_new_day_is_scored_and_the_one_whose_labels_arrived(
+    workspace: Path, scored: dict[str, str]
+) -> None:
+    (log,) = (workspace / "runs").glob(f"fraud-scoring-{STABLE[1]}-*/scoring-of-champion/log.txt")
+    lines = [line for line in log.read_text().splitlines() if line.startswith("scoring")]
+    assert [line.split()[-1] for line in lines] == ["2025-06-25", STABLE[1]]
+
+
+def test_stable_days_ask_for_nothing(workspace: Path, told: dict[str, str]) -> None:
+    for day in STABLE:
+        assert asked(workspace, day) == {"retrain": False, "reason": "Nothing has drifted.", "key": f"fraud/{day}"}
+        assert told[day].endswith("monitoring: Nothing has drifted.\n")
+
+
+def test_a_world_that_changes_asks_once_and_cools_down(workspace: Path, told: dict[str, str]) -> None:
+    assert [asked(workspace, day)["retrain"] for day in DRIFTED] == [False, True, False]
+    assert asked(workspace, DRIFTED[1])["key"] == f"fraud/{DRIFTED[1]}"
+    reasons = [audited(workspace, day)["reason"] for day in DRIFTED]
+    assert reasons[0].startswith("Not yet: 1 drifted")
+    assert reasons[1].startswith("Retrain: 2 of 3 days have drifted.")
+    assert reasons[2].startswith(f"Cooling down: {DRIFTED[1]} asked")
+    assert all("volume" in audited(workspace, day)["raised"] for day in DRIFTED)
+
+
+def test_a_request_is_printed_with_the_command_that_carries_it_out(workspace: Path, told: dict[str, str]) -> None:
+    (line,) = [line for line in told[DRIFTED[1]].splitlines() if line.startswith("next")]
+    assert shlex.split(line)[1:6] == ["nightshift", "run", "fraud-training", "--date", DRIFTED[1]]
+    assert not [line for day in (*STABLE, DRIFTED[0], DRIFTED[2]) for line in told[day].splitlines() if "next" in line]
+
+
+def test_the_champion_is_held_to_what_it_reached_when_it_was_evaluated(workspace: Path, told: dict[str, str]) -> None:
+    evaluated = left(workspace, "fraud-training-*/evaluation/evaluation/verdict.json")["challenger"]
+    verdict = left(workspace, f"fraud-monitoring-{DRIFTED[1]}-*/drift/drift/verdict.json")
+
+    promised = {"average_precision": evaluated["average_precision"], "measured": "when it was evaluated"}
+    assert (verdict["model_version"], verdict["promised"]) == ("1", promised)

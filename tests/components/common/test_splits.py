@@ -64,6 +64,26 @@ def test_every_window_keeps_the_label_delay_from_the_one_it_learns_from(name, tr
     assert plan.labels_due == plan.test.test.last <= plan.features.last == day
 
 
+@given(
+    st.sampled_from(["fraud", "handbook"]),
+    st.integers(1, 60),
+    st.dates(date(2000, 6, 1), date(2100, 1, 1)),
+    st.integers(-9, 90),
+)
+def test_a_model_is_watched_on_the_newest_days_and_on_labelled_ones_it_has_not_seen(name, window, day, ago):
+    value = config(name).model_dump(exclude_none=True)
+    given = parse(value | {"drift": {"window_days": window}})
+    plan, trained = splits.plan(given, day), day - timedelta(days=ago)
+    watched = splits.watched(given, day, trained)
+    assert (len(list(watched.newest)), watched.newest.last) == (window, day)
+    assert all(trained < each <= plan.labels_due and each in plan.features for each in watched.labelled)
+    if trained < plan.features.first:
+        known = Days(plan.features.first, plan.labels_due)
+        assert len(list(watched.labelled)) == min(window, len(list(known)))
+    assert list(watched) == sorted(set(watched))
+    assert set(watched) == {*watched.newest, *watched.labelled}
+
+
 def frame(*rows: tuple[str, str, int | None]) -> pd.DataFrame:
     """Rows from (time, customer, label)."""
     return pd.DataFrame(

@@ -83,6 +83,16 @@ def test_a_frame_comes_back_as_it_was_written_and_its_hash_is_that_of_the_file(r
     assert sha256 == storage.write_frame(storage.join(root, "b.parquet"), frame)
 
 
+def test_batches_become_one_file_with_their_rows_in_order(root):
+    frame = pd.DataFrame({"id": [f"t{i}" for i in range(10)], "score": [i / 10 for i in range(10)]})
+
+    rows, sha256 = storage.write_batches(storage.join(root, "a.parquet"), (frame[i : i + 4] for i in (0, 4, 8)))
+
+    assert rows == 10
+    assert sha256 == storage.sha256(storage.read_bytes(storage.join(root, "a.parquet")))
+    pd.testing.assert_frame_equal(storage.read_frame(storage.join(root, "a.parquet")), frame)
+
+
 def test_the_names_in_a_folder_are_sorted_and_without_their_path(root: str) -> None:
     for name in ("b.txt", "a.txt", "c/inner.txt"):
         storage.write_bytes(storage.join(root, name), b"")

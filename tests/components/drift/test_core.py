@@ -338,17 +338,19 @@ def scored(frauds: int, hidden: int = 0) -> np.ndarray:
 
 
 def test_a_model_that_no_longer_finds_frauds_has_decayed() -> None:
-    found = core.performance(scored(300, hidden=100), promised=0.9, limits=LIMITS)
+    promise = core.Promise(0.9, "when it was evaluated")
+    found = core.performance(scored(300, hidden=100), promise, LIMITS)
 
     assert found.raised
+    assert found.reason.endswith("(300 positives), 0.900 when it was evaluated.")
     assert found.value == pytest.approx(0.9 - (200 + 100 * 300 / 1300) / 300)
-    assert not core.performance(scored(300), promised=0.9, limits=LIMITS).raised
+    assert not core.performance(scored(300), promise, LIMITS).raised
 
 
 def test_few_frauds_say_nothing_about_the_model_or_of_fraud() -> None:
     frame = pd.DataFrame({"x": normal(size=199)})
 
-    assert core.performance(scored(199, hidden=199), 0.9, LIMITS).value is None
+    assert core.performance(scored(199, hidden=199), core.Promise(0.9, "once"), LIMITS).value is None
     assert core.frauds(frame, frame + 9, ["x"], LIMITS).value is None
     assert core.frauds(frame[:49], pd.concat([frame, frame]) + 9, ["x"], LIMITS).value is None
 

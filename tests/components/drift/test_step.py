@@ -39,6 +39,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = samples.features(rows_a_day=600)
     samples.write_model(folder / "model", {"only": [1.0, 0.0]}, training_sample(frame))
     frame["amount"] = np.where(frame["event_time"] >= "2024-03-19", frame["amount"] + 0.3, frame["amount"])
+    features = samples.write_features(folder, frame)
     for name in ("home", "watch"):
         (folder / name).mkdir()
     (folder / "watch" / "sitecustomize.py").write_text(WATCH.format(path=str(folder / "connections")))
@@ -49,8 +50,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = samples.run(
         "drift",
         environment,
-        features=samples.write_features(folder, frame),
-        model=str(folder / "model"),
+        features=features,
+        scores=samples.score(folder, features),
         drift=str(folder / "drift"),
         executor_input=json.dumps(executor),
     )
@@ -117,34 +118,24 @@ def test_the_watch_sees_a_connection(tmp_path: Path) -> None:
     assert "127.0.0.1" in (tmp_path / "connections").read_text()
 
 
-def test_an_input_that_the_features_lack_is_named(tmp_path: Path) -> None:
-    frame = samples.features()
-    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
-    features = samples.write_features(tmp_path, frame.drop(columns="risk"))
-
-    with pytest.raises(UserError, match=r"needs input 'risk', which the features of 2024-03-19 lack"):
-        body(samples.flags(features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift")))
-
-
-def test_a_day_that_the_features_lack_is_named(tmp_path: Path) -> None:
-    frame = samples.features()
-    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
-    features = samples.write_features(tmp_path, frame[frame["event_time"] < "2024-03-20"])
-
-    with pytest.raises(UserError, match=r"has no 2024-03-20, it holds 2024-03-15 \.\. 2024-03-19"):
-        body(samples.flags(features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift")))
-
-
 def test_days_without_rows_cannot_be_compared(tmp_path: Path) -> None:
     frame = samples.features()
     samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
     features = samples.write_features(tmp_path, frame)
-    for day in ("2024-03-19", "2024-03-20"):
-        for path in (tmp_path / "lake").glob(f"**/date={day}/*.parquet"):
-            frame.iloc[:0].to_parquet(path)
+    samples.empty(features, "2024-03-19", "2024-03-20")
 
     with pytest.raises(UserError, match="have no rows, so there is nothing to compare"):
-        body(samples.flags(features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift")))
+        body(samples.flags(features=features, scores=samples.score(tmp_path, features), drift=str(tmp_path / "drift")))
+
+
+def test_scores_of_other_events_are_a_mistake_of_ours(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
+    scores = samples.score(tmp_path, samples.write_features(tmp_path, frame))
+    features = samples.write_features(tmp_path, frame.sort_values(["amount"]))
+
+    with pytest.raises(AssertionError, match="the scores of 2024-03-19 are not of its features"):
+        body(samples.flags(features=features, scores=scores, drift=str(tmp_path / "drift")))
 
 
 def test_every_signal_is_in_the_verdict_with_the_model_it_is_about(ran: Path) -> None:
@@ -155,6 +146,7 @@ def test_every_signal_is_in_the_verdict_with_the_model_it_is_about(ran: Path) ->
     assert (found["volume"]["value"], found["labels"]["value"]) == (14, 15)
     assert found["frauds"]["value"] is None
     assert len(verdict(ran)["model_sha256"]) == 64
+    assert verdict(ran)["model_version"] == "unregistered"
 
 
 def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path) -> None:
@@ -163,7 +155,8 @@ def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path) -> None:
     frame.loc[frame["event_time"] >= "2024-03-19", "label"] = pd.NA
     features = samples.write_features(tmp_path, frame)
 
-    done = samples.run("drift", features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift"))
+    scores = samples.score(tmp_path, features)
+    done = samples.run("drift", features=features, scores=scores, drift=str(tmp_path / "drift"))
 
     assert done.returncode == 0, done.stderr
     (labels,) = [signal for signal in verdict(tmp_path)["signals"] if signal["name"] == "labels"]
@@ -179,7 +172,8 @@ def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp
     (tmp_path / "model" / "model.json").write_text(json.dumps(manifest | {"details": {"train": train}}))
     features = samples.write_features(tmp_path, frame)
 
-    done = samples.run("drift", features=features, model=str(tmp_path / "model"), drift=str(tmp_path / "drift"))
+    scores = samples.score(tmp_path, features)
+    done = samples.run("drift", features=features, scores=scores, drift=str(tmp_path / "drift"))
 
     assert done.returncode == 0, done.stderr
     assert verdict(tmp_path)["model_sha256"] == model.sha256

@@ -22,6 +22,7 @@ ARTIFACTS = {
     "model": "training",
     "profile": "profiling",
     "evaluation": "evaluation",
+    "scores": "scoring",
     "drift": "drift",
     "deployment": "deployment",
 }
@@ -97,6 +98,7 @@ def make_run(runs: Path, run: str) -> Sample:
     write_model(places["model"])
     write_profile(places["profile"])
     write_evaluation(places["evaluation"])
+    write_json(places["scores"] + "/scores.json", {"name": "scores", "partitions": [], "details": {}})
     write_drift(places["drift"])
     write_deployment(places["deployment"])
     for step in ARTIFACTS.values():
@@ -266,6 +268,7 @@ SECONDS = {
     "model": 31.4,
     "profile": 9.8,
     "evaluation": 3.7,
+    "scores": 1.3,
     "drift": 5.1,
     "deployment": 8.3,
 }

@@ -13,10 +13,11 @@ FILES = [
     "profile/profile.json",
     "evaluation/evaluation.json",
     "evaluation/verdict.json",
+    "scores/scores.json",
     "drift/verdict.json",
     "deployment",
 ]
-STEPS = ["ingestion", "features", "training", "profiling", "evaluation", "evaluation", "drift", "deployment"]
+STEPS = ["ingestion", "features", "training", "profiling", "evaluation", "evaluation", "scoring", "drift", "deployment"]
 VOID = {"meta", "br"}
 
 
@@ -199,7 +200,7 @@ def test_a_failed_step_is_named_with_its_error_and_log(sample):
     page = Page(html)
     assert "<h1>The run failed in training</h1>" in html
     assert "Step training failed the training days hold no fraud; choose another date" in texts(page)
-    assert "No result of profiling, evaluation, drift, deployment." in texts(page)
+    assert "No result of profiling, evaluation, scoring, drift, deployment." in texts(page)
     assert ("a", {"href": "training/log.txt"}) in page.elements
     assert page.row("training")[1] == "failed"
     assert summary["steps"]["training"]["error"] == "the training days hold no fraud; choose another date"
@@ -211,7 +212,7 @@ def test_missing_measures_are_said_to_be_missing(sample):
     sample.executor_input.clear()
     _, bare = sample.report()
     assert "No measures of" not in complete
-    assert "No measures of ingestion, features, training, profiling, evaluation, drift, deployment came" in bare
+    assert f"No measures of {', '.join(dict.fromkeys(STEPS))} came" in bare
 
 
 def test_what_the_engine_ignored_is_listed(sample):

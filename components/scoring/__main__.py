@@ -1,0 +1,148 @@
+"""Flags in, files out: see `components/scoring/__init__.py`."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from components.common import artifacts, splits, step, storage
+from components.common.config import Config, parse
+from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from components.common.bundle import Bundle, Scorer
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model comes from.
+
+    Attributes:
+        uri: its folder.
+        version: its number in the registry, `unregistered` before it has one.
+        evaluated: its average precision on the test days, known of a registered version.
+    """
+
+    uri: str
+    version: str
+    evaluated: float | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What scores which table, and where the scores go."""
+
+    config: Config
+    lake: str
+    features: artifacts.Table
+    source: Source
+    model: "Bundle"
+    scorer: "Scorer"
+
+    @property
+    def trained_until(self) -> date:
+        """The last of the model's training days."""
+        return date.fromisoformat(self.model.details["train"]["last"])
+
+    def uri(self, day: date) -> str:
+        """Return where a day's scores lie: the name is a hash of the features and the model they are made from."""
+        from components.scoring import core
+
+        made_from = [core.SCHEMA, self.features.partition(day).sha256, self.model.sha256, self.source.version]
+        return artifacts.partition_uri(self.lake, self.config.name, "scores", day, storage.fingerprint(made_from))
+
+
+def parser() -> step.Parser:
+    """Return the step's flags."""
+    flags = step.Parser("scoring", "Score the newest days, and those whose labels are due.").takes(
+        config="the use case's config (JSON)",
+        date="logical date, YYYY-MM-DD",
+        lake="URI of the lake, where partitions are kept",
+        features="URI of the features manifest",
+        scores="URI of the folder to write",
+    )
+    one = flags.add_mutually_exclusive_group(required=True)
+    one.add_argument("--model", help="URI of the model that scores")
+    one.add_argument("--registry", help="model registry: its champion scores")
+    return flags
+
+
+def body(args: Namespace) -> dict[str, float]:
+    """Score the days that the lake lacks, then write what the drift step needs."""
+    from components.common import bundle
+
+    config, day = parse(args.config), splits.parse_date(args.date)
+    source = Source(args.model, "unregistered") if args.model else _champion(args.registry, config.name)
+    model, table = bundle.load(source.uri), artifacts.read_table(args.features)
+    job = Job(config, args.lake, table, source, model, bundle.Scorer(source.uri, model))
+    days = splits.watched(config, day, job.trained_until)
+    if job.trained_until >= days.newest.first:
+        # a backfill of past days does this; it is no reason to stop
+        told = "the model was trained until %s: its scores of %s tell nothing about how good it is"
+        step.log.warning(told, job.trained_until, days.newest)
+    parts = [artifacts.find_partition(job.uri(each)) or _write(job, each) for each in days]
+    flagged = int(storage.read_frame(parts[-1].uri, ["flagged"])["flagged"].sum())
+    step.log.info("%s: %d rows, %d flagged by version %s", day, parts[-1].rows, flagged, source.version)
+    _save(args.scores, job, artifacts.Table("scores", parts, _details(job) | {"flagged": flagged}))
+    return {"rows": parts[-1].rows, "flagged": flagged}
+
+
+def _champion(registry: str, name: str) -> Source:
+    from components.common import registry as models
+
+    version = models.champion(registry, name)
+    if version is None:
+        raise UserError(
+            f"registry {registry} has no champion of {name!r} to score with; run fraud-training first: nightshift run"
+        )
+    evaluated = version.tags.get("average_precision")
+    return Source(version.uri, str(version.version), float(evaluated) if evaluated else None)
+
+
+def _write(job: Job, day: date) -> artifacts.Partition:
+    step.log.info("scoring %d rows of %s", job.features.partition(day).rows, day)
+    return artifacts.write_batches(job.uri(day), day, _scored(job, job.features.partition(day)))
+
+
+def _scored(job: Job, part: artifacts.Partition) -> "Iterator[pd.DataFrame]":
+    from components.scoring import core
+
+    columns = [*core.KEYS, *job.model.inputs.columns]
+    # of a day without rows there is no batch, and its scores need columns all the same
+    batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
+    for rows in batches:
+        yield core.scored(rows, job.model, job.source.version, job.scorer.score)
+
+
+def _details(job: Job) -> dict[str, Any]:
+    return {
+        "model": job.source.uri,
+        "model_sha256": job.model.sha256,
+        "version": job.source.version,
+        "trained_until": str(job.trained_until),
+        "promised": _promised(job),
+    }
+
+
+def _promised(job: Job) -> dict[str, Any] | None:
+    """Return the average precision to expect of the model and where it was measured, or None when nobody has."""
+    if job.source.evaluated is not None:
+        return {"average_precision": job.source.evaluated, "measured": "when it was evaluated"}
+    validated = job.model.candidates[job.model.selected].get("validation", {}).get("average_precision")
+    return None if validated is None else {"average_precision": validated, "measured": "on its validation days"}
+
+
+def _save(folder: str, job: Job, scores: artifacts.Table) -> None:
+    """Copy what drift compares with, which may lie where only this process can read it; then write the manifest."""
+    from components.common import bundle
+
+    for name in (bundle.REFERENCE, bundle.MANIFEST):
+        storage.write_bytes(storage.join(folder, name), storage.read_bytes(storage.join(job.source.uri, name)))
+    artifacts.write_table(storage.join(folder, "scores.json"), scores)
+
+
+if __name__ == "__main__":
+    step.run(parser(), body)

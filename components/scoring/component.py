@@ -1,0 +1,57 @@
+"""The scoring step as Kubeflow sees it: with a model that the pipeline has just made, or with the champion."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import image
+
+
+@dsl.container_component
+def scoring(
+    config: dict[str, Any],
+    date: str,
+    lake: str,
+    features: dsl.Input[dsl.Dataset],
+    model: dsl.Input[dsl.Model],
+    scores: dsl.Output[dsl.Dataset],
+) -> dsl.ContainerSpec:
+    """Score the newest days, and those whose labels are due, with a new model."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.scoring"],
+        args=[
+            "--config", config,
+            "--date", date,
+            "--lake", lake,
+            "--features", features.uri,
+            "--model", model.uri,
+            "--scores", scores.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+    )  # fmt: skip
+
+
+@dsl.container_component
+def scoring_of_champion(
+    config: dict[str, Any],
+    date: str,
+    lake: str,
+    registry: str,
+    features: dsl.Input[dsl.Dataset],
+    scores: dsl.Output[dsl.Dataset],
+) -> dsl.ContainerSpec:
+    """Score the newest days, and those whose labels are due, with the champion."""
+    return dsl.ContainerSpec(
+        image=image("base"),
+        command=["python", "-m", "components.scoring"],
+        args=[
+            "--config", config,
+            "--date", date,
+            "--lake", lake,
+            "--registry", registry,
+            "--features", features.uri,
+            "--scores", scores.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""What is kept of an event that was scored."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from components.common.bundle import Bundle
+from components.common.errors import UserError
+
+SCHEMA = 1  # of the columns; a new number makes every day anew
+KEYS = ("event_id", "event_time")
+
+Score = Callable[[pd.DataFrame], npt.NDArray[np.float32]]
+
+
+def scored(rows: pd.DataFrame, model: Bundle, version: str, score: Score) -> pd.DataFrame:
+    """Score some rows and decide at the model's threshold.
+
+    Args:
+        rows: `KEYS` and the model's inputs.
+        model: the manifest of the model.
+        version: what it is called.
+        score: gives the probability of fraud of each row.
+
+    Returns:
+        a row each, in their order: `KEYS`, `score` (float32, 0..1), `flagged` (bool) and `model_version`.
+
+    Raises:
+        UserError: when the rows lack one of the model's inputs.
+    """
+    missing = [name for name in model.inputs.columns if name not in rows]
+    if missing:
+        raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
+    scores = score(rows)
+    # compared as the endpoint does it: in float32 a threshold would be rounded first
+    flagged = scores.astype(float) >= model.threshold
+    return rows[list(KEYS)].assign(score=scores, flagged=flagged, model_version=version)
