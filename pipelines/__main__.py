@@ -5,14 +5,17 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from components.common import storage
+from components.common.config import parse
 from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
-from pipelines import processes, runs
+from pipelines import configs, processes, runs
 from pipelines.environments import TARGETS, Environment, local
 
 INTERRUPTED = 130
@@ -107,6 +110,23 @@ def manage(args: argparse.Namespace) -> int:
     return subprocess.run(command, check=False).returncode
 
 
+def gc(args: argparse.Namespace) -> int:
+    """List the runs, partitions and model versions past the config's ages that no live model needs, or remove them."""
+    from rich.console import Console
+
+    from pipelines import sweep
+
+    environment, config, now = local(Path(args.workspace)), parse(configs.load(args.config)), datetime.now(UTC)
+    environment = replace(environment, lake=args.lake or environment.lake)
+    plan = (sweep.collect if args.delete else sweep.planned)(environment, config, now)
+    if plan.empty:
+        return _say(f"nothing of {config.name!r} is past its age")
+    console = Console()
+    console.print(sweep.table(plan, "removed" if args.delete else "would be removed", now))
+    console.print(sweep.lineage(plan.lineage))
+    return 0 if args.delete else _say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")
+
+
 def _show(folder: Path) -> int:
     from rich.console import Console
 
@@ -170,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     compiling.add_argument("--folder", default=str(runs.COMPILED), help="where to write (default: %(default)s)")
     compiling.set_defaults(command=compile_all)
     _add_manage(commands, shared)
+    _add_gc(commands, shared)
     return parser
 
 
@@ -213,6 +234,14 @@ def _add_manage(commands: Any, shared: argparse.ArgumentParser) -> None:
             command.add_argument("version", help="the version's number, as in `nightshift models`")
         command.add_argument("--name", help="the use case (default: the only one)")
         command.set_defaults(command=manage, action=action)
+
+
+def _add_gc(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser("gc", parents=[shared], help=str(gc.__doc__), description=gc.__doc__)
+    command.add_argument("--config", default="fraud", help="use case: a name in pipelines/configs/ or a YAML file")
+    command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--delete", action="store_true", help="remove what is listed without this")
+    command.set_defaults(command=gc)
 
 
 if __name__ == "__main__":

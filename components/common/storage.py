@@ -4,15 +4,19 @@ A write appears at once or not at all: locally by rename, on object stores becau
 fails to do is tried again, with growing pauses.
 """
 
+import contextlib
 import errno
 import fcntl
 import hashlib
 import io
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
@@ -23,6 +27,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its URI, its size in bytes, when it was last written (UTC)."""
+
+    uri: str
+    size: int
+    written: datetime
+
+
 INSTALL = {"s3": "aws", "gs": "gcp", "gcs": "gcp"}
 TRIES = 5
 PAUSE = 0.5  # seconds: at most this long after the first try, twice as long after each further one
@@ -172,6 +187,34 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
     return rows, sha256(buffer.getvalue())
 
 
+def walk(folder: str) -> "list[Entry]":
+    """Return every file below a folder, however deep; none when the folder is missing."""
+    return _attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
+
+
+def remove(uri: str) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        UserError: when it may not be removed, or the store refuses.
+    """
+    _attempt(uri, _unlinked)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a local folder with all that is in it, if it is there.
+
+    Raises:
+        UserError: when something in it may not be removed.
+    """
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise explained(error, path) from error
+
+
 def explained(error: OSError, place: str) -> UserError:
     """Return what a user has to mend after an error of the system at a place, a path or a URI."""
     if isinstance(error, FileNotFoundError):
@@ -215,6 +258,18 @@ def _raised(error: Exception, uri: str, is_local: bool) -> Exception:
     if isinstance(error, OSError):
         return explained(error, uri)
     return UserError(f"{said}; check the path, the file and the credentials")
+
+
+def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
+    fs.invalidate_cache()
+    for path, info in fs.find(root, detail=True).items():
+        with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
+            yield Entry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+
+
+def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(path)
 
 
 def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":

@@ -10,7 +10,7 @@ from components.common.config import parse
 from components.common.splits import parse_date
 
 if TYPE_CHECKING:
-    from components.reporting.core import Found
+    from components.reporting.core import Found, Head
     from components.reporting.summary import Summary
 
 # file -> the flag of its artifact, and its path inside when that is a folder
@@ -63,7 +63,7 @@ def body(args: Namespace) -> None:
     folder = storage.join(args.runs, args.run)
     found = gather(args, folder)
     head = core.Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
-    summary = core.summarize(head, found)
+    summary = core.summarize(head, found, repeated(args.runs, head, found.record.get("pipeline")))
     page = report.render(summary, found, folder).encode()
     for uri in (args.report, storage.join(folder, "report.html")):
         storage.write_bytes(uri, page)
@@ -86,6 +86,21 @@ def gather(args: Namespace, folder: str) -> "Found":
         record=storage.read_json(record) if storage.exists(record) else {},
         links=links,
     )
+
+
+def repeated(runs: str, head: "Head", pipeline: str | None) -> dict[str, Any] | None:
+    """Return the summary of the newest earlier run that has to have given the same; None without one."""
+    from components.reporting import core
+
+    if pipeline is None:
+        return None
+    # a run's name ends in the time of its start
+    names = [name for name in storage.names(runs) if name.startswith(f"{pipeline}-{head.logical_date}-")]
+    for name in sorted((name for name in names if name < head.run), reverse=True):
+        uri = storage.join(runs, name, "summary.json")
+        if storage.exists(uri) and core.is_repeated_by(earlier := storage.read_json(uri), head, pipeline):
+            return dict(earlier)
+    return None
 
 
 def point_latest(runs: str, summary: "Summary") -> None:
