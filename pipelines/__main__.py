@@ -19,6 +19,7 @@ from pipelines import configs, processes, runs
 from pipelines.environments import TARGETS, Environment, local
 
 INTERRUPTED = 130
+RUNNERS = {"process": "local", "docker": "register-only"}  # what runs a step -> where models are deployed by default
 
 
 def main() -> None:
@@ -42,11 +43,16 @@ def run(args: argparse.Namespace) -> int:
 
     from pipelines.progress import Progress, explain_failure, next_pipeline
 
+    args.target = args.target or RUNNERS[args.runner]
+    if (args.runner, args.target) == ("docker", "local"):
+        raise UserError("target is local, but an endpoint ends with its container; give --target register-only")
     environment = _environment(args)
     if args.resume:
         this = runs.again(runs.folder_of(args.resume, environment.runs))
     else:
         this = runs.new(runs.compiled(args.pipeline), _options(args), environment)
+    if args.runner == "docker":
+        this = runs.in_containers(this)
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
     with runs.alone(this), Progress(this.pipeline, console) as progress:
@@ -143,7 +149,7 @@ def _show(folder: Path) -> int:
 def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
     """Return the command that runs another pipeline for the date, with the options that this run was given."""
     usual, words = vars(_parser().parse_args(["run"])), ["nightshift", "run", pipeline, "--date", date]
-    for name in ("config", "data", "device", "target", "workspace"):
+    for name in ("config", "data", "device", "runner", "target", "workspace"):
         if getattr(args, name) != usual[name]:
             words += [f"--{name}", getattr(args, name)]
     known = runs.compiled(pipeline).parameters
@@ -197,7 +203,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
     command = commands.add_parser("run", parents=[shared], help=str(run.__doc__), description=run.__doc__)
     command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
-    command.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="where to deploy")
+    command.add_argument("--runner", choices=RUNNERS, default="process", help="docker: each step in its image")
+    command.add_argument("--target", choices=TARGETS, help="where to deploy (default: local, in docker register-only)")
     command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
     _add_options(command)
     command.set_defaults(command=run)

@@ -64,7 +64,8 @@ class Containers:
         Raises:
             UserError: when the image is not there.
         """
-        self._give(log.parent)
+        for folder in (log.parent, log.parent.parent):  # the step's and the run's
+            self._give(folder)
         container = self._create(task, command)
         try:
             container.start()
@@ -78,9 +79,7 @@ class Containers:
             code = int(container.wait()["StatusCode"])
             container.reload()
             if container.attrs["State"]["OOMKilled"]:
-                _say(
-                    log, f"out of memory: {task.name} may take {_memory(task) / GIGABYTE:g} GB; raise its memory limit"
-                )
+                _say(log, f"out of memory: over its limit of {_memory(task) / GIGABYTE:g} GB; raise it in the pipeline")
             return (SIGNAL - code if code > SIGNAL else code), 0
         finally:
             container.remove(force=True)

@@ -4,7 +4,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,6 +13,7 @@ from components.common import storage
 from components.common.errors import UserError, nearest
 from components.common.splits import parse_date
 from pipelines import configs, ir
+from pipelines.containers import Containers
 from pipelines.environments import Environment
 from pipelines.local import DEFINITION, Run
 
@@ -51,6 +52,13 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
     return Run(pipeline, values, Path(environment.runs) / "-".join(parts))
 
 
+def in_containers(run: Run) -> Run:
+    """Have a run's steps run in containers, to which the local folders among its arguments are given."""
+    folders = {text: name for name, text in run.arguments.items() if isinstance(text, str) and text.startswith("/")}
+    volumes = {folder: "ro" if name == "data" else "rw" for folder, name in folders.items()}
+    return replace(run, runner=Containers(str(_lock(run)), volumes | {str(run.folder.parent): "rw"}))
+
+
 def again(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
     return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
@@ -77,11 +85,10 @@ def alone(run: Run) -> Iterator[None]:
     Raises:
         UserError: when there is such a run already; it names the run.
     """
-    use_case = run.arguments.get("config", {}).get("name", "")
-    path = run.folder.parent / ".locks" / "-".join([run.pipeline.name, use_case, str(run.arguments.get("date", ""))])
+    path = _lock(run)
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
-        held.enter_context(_held(_gate(run.folder.parent, use_case), fcntl.LOCK_SH))
+        held.enter_context(_held(_gate(run.folder.parent, _use_case(run)), fcntl.LOCK_SH))
         try:
             file = held.enter_context(_held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
@@ -113,8 +120,20 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
         raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
 
 
+def _lock(run: Run) -> Path:
+    return _locks(run.folder.parent) / "-".join([run.pipeline.name, _use_case(run), str(run.arguments.get("date", ""))])
+
+
+def _use_case(run: Run) -> str:
+    return str(run.arguments.get("config", {}).get("name", ""))
+
+
 def _gate(folder: Path, use_case: str) -> Path:
-    return folder / ".locks" / f"{use_case}.gate"
+    return _locks(folder) / f"{use_case}.gate"
+
+
+def _locks(folder: Path) -> Path:
+    return folder / ".locks"
 
 
 @contextmanager

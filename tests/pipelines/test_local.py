@@ -11,19 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipelines import ir
-from pipelines.local import Outcome, Run
-from tests.pipelines.samples import compiled, compiled_file, copy, inspect, shell, write
-
-
-class Silent:
-    def __init__(self) -> None:
-        self.states: dict[str, str] = {}
-
-    def started(self, task: ir.Task, log: Path) -> None:
-        pass
-
-    def finished(self, task: ir.Task, outcome: Outcome) -> None:
-        self.states[task.name] = outcome.state
+from pipelines.local import Run
+from tests.pipelines.samples import Silent, compiled, compiled_file, copy, inspect, shell, write
 
 
 def execute(pipeline: ir.Pipeline, folder: Path, **arguments: object) -> tuple[bool, dict[str, str]]:

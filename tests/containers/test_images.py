@@ -1,0 +1,114 @@
+"""The images: what `make images` has built, and what linters say of the Dockerfiles."""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.request
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.common import bundle, storage
+from components.common.image import image
+from components.deployment.server import Pointer, pointer_uri
+
+BUILT = ("base", "serving", "airflow")
+DOCKERFILES = sorted(Path("containers").glob("*/Dockerfile"))
+
+
+def tool(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_a_dockerfile_has_nothing_for_hadolint_to_say(path: Path) -> None:
+    done = tool("hadolint", str(path))
+    assert done.returncode == 0, done.stdout
+
+
+def test_dockerfiles_have_nothing_for_trivy_to_say() -> None:
+    done = tool(
+        "trivy", "config", "--skip-check-update", "--exit-code", "1", "--quiet", "--format", "json", "containers"
+    )
+    assert done.returncode == 0, done.stdout
+    assert len(json.loads(done.stdout)["Results"]) == len(DOCKERFILES)
+
+
+def test_the_pins_of_the_gpu_image_exist_and_agree() -> None:
+    # uv, since pip loads gigabytes of wheels to the same end
+    wanted = ("-c", "constraints/gpu-py3.11.txt", ".[gpu,aws]", "gcsfs")
+    done = tool("uv", "pip", "install", "--dry-run", "--target", "unused", "--python-version", "3.11", *wanted)
+    assert done.returncode == 0, done.stderr
+    planned = {line.removeprefix(" + ") for line in done.stderr.splitlines() if line.startswith(" + ")}
+    assert {"torch==2.10.0", "cudf-cu12==26.2.1", "cuml-cu12==26.2.0"} <= planned
+    pinned = set(Path("constraints/gpu-py3.11.txt").read_text().split())
+    assert {line for line in planned if not line.startswith("nightshift")} <= pinned
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_an_image_runs_what_it_is_told_as_a_user_that_is_not_root(engine: Any, name: str) -> None:
+    found = engine.images.get(image(name)).attrs["Config"]
+    assert found["User"] == "10001:10001"
+    assert not found["Entrypoint"]
+    labels = {key.removeprefix("org.opencontainers.image.") for key in found["Labels"]}
+    assert labels >= {"source", "revision", "version"}
+    assert engine.containers.run(image(name), ["id", "-u"], remove=True, read_only=True) == b"10001\n"
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_an_image_holds_neither_an_installer_nor_a_compiler_of_its_own(engine: Any, name: str) -> None:
+    found = engine.containers.run(image(name), ["ls", "/opt/nightshift/bin"], remove=True).decode().split()
+    assert "python" in found
+    assert not {"pip", "uv", "gcc", "cc"} & set(found)
+
+
+def test_airflow_and_the_pipelines_are_in_its_image(engine: Any) -> None:
+    words = ["python", "-c", "import airflow, airflow.providers.cncf.kubernetes, pipelines.ir; print('found')"]
+    assert b"found" in engine.containers.run(image("airflow"), words, remove=True, tmpfs={"/tmp": ""}, read_only=True)
+
+
+def test_the_served_champion_answers_from_its_container(engine: Any, save_model: Any, tmp_path: Path) -> None:
+    uri = save_model(0.5)
+    registry = tmp_path / "served"
+    shutil.copytree(uri, registry / "model")
+    storage.write_json(
+        pointer_uri(str(registry), "fraud"),
+        asdict(Pointer(1, "/registry/model", bundle.load(uri).sha256, "2025-06-30T00:00:00Z")),
+    )
+    for path in [registry, *registry.rglob("*")]:
+        path.chmod(0o777)
+    words = "python -m components.deployment.server --registry /registry --name fraud --port 8321 --host 0.0.0.0"
+    container = engine.containers.run(
+        image("serving"), words.split(), detach=True, read_only=True, tmpfs={"/tmp": ""}, network_mode="host",
+        volumes={str(registry): {"bind": "/registry", "mode": "rw"}},
+    )  # fmt: skip
+    try:
+        assert eventually(lambda: get("http://127.0.0.1:8321/healthz"))["version"] == 1
+        assert eventually(lambda: health(container)) == "healthy"
+    finally:
+        container.remove(force=True)
+
+
+def get(url: str) -> Any:
+    with urllib.request.urlopen(url) as answer:
+        return json.load(answer)
+
+
+def health(container: Any) -> str | None:
+    container.reload()
+    status: str = container.attrs["State"]["Health"]["Status"]
+    return status if status == "healthy" else None
+
+
+def eventually(ask: Any) -> Any:
+    for _ in range(150):
+        try:
+            if answer := ask():
+                return answer
+        except OSError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError("no answer within 30 seconds")

@@ -1,0 +1,134 @@
+"""Runs whose steps are containers."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kfp import dsl
+
+from components.common.errors import UserError
+from components.common.image import image
+from pipelines import ir, runs
+from pipelines.containers import LABEL
+from pipelines.local import Run
+from tests.e2e.command import newest, nightshift
+from tests.pipelines.samples import Silent, compiled, compiled_file
+
+DATE = "2025-06-30"
+MEMORY = "import time; block = bytearray(1 << 30); time.sleep(1)"
+
+
+@dsl.container_component
+def contained(script: str) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image=image("base"), command=["python", "-c"], args=[script])
+
+
+@dsl.container_component
+def unknown() -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="nightshift/nowhere:0", command=["true"])
+
+
+def execute(pipeline: ir.Pipeline, folder: Path) -> tuple[bool, Run]:
+    run = runs.in_containers(Run(pipeline, {}, folder / "runs" / "one"))
+    return run.execute(Silent()), run
+
+
+def left(engine: Any, folder: Path) -> list[str]:
+    """The names of containers that runs below a folder have left."""
+    found = engine.containers.list(all=True, filters={"label": LABEL})
+    return [container.name for container in found if str(folder) in container.labels[LABEL]]
+
+
+@pytest.mark.slow
+def test_a_run_in_containers_makes_the_same_bytes_as_one_in_processes(engine: Any, tmp_path: Path) -> None:
+    for runner in ("docker", "process"):
+        workspace = tmp_path / runner
+        nightshift(workspace, "run", "--runner", runner, "--target", "register-only", "--date", DATE)
+    inside, outside = (newest(tmp_path / runner) for runner in ("docker", "process"))
+    assert inside["status"] == "succeeded"
+    assert inside["hashes"] == outside["hashes"]
+    assert left(engine, tmp_path) == []
+
+
+def test_a_step_that_fails_fails_the_run_every_time(engine: Any, tmp_path: Path) -> None:
+    def pipeline() -> None:
+        contained(script="print('why'); raise SystemExit(3)")
+
+    steps = compiled(pipeline, tmp_path)
+    for attempt in range(20):
+        succeeded, run = execute(steps, tmp_path / str(attempt))
+        assert not succeeded
+        assert run.outcomes["contained"].exit_code == 3
+        assert Path(run.outcomes["contained"].log).read_text() == "why\n"
+
+
+def test_a_step_over_its_memory_is_said_to_be(engine: Any, tmp_path: Path) -> None:
+    def pipeline() -> None:
+        contained(script=MEMORY).set_memory_limit("100M").set_retry(2)
+
+    succeeded, run = execute(compiled(pipeline, tmp_path), tmp_path)
+    assert not succeeded
+    assert run.outcomes["contained"].exit_code == -signal.SIGKILL
+    assert "out of memory: over its limit of 0.1 GB" in Path(run.outcomes["contained"].log).read_text()
+
+
+def test_a_step_can_write_to_its_volumes_alone_and_is_not_root(engine: Any, tmp_path: Path) -> None:
+    script = "import os; print(os.getuid()); open('/tmp/scratch', 'w'); open('/opt/nightshift/file', 'w')"
+
+    def pipeline() -> None:
+        contained(script=script)
+
+    _, run = execute(compiled(pipeline, tmp_path), tmp_path)
+    log = Path(run.outcomes["contained"].log).read_text()
+    assert log.splitlines()[0] != "0"
+    assert "Read-only file system: '/opt/nightshift/file'" in log
+
+
+def test_an_image_that_is_not_there_is_named(engine: Any, tmp_path: Path) -> None:
+    def pipeline() -> None:
+        unknown()
+
+    with pytest.raises(UserError, match="image 'nightshift/nowhere:0' of step 'unknown' is not here; run: make images"):
+        execute(compiled(pipeline, tmp_path), tmp_path)
+
+
+def start(folder: Path, engine: Any) -> "subprocess.Popen[str]":
+    """Start a run of a step that sleeps, and wait for its container."""
+    before = set(left(engine, folder))
+
+    def pipeline() -> None:
+        contained(script="import time; time.sleep(600)")
+
+    words = [sys.executable, "-m", "pipelines", "run", str(compiled_file(pipeline, folder)), "--runner", "docker"]
+    process = subprocess.Popen([*words, "--workspace", str(folder)], text=True, stdout=subprocess.PIPE)
+    for _ in range(200):
+        if set(left(engine, folder)) - before:
+            return process
+        time.sleep(0.1)
+    raise AssertionError("no container within 20 seconds")
+
+
+def test_ctrl_c_leaves_no_container_behind(engine: Any, tmp_path: Path) -> None:
+    process = start(tmp_path, engine)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert left(engine, tmp_path) == []
+
+
+def test_what_a_killed_engine_leaves_is_gone_with_the_next_run(engine: Any, tmp_path: Path) -> None:
+    process = start(tmp_path, engine)
+    orphans = left(engine, tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+    process = start(tmp_path, engine)
+    assert orphans
+    try:
+        assert not set(orphans) & set(left(engine, tmp_path))
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
