@@ -7,6 +7,9 @@ MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])
 CONSTRAINTS := constraints/py$(MINOR).txt
 # PyTorch's own index of CPU builds; a wheel folder in PIP_FIND_LINKS is used instead when there is one
 TORCH_INDEX ?= $(if $(PIP_FIND_LINKS),,--index-url https://download.pytorch.org/whl/cpu)
+# of the images; GPU builds of features and training need: make images IMAGES=rapids
+IMAGES ?= base serving airflow
+VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 DATA ?= simulator
 CONFIG ?= fraud
 DATE ?=
@@ -14,7 +17,7 @@ DEVICE ?= cpu
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop test lint format compile bench drift-bench reproduce search clean constraints
+.PHONY: help run stop test lint format compile images sbom audit bench drift-bench reproduce search clean constraints
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -53,6 +56,20 @@ reproduce: $(VENV)/.dev ## Print the published comparison of models beside ours:
 
 search: $(VENV)/.search ## Search the parameters of handbook-best, or go on searching: make search DATA=folder
 	$(BIN)/python -m benchmarks.search "$(DATA)"
+
+images: ## Build the images but the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
+	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
+	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_INDEX="$(TORCH_INDEX)" \
+	  --build-arg SOURCE="$$(git config --get remote.origin.url)" --build-arg REVISION="$$(git rev-parse HEAD)" \
+	  --build-arg VERSION=$(VERSION) --file containers/$$name/Dockerfile --tag nightshift/$$name:$(VERSION) . || exit 1; done
+
+sbom: $(VENV)/.dev ## List what the images hold, as CycloneDX, in runs/sbom/
+	@mkdir -p runs/sbom
+	@for name in $(IMAGES); do $(BIN)/trivy image --quiet --skip-db-update --skip-java-db-update --format cyclonedx \
+	  --output runs/sbom/$$name.json nightshift/$$name:$(VERSION) && echo "wrote runs/sbom/$$name.json" || exit 1; done
+
+audit: $(VENV)/.dev ## Look the pinned versions up among the published vulnerabilities
+	@for file in constraints/*-py3.11.txt constraints/py3.11.txt; do $(BIN)/pip-audit --progress-spinner off --no-deps --disable-pip -r $$file || exit 1; done
 
 constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Python
 	$(BIN)/python constraints/resolve.py
