@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -80,12 +81,20 @@ def alone(run: Run) -> Iterator[None]:
         except BlockingIOError:
             other = path.read_text() or "another run"
             raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+        file.seek(0)
+        _sweep(run.folder.parent, file.read())
         file.truncate(0)
         file.write(run.folder.name)
         file.flush()
         # for `Processes`, whose steps have to be gone before the lock is
         os.set_inheritable(file.fileno(), True)
         yield
+
+
+def _sweep(runs: Path, name: str) -> None:
+    """Remove what a run left that was killed before its record was written: it cannot be resumed."""
+    if name and not (runs / name / "run.json").exists():
+        shutil.rmtree(runs / name, ignore_errors=True)
 
 
 def folder_of(run: str, runs: str) -> Path:
