@@ -170,7 +170,7 @@ def _content(path: Path) -> object:
         return _rows(path)
     # artifacts do not say in their names what they are; pages show times
     data = path.read_bytes()
-    if data[:1] == b"<":
+    if data.lstrip()[:1] == b"<":
         return ""
     return _stable(json.loads(data)) if data[:1] in (b"{", b"[") else data
 
