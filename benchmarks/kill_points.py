@@ -172,7 +172,10 @@ def _content(path: Path) -> object:
     data = path.read_bytes()
     if data.lstrip()[:1] == b"<":
         return ""
-    return _stable(json.loads(data)) if data[:1] in (b"{", b"[") else data
+    try:
+        return _stable(json.loads(data))
+    except ValueError:  # no JSON, or half of it
+        return data
 
 
 def _rows(database: Path) -> list[list[tuple[object, ...]]]:

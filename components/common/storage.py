@@ -197,7 +197,8 @@ def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     # the tries are ours: those of botocore, and below of s3fs, would multiply them
     fsspec.config.conf.setdefault("s3", {}).setdefault("config_kwargs", {})["retries"] = {"total_max_attempts": 1}
     try:
-        fs, path = fsspec.core.url_to_fs(uri)
+        # a listing that is remembered would hide what other processes write
+        fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
     except ImportError:
         extra = INSTALL.get(uri.split("://", 1)[0])
         step = f"run in the checkout: pip install -e '.[{extra}]'" if extra else "give a folder, s3://... or gs://..."
