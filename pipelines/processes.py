@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 from pipelines import ir
 
 # reads until the engine has closed the pipe or has died, then ends its group, itself included
-LEADER = "trap '' TERM; read -r line; kill -KILL 0"
+LEADER = "trap '' HUP TERM; read -r line; kill -KILL 0"
 
 
 class Processes:
@@ -25,7 +25,14 @@ class Processes:
 
     def __enter__(self) -> Self:
         # not closing descriptors hands on the lock of `runs.alone`: the next run begins after the last step has ended
-        self._leader = subprocess.Popen(["sh", "-c", LEADER], stdin=subprocess.PIPE, process_group=0, close_fds=False)
+        self._leader = subprocess.Popen(
+            ["sh", "-c", LEADER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+            close_fds=False,
+        )
         return self
 
     def __exit__(

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
@@ -94,6 +95,8 @@ def alone(run: Run) -> Iterator[None]:
         except BlockingIOError:
             other = path.read_text() or "another run"
             raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+        file.seek(0)
+        _sweep(run.folder.parent, file.read())
         file.truncate(0)
         file.write(run.folder.name)
         file.flush()
@@ -143,6 +146,12 @@ def _held(path: Path, how: int) -> Iterator[TextIO]:
         fcntl.flock(file, how)
         os.set_inheritable(file.fileno(), True)
         yield file
+
+
+def _sweep(runs: Path, name: str) -> None:
+    """Remove what a run left that was killed before its record was written: it cannot be resumed."""
+    if name and not (runs / name / "run.json").exists():
+        shutil.rmtree(runs / name, ignore_errors=True)
 
 
 def folder_of(run: str, runs: str) -> Path:

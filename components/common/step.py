@@ -56,7 +56,8 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | 
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for library in ("alembic", "aiobotocore", "botocore"):
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         args = parser.parse_args()
         started = time.monotonic()

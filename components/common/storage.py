@@ -245,19 +245,18 @@ def _patiently(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", *plac
 def _may_pass(error: BaseException) -> bool:
     """Tell whether a store may answer otherwise in a moment."""
     # botocore's and Google's errors have no class in common
-    final = isinstance(error, FINAL) or "Credentials" in type(error).__name__
+    name = type(error).__name__
+    final = isinstance(error, FINAL) or "Credentials" in name or "Validation" in name
     return isinstance(error, Exception) and not final and getattr(error, "errno", None) not in FINAL_CODES
 
 
 def _raised(error: Exception, uri: str, is_local: bool) -> Exception:
-    said = f"{uri}: {type(error).__name__}: {' '.join(str(error).split())}"
+    said = getattr(error, "strerror", None) or f"{type(error).__name__}: {' '.join(str(error).split())}"
     if not is_local and _may_pass(error):
-        return UnavailableError(
-            f"{said} ({TRIES} tries); see whether the store is well, then run the same command again"
-        )
+        return UnavailableError(f"{uri}: {said} ({TRIES} tries); see how the store is, then run the same command again")
     if isinstance(error, OSError):
         return explained(error, uri)
-    return UserError(f"{said}; check the path, the file and the credentials")
+    return UserError(f"{uri}: {said}; check the path, the file and the credentials")
 
 
 def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
@@ -275,10 +274,11 @@ def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
 def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     import fsspec
 
-    # the tries are ours: those of botocore and s3fs would multiply them
+    # the tries are ours: those of botocore, and below of s3fs, would multiply them
     fsspec.config.conf.setdefault("s3", {}).setdefault("config_kwargs", {})["retries"] = {"total_max_attempts": 1}
     try:
-        fs, path = fsspec.core.url_to_fs(uri)
+        # a listing that is remembered would hide what other processes write
+        fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
     except ImportError:
         extra = INSTALL.get(uri.split("://", 1)[0])
         step = f"run in the checkout: pip install -e '.[{extra}]'" if extra else "give a folder, s3://... or gs://..."

@@ -1,43 +1,26 @@
 """Files behind URIs, on a disk and on an S3 server that really answers."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import boto3
 import pandas as pd
 import pytest
-from moto.server import ThreadedMotoServer
 
 from components.common import storage
 from components.common.errors import UserError
+from tests.components.common import s3
 
 
 @pytest.fixture(scope="module")
 def bucket() -> Iterator[str]:
     """The URI of a bucket on an S3 server of this test."""
-    import s3fs
-
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    environment = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        s3fs.S3FileSystem.clear_instance_cache()
-        boto3.client("s3").create_bucket(Bucket="lake")
+    with s3.bucket() as url, s3.reached_at(url):
         yield "s3://lake"
-        s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
 
 
 @pytest.fixture(params=["disk", "s3"])
@@ -171,7 +154,26 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    # past its limit of one kilobyte, the process is killed in the middle of the write
+    script = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
+        "from components.common import storage\n"
+        "storage.write_bytes(sys.argv[1], b'a' * 100_000)"
+    )
+    killed = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    left = [file.stat().st_size for file in tmp_path.iterdir()]
+
+    storage.write_bytes(str(path), b"b" * 10)
+
+    assert (killed.returncode, left) == (-signal.SIGXFSZ, [1024])
+    assert path.read_bytes() == b"b" * 10
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_reader_never_sees_half_a_file_while_two_write_it(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     versions = [bytes([digit]) * 2_000_000 for digit in range(2)]
     storage.write_bytes(str(path), versions[0])
@@ -179,13 +181,14 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
         "import sys; from components.common import storage\n"
         "for turn in range(20): storage.write_bytes(sys.argv[1], bytes([turn % 2]) * 2_000_000)"
     )
-    writer = subprocess.Popen([sys.executable, "-c", script, str(path)])
+    writers = [subprocess.Popen([sys.executable, "-c", script, str(path)]) for _ in range(2)]
     seen = [path.read_bytes()]
-    while writer.poll() is None:
+    while any(writer.poll() is None for writer in writers):
         seen.append(path.read_bytes())
 
-    assert writer.returncode == 0
+    assert [writer.returncode for writer in writers] == [0, 0]
     assert set(seen) == set(versions)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
@@ -207,11 +210,7 @@ def test_a_scheme_nobody_knows_is_refused() -> None:
 
 def test_a_store_that_does_not_answer_is_named() -> None:
     script = "from components.common import storage; storage.exists('s3://lake/a')"
-    environment = os.environ | {
-        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-    }
+    environment = os.environ | s3.environment("http://127.0.0.1:9")
 
     done = subprocess.run(
         [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=60

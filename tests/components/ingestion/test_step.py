@@ -1,6 +1,7 @@
 """The real step, on real files: what it writes, what it reuses, and what it says of data it cannot take."""
 
 import os
+import re
 from datetime import date
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import pytest
 import yaml
 from moto.server import ThreadedMotoServer
 
-from components.common import storage
+from components.common import artifacts, storage
 from components.common.config import parse
 from components.common.errors import UserError
 from components.common.splits import Days, rows_of
 from components.ingestion import simulator
+from tests.components.common.s3 import Fault, Faulty, bucket
+from tests.components.common.s3 import environment as environment_of
 
 from .conftest import DATE, Step
 
@@ -282,6 +285,31 @@ def test_s3_and_a_local_folder_give_the_same_events(step, config, folder, s3, tm
     client.delete_object(Bucket="bank", Key=f"raw/{DATE}.parquet")
     done = remote.run(config, "s3://bank/raw", **os.environ, **credentials)
     assert (done.returncode, "s3://bank/raw/2024-03-10.parquet does not exist" in done.stderr) == (2, True)
+
+
+def test_a_store_that_fails_leaves_no_manifest_that_names_what_is_missing(step, config):
+    step.lake, step.events = "s3://lake/faulty-ingestion", "s3://lake/faulty-ingestion/events.json"
+    with bucket() as url, Faulty(url).serving() as store:
+        store.faults.append(Fault("PUT", "2024-03-08/", 503, 5, "SlowDown"))
+        environment = os.environ | environment_of(store.url)
+        failed = step.run(config, "simulator", **environment)
+        left = storage.names(step.lake)
+        days = storage.names(f"{step.lake}/small/events")
+        done = step.run(config, "simulator", **environment)
+        table = artifacts.read_table(step.events)
+        whole = [storage.sha256(storage.read_bytes(part.uri)) == part.sha256 for part in table.partitions]
+
+    assert failed.returncode == 1
+    assert re.fullmatch(
+        r"ingestion: s3://lake/\S+date=2024-03-08/\S+: We are sorry. \(5 tries\); see how the store is, "
+        "then run the same command again\n",
+        failed.stderr,
+    )
+    assert left == ["small"]
+    assert days[-1] == "date=2024-03-07"
+    assert done.returncode == 0, done.stderr
+    assert len(whole) > len(days)
+    assert all(whole)
 
 
 @pytest.mark.skipif(not HANDBOOK.exists(), reason="the published data, ../shared/data/handbook, is not here")
