@@ -2,19 +2,26 @@
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from components.common.errors import UserError
+from components.common import storage
+from components.common.errors import UnavailableError, UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import runs
 from pipelines.environments import TARGETS, Environment, local
 
+if TYPE_CHECKING:
+    from components.common.kubeflow import Server
+
 INTERRUPTED = 130
+INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 
 
 def main() -> None:
@@ -25,6 +32,9 @@ def main() -> None:
     except UserError as error:
         print(f"nightshift: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
+    except UnavailableError as error:
+        print(f"nightshift: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
@@ -68,6 +78,36 @@ def backfill(args: argparse.Namespace) -> int:
     found = list(past.backfill(runs.compiled(args.pipeline), dates, _options(args), environment, console, args.force))
     console.print(past.table(found))
     return int(found[-1].state == "failed")
+
+
+def submit(args: argparse.Namespace) -> int:
+    """Start a run on Kubeflow, as `kfp run create` does, with typed parameters."""
+    from components.common.kubeflow import Definition
+    from pipelines import kubeflow
+
+    pipeline, server = runs.compiled(args.pipeline), _server(args)
+    values = runs.gathered(pipeline, _options(args), _cluster(args))
+    started = server.submit(runs.name(pipeline, values), Definition.read(pipeline.yaml), values)
+    _say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
+    return int(args.wait and not kubeflow.watch(server, started.run_id, partial(print, flush=True)))
+
+
+def schedule(args: argparse.Namespace) -> int:
+    """Have Kubeflow train and monitor every night; only monitor where the config retrains on drift."""
+    from pipelines import kubeflow
+
+    server, nightly = _server(args), runs.compiled("nightly")
+    for pipeline, cron in (("fraud-training", args.cron), ("fraud-monitoring", args.monitoring_cron)):
+        values = runs.gathered(nightly, _options(args) | {"pipeline": pipeline}, _cluster(args))
+        uploaded = kubeflow.upload(server, pipeline, runs.COMPILED / f"{pipeline}.yaml")
+        _say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
+        name, policy = f"{pipeline}-{values['config']['name']}", values["config"]["controller"]["retrain"]
+        daily = pipeline == "fraud-monitoring" or policy == "daily"
+        wanted = kubeflow.recurring(name, nightly, values, cron) if daily else None
+        changed = kubeflow.schedule(server, name, wanted, args.replace)
+        said = f"at {cron}" if daily else f"not by the clock, since controller.retrain is {policy}"
+        _say(f"{name}: {said}{'' if changed else ', as before'}")
+    return 0
 
 
 def show(args: argparse.Namespace) -> int:
@@ -136,6 +176,21 @@ def _environment(args: argparse.Namespace) -> Environment:
     return local(Path(args.workspace), getattr(args, "target", "local"))
 
 
+def _server(args: argparse.Namespace) -> "Server":
+    from components.common.kubeflow import Place, Server
+
+    if not args.endpoint:
+        raise UserError("no endpoint; give the URL of Kubeflow Pipelines with --endpoint, or in KFP_ENDPOINT")
+    return Server(Place(args.endpoint.rstrip("/"), args.experiment, args.namespace), args.token_file)
+
+
+def _cluster(args: argparse.Namespace) -> dict[str, Any]:
+    """Return what the cluster gives to the parameters of those names."""
+    names = ("lake", "registry", "runs", "audit") if args.root else ()
+    place = {"endpoint": args.inside, "experiment": args.experiment, "namespace": args.namespace}
+    return {name: storage.join(args.root, name) for name in names} | {"target": "register-only", "kubeflow": place}
+
+
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     named = {name: getattr(args, name, None) for name in ("date", "data", "config", "device")}
     return {name: value for name, value in named.items() if value} | dict(_assignment(item) for item in args.set)
@@ -158,6 +213,8 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--workspace", default=".", help="folder that holds lake, registry and runs (default: here)")
     _add_run(commands, shared)
     _add_backfill(commands, shared)
+    _add_submit(commands)
+    _add_schedule(commands)
     for name, function in (("show", show), ("report", report)):
         command = commands.add_parser(name, parents=[shared], help=str(function.__doc__), description=function.__doc__)
         command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
@@ -171,7 +228,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
     command = commands.add_parser("run", parents=[shared], help=str(run.__doc__), description=run.__doc__)
-    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+    _add_pipeline(command)
     command.add_argument("--target", choices=TARGETS, default=TARGETS[0], help="where to deploy")
     command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
     _add_options(command)
@@ -181,6 +238,7 @@ def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
 def _add_backfill(commands: Any, shared: argparse.ArgumentParser) -> None:
     text = str(backfill.__doc__)
     command = commands.add_parser("backfill", parents=[shared], help=text, description=text)
+    command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
     command.add_argument("--from", dest="first", required=True, metavar="DATE", help="first logical date")
     command.add_argument("--to", dest="last", required=True, metavar="DATE", help="last logical date, inclusive")
     command.add_argument("--force", action="store_true", help="run complete days again too")
@@ -188,8 +246,41 @@ def _add_backfill(commands: Any, shared: argparse.ArgumentParser) -> None:
     command.set_defaults(command=backfill)
 
 
-def _add_options(command: argparse.ArgumentParser) -> None:
+def _add_submit(commands: Any) -> None:
+    command = commands.add_parser("submit", help=str(submit.__doc__), description=submit.__doc__)
+    _add_pipeline(command)
+    _add_cluster(command)
+    command.add_argument("--wait", action="store_true", help="tell how it goes, and exit with 1 if it fails")
+    _add_options(command)
+    command.set_defaults(command=submit)
+
+
+def _add_schedule(commands: Any) -> None:
+    command = commands.add_parser("schedule", help=str(schedule.__doc__), description=schedule.__doc__)
+    _add_cluster(command)
+    command.add_argument("--cron", default="0 0 2 * * *", help="when to train, seconds first (default: %(default)s)")
+    command.add_argument("--monitoring-cron", default="0 0 6 * * *", help="when to monitor (default: %(default)s)")
+    command.add_argument("--replace", action="store_true", help="delete other recurring runs of the same names")
+    _add_options(command)
+    command.set_defaults(command=schedule)
+
+
+def _add_cluster(command: argparse.ArgumentParser) -> None:
+    names = {"endpoint": os.environ.get("KFP_ENDPOINT"), "namespace": os.environ.get("KFP_NAMESPACE", "")}
+    command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    command.add_argument("--inside", default=INSIDE, help="its URL as the steps see it (default: %(default)s)")
+    command.add_argument("--experiment", default="nightshift", help="made if there is none (default: %(default)s)")
+    command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
+    command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")
+    command.add_argument("--root", help="URI that lake, registry, runs and audit lie below; or give each with --set")
+
+
+def _add_pipeline(command: argparse.ArgumentParser) -> None:
     command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
+    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+
+
+def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {runs.SIMULATOR})")
     command.add_argument("--config", help="use case: a name in pipelines/configs/ or a YAML file (default: fraud)")
     command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")

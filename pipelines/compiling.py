@@ -11,6 +11,7 @@ PIPELINES = {
     "fraud-training": "fraud_training",
     "fraud-scoring": "fraud_scoring",
     "fraud-monitoring": "fraud_monitoring",
+    "nightly": "nightly",
 }
 
 

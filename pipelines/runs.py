@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from components.common import storage
 from components.common.errors import UserError, nearest
-from components.common.splits import parse_date
+from components.common.splits import last_complete_day, parse_date
 from pipelines import configs, ir
 from pipelines.environments import Environment
 from pipelines.local import DEFINITION, Run
@@ -35,18 +35,34 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
         options: values for its parameters; those it does not declare are an error.
         environment: gives the roots for the parameters of those names.
     """
-    known = asdict(environment) | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
+    values = gathered(pipeline, options, asdict(environment) | {"kubeflow": {}})
+    if "data" in values:
+        values["data"] = _absolute(values["data"])
+    return Run(pipeline, values, Path(environment.runs) / name(pipeline, values))
+
+
+def gathered(pipeline: ir.Pipeline, options: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a pipeline's parameters.
+
+    Args:
+        pipeline: the pipeline.
+        options: values for its parameters, the config by its name; those it does not declare are an error.
+        place: what the place it runs in gives to the parameters of those names.
+
+    Raises:
+        UserError: for an unknown name, a missing value, a wrong type or an invalid config.
+    """
+    known = place | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
     given = {name: value for name, value in known.items() if name in pipeline.parameters} | options
     if "config" in pipeline.parameters:
         given["config"] = configs.load(str(given.get("config", "fraud")))
-    values = arguments(pipeline, given)
-    parts = [pipeline.name]
-    if "date" in values:
-        parts.append(str(parse_date(values["date"])))
-    if "data" in values:
-        values["data"] = _absolute(values["data"])
-    parts.append(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
-    return Run(pipeline, values, Path(environment.runs) / "-".join(parts))
+    return arguments(pipeline, given)
+
+
+def name(pipeline: ir.Pipeline, values: dict[str, Any]) -> str:
+    """Return what a run with these parameters is called: pipeline, date and now."""
+    days = [str(parse_date(values["date"]))] if "date" in values else []
+    return "-".join([pipeline.name, *days, f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"])
 
 
 def again(folder: Path) -> Run:
@@ -99,7 +115,7 @@ def folder_of(run: str, runs: str) -> Path:
 
 def yesterday() -> str:
     """Return the last complete UTC day."""
-    return str(datetime.now(UTC).date() - timedelta(days=1))
+    return str(last_complete_day(datetime.now(UTC)))
 
 
 def _absolute(data: str) -> str:

@@ -1,14 +1,18 @@
-"""Errors that are the user's to mend: one clear line, exit code 2, never a traceback."""
+"""Errors that are told in one clear line, never by a traceback."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something outside the code is wrong: a config, a file, a flag, a server that does not answer.
+    """Something outside the code is wrong and the user's to mend: a config, a file, a flag. Exit code 2.
 
     The message names the field, the value, what is allowed and the next step.
     """
+
+
+class UnavailableError(RuntimeError):
+    """A service did not answer however often it was asked. Exit code 1: trying again later may help."""
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

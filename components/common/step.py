@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 
 USER_ERROR = 2
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | None]) -> None:
-    """Run a step and exit: 0 when done, 2 when the user has something to mend.
+    """Run a step and exit: 0 when done, 1 when a service does not answer, 2 when the user has something to mend.
 
     Args:
         parser: the step's flags.
@@ -64,6 +64,9 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | 
     except UserError as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
+    except UnavailableError as error:
+        print(f"{parser.component}: {error}", file=sys.stderr)
+        sys.exit(1)
 
 
 def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
