@@ -49,20 +49,26 @@ def upload(server: Server, name: str, compiled: Path) -> bool:
     Returns:
         whether it was not yet.
     """
-    pipelines = api.PipelineServiceApi(server.client)
-    pipeline, _ = server.once(
-        lambda: server.named(pipelines.pipeline_service_list_pipelines, "pipelines", name, **server.inside),
-        lambda: pipelines.pipeline_service_create_pipeline(api.V2beta1Pipeline(display_name=name, **server.inside)),
-    )
+    service, uploads = api.PipelineServiceApi(server.client), api.PipelineUploadServiceApi(server.client)
     content = storage.sha256(compiled.read_bytes())[:12]
+    mark = f"nightshift {content}"
+
+    def there() -> list[Any]:
+        return server.named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
 
     def same() -> list[Any]:
-        return [found for found in newest_version(pipelines, pipeline.pipeline_id) if content in found.display_name]
+        newest = [version for pipeline in there() for version in newest_version(service, pipeline.pipeline_id)]
+        return [version for version in newest if version.description == mark]
 
-    # the time keeps it apart from an older version of the same content, to which one may go back
-    options = {"name": f"{content}-{datetime.now(UTC):%Y%m%dT%H%M%S}", "pipelineid": pipeline.pipeline_id}
-    uploads = api.PipelineUploadServiceApi(server.client)
-    return server.once(same, lambda: uploads.upload_pipeline_version(str(compiled), **options))[1]
+    def make() -> Any:
+        for pipeline in there():
+            # the time keeps it apart from an older version of the same content, to which one may go back
+            version = f"{content}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+            options = {"name": version, "pipelineid": pipeline.pipeline_id, "description": mark}
+            return uploads.upload_pipeline_version(str(compiled), **options)
+        return uploads.upload_pipeline(str(compiled), name=name, description=mark, **server.inside)
+
+    return server.once(same, make)[1]
 
 
 def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron: str) -> api.V2beta1RecurringRun:

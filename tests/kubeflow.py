@@ -151,11 +151,14 @@ class Kubeflow:
     def list_pipelines(self, request: Request) -> Any:
         return api.V2beta1ListPipelinesResponse(pipelines=_found(self.pipelines, request) or None)
 
-    def create_pipeline(self, request: Request) -> Any:
-        pipeline = _read(request.body, "V2beta1Pipeline")
+    def upload_pipeline(self, request: Request) -> Any:
+        described = {name: request.query.get(name) for name in ("description", "namespace")}
+        pipeline = api.V2beta1Pipeline(display_name=request.query["name"], **described)
         _refuse_twice(self.pipelines, pipeline)
         pipeline.pipeline_id = self._id("pipeline")
         self.pipelines.append(pipeline)
+        request.query["pipelineid"] = pipeline.pipeline_id
+        self.upload_version(request)
         return pipeline
 
     def list_versions(self, request: Request, pipeline_id: str) -> Any:
@@ -171,6 +174,7 @@ class Kubeflow:
             pipeline_id=request.query["pipelineid"],
             pipeline_version_id=self._id("version"),
             display_name=request.query["name"],
+            description=request.query.get("description"),
             created_at=self._now(),
             pipeline_spec={"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec,
         )
@@ -204,7 +208,7 @@ ROUTES: dict[str, Any] = {
     r"POST /recurringruns": Kubeflow.create_recurring,
     r"DELETE /recurringruns/([^/]+)": Kubeflow.delete_recurring,
     r"GET /pipelines": Kubeflow.list_pipelines,
-    r"POST /pipelines": Kubeflow.create_pipeline,
+    r"POST /pipelines/upload": Kubeflow.upload_pipeline,
     r"GET /pipelines/([^/]+)/versions": Kubeflow.list_versions,
     r"POST /pipelines/upload_version": Kubeflow.upload_version,
 }

@@ -203,7 +203,7 @@ def test_training_and_monitoring_are_scheduled_every_night(kubeflow: Kubeflow) -
         "audit": "s3://bucket/nightshift/audit",
         "target": "register-only",
     }
-    assert [request.body for request in kubeflow.requests if request.path.endswith("upload_version")] == [
+    assert [request.body for request in kubeflow.requests if request.path == "/pipelines/upload"] == [
         (runs.COMPILED / f"{name}.yaml").read_text() for name in ("fraud-training", "fraud-monitoring")
     ]
 
@@ -255,8 +255,11 @@ def test_where_drift_retrains_only_monitoring_runs_by_the_clock(kubeflow: Kubefl
     assert {pipeline.display_name for pipeline in kubeflow.pipelines} == {"fraud-training", "fraud-monitoring"}
 
 
-def test_an_older_definition_becomes_the_newest_again(kubeflow: Kubeflow, tmp_path: Path) -> None:
+def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no_second_one(
+    kubeflow: Kubeflow, tmp_path: Path
+) -> None:
     server = server_of(kubeflow)
+    kubeflow.failures += [Failure("POST", f"/pipelines/{path}", done=True) for path in ("upload", "upload_version")]
     for script in ("one", "two", "two", "one"):
 
         def pipeline(script: str = script) -> None:
