@@ -179,9 +179,7 @@ def _environment(args: argparse.Namespace) -> Environment:
 def _server(args: argparse.Namespace) -> "Server":
     from components.common.kubeflow import Place, Server
 
-    if not args.endpoint:
-        raise UserError("no endpoint; give the URL of Kubeflow Pipelines with --endpoint, or in KFP_ENDPOINT")
-    return Server(Place(args.endpoint.rstrip("/"), args.experiment, args.namespace), args.token_file)
+    return Server(Place(args.endpoint, args.experiment, args.namespace), args.token_file)
 
 
 def _cluster(args: argparse.Namespace) -> dict[str, Any]:
@@ -266,7 +264,7 @@ def _add_schedule(commands: Any) -> None:
 
 
 def _add_cluster(command: argparse.ArgumentParser) -> None:
-    names = {"endpoint": os.environ.get("KFP_ENDPOINT"), "namespace": os.environ.get("KFP_NAMESPACE", "")}
+    names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
     command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
     command.add_argument("--inside", default=INSIDE, help="its URL as the steps see it (default: %(default)s)")
     command.add_argument("--experiment", default="nightshift", help="made if there is none (default: %(default)s)")

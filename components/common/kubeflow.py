@@ -42,18 +42,34 @@ class Place:
     experiment: str
     namespace: str = ""
 
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            UserError: when the endpoint is no URL, or the experiment has no name.
+        """
+        if not self.endpoint.startswith(("http://", "https://")):
+            raise UserError(
+                f"endpoint is {self.endpoint!r}; give the URL of Kubeflow Pipelines, http://... or https://..., "
+                "with --endpoint or in KFP_ENDPOINT"
+            )
+        if not self.experiment:
+            raise UserError("experiment is empty; give a name with --experiment, it is made if there is none")
+
     @classmethod
     def parse(cls, value: Mapping[str, str]) -> Self:
         """Read what `dataclasses.asdict` has written.
 
         Raises:
-            UserError: when a field is unknown or missing.
+            UserError: when a field is unknown, or has no allowed value.
         """
         check_names("kubeflow", value, [field.name for field in fields(cls)])
-        for name in ("endpoint", "experiment"):
-            if not value.get(name):
-                raise UserError(f"kubeflow.{name} is missing; give it, or {{}} where there is no Kubeflow")
-        return cls(**value)
+        return cls(**{"endpoint": "", "experiment": "", **value})
+
+    @property
+    def url(self) -> str:
+        """The endpoint without a slash at its end."""
+        return self.endpoint.rstrip("/")
 
 
 @dataclass(frozen=True)
@@ -121,7 +137,7 @@ class Server:
         if token_file and not Path(token_file).is_file():
             raise UserError(f"--token-file is {token_file!r}, and there is no such file; give the one with the token")
         self.place = place
-        self.client = _Client(place.endpoint, token_file or os.environ.get(MOUNTED_VARIABLE, MOUNTED_FILE))
+        self.client = _Client(place.url, token_file or os.environ.get(MOUNTED_VARIABLE, MOUNTED_FILE))
         self.inside = {"namespace": place.namespace} if place.namespace else {}
         self._runs = api.RunServiceApi(self.client)
         self._retrying = Retrying(
@@ -139,7 +155,7 @@ class Server:
             lambda: self.named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
             lambda: self._runs.run_service_create_run(run),
         )
-        return Started(name, found.run_id, f"{self.place.endpoint}/#/runs/details/{found.run_id}", new)
+        return Started(name, found.run_id, f"{self.place.url}/#/runs/details/{found.run_id}", new)
 
     def run(self, run_id: str) -> api.V2beta1Run:
         """Return a run as it is now."""
@@ -156,7 +172,7 @@ class Server:
         found = self.ask(lambda: self.named(listing, "pipelines", pipeline, **self.inside))
         versions = self.ask(lambda: newest_version(pipelines, found[0].pipeline_id)) if found else []
         if not versions:
-            raise UserError(f"{self.place.endpoint} has no pipeline {pipeline!r}; upload it with: nightshift schedule")
+            raise UserError(f"{self.place.url} has no pipeline {pipeline!r}; upload it with: nightshift schedule")
         return Definition.of(versions[0])
 
     @cached_property
@@ -185,7 +201,7 @@ class Server:
         try:
             return self._retrying(call)
         except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"{self.place.endpoint} does not answer ({error}); check --endpoint") from None
+            raise UnavailableError(f"{self.place.url} does not answer ({error}); check --endpoint") from None
         except api.ApiException as error:
             raise self._explained(error) from None
 
@@ -196,7 +212,7 @@ class Server:
         return list(found or [])
 
     def _explained(self, error: api.ApiException) -> Exception:
-        said = f"{self.place.endpoint} answers {error.status} {error.reason}{_message(error)}"
+        said = f"{self.place.url} answers {error.status} {error.reason}{_message(error)}"
         if error.status in REFUSED:
             return UserError(f"{said}; give the file of a token that may do this with --token-file")
         if _passes(error):
@@ -217,7 +233,13 @@ class _Client(api.ApiClient):  # type: ignore[misc]  # it ships no annotations
     def request(self, method: str, url: str, headers: dict[str, str], **options: Any) -> Any:
         if self.token_file.is_file():
             headers = headers | {"authorization": f"Bearer {self.token_file.read_text().strip()}"}
-        answer = super().request(method, url, headers=headers, **options | {"_request_timeout": TIMEOUT_SECONDS})
+        try:
+            answer = super().request(method, url, headers=headers, **options | {"_request_timeout": TIMEOUT_SECONDS})
+        except api.ApiException as error:
+            if error.status:
+                raise
+            reason = " ".join(error.reason.split())
+            raise UserError(f"{url}: {reason}; name the file of its authority in SSL_CERT_FILE") from None
         if "json" not in answer.getheader("content-type", ""):
             raise UserError(f"{url} answers with no JSON, a page to log in perhaps; check --endpoint")
         return answer

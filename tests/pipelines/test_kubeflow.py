@@ -151,6 +151,12 @@ def test_a_server_that_is_not_there_is_one_line_and_exit_code_one(kubeflow: Kube
     assert "http://127.0.0.1:9 does not answer" in done.stderr
 
 
+def test_a_certificate_that_is_not_trusted_is_said_with_the_way_on(kubeflow: Kubeflow, small: Definition) -> None:
+    server = Server(Place(kubeflow.url.replace("http:", "https:"), "nightshift"), pause=0)
+    with pytest.raises(UserError, match="name the file of its authority in SSL_CERT_FILE"):
+        server.submit("first", small, {})
+
+
 def test_what_the_server_refuses_is_told_in_its_words(kubeflow: Kubeflow, small: Definition) -> None:
     with pytest.raises(UserError, match=r"400 Bad Request: parameters \['x'\] are not \[\]"):
         server_of(kubeflow).submit("first", small, {"x": 1})
@@ -274,7 +280,8 @@ def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["submit", "--endpoint", ""], "no endpoint; give the URL"),
+        (["submit", "--endpoint", "", *ROOT], "endpoint is ''; give the URL"),
+        (["submit", "--endpoint", "kubeflow.example", *ROOT], "http://... or https://..."),
         (["submit"], "parameter 'lake' has no value"),
         (["submit", "--token-file", "nowhere", *ROOT], "there is no such file"),
         (["submit", "--date", "today", *ROOT], "write a day as YYYY-MM-DD"),

@@ -1,6 +1,7 @@
 """The step against a server that speaks Kubeflow Pipelines' API."""
 
 import json
+import os
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -138,7 +139,7 @@ def test_a_pipeline_with_a_parameter_that_is_not_known_here_is_named(kubeflow: K
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ({"endpoint": "http://x"}, "kubeflow.experiment is missing"),
+        ({"endpoint": "http://x"}, "experiment is empty"),
         ({"endpont": "http://x"}, "did you mean 'endpoint'"),
     ],
 )
@@ -155,10 +156,21 @@ def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: K
     assert not outcome(tmp_path)["new"]
 
 
+def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    uploaded(kubeflow, "fraud-training")
+    kubeflow.token = "mounted"
+    (tmp_path / "token").write_text("mounted")
+    environment = os.environ | {"KF_PIPELINES_SA_TOKEN_PATH": str(tmp_path / "token")}
+    given = vars(flags(kubeflow, tmp_path))
+    assert samples.run("launching", **given).returncode == 2
+    assert samples.run("launching", environment, **given).returncode == 0
+    assert len(kubeflow.runs) == 1
+
+
 def test_a_server_that_does_not_answer_is_one_line_and_an_exit_code_that_is_retried(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    place = json.dumps({"endpoint": "http://127.0.0.1:9", "experiment": "fraud"})
+    place = json.dumps({"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"})
     done = samples.run("launching", **vars(flags(kubeflow, tmp_path, kubeflow=place)))
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith("launching: http://127.0.0.1:9 does not answer")
