@@ -12,7 +12,7 @@ from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import runs
-from pipelines.environments import TARGETS, Environment, local
+from pipelines.environments import SITES, TARGETS, Environment, local, site
 
 INTERRUPTED = 130
 
@@ -89,8 +89,9 @@ def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
     from pipelines.compiling import compile_pipelines
 
-    for path in compile_pipelines(Path(args.folder)):
-        _say(f"wrote {path}")
+    for name in args.environment or SITES:
+        for path in compile_pipelines(site(name), Path(args.folder)):
+            _say(f"wrote {path}")
     return 0
 
 
@@ -163,6 +164,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
         command.set_defaults(command=function)
     compiling = commands.add_parser("compile", help=str(compile_all.__doc__), description=compile_all.__doc__)
+    compiling.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
     compiling.add_argument("--folder", default=str(runs.COMPILED), help="where to write (default: %(default)s)")
     compiling.set_defaults(command=compile_all)
     _add_manage(commands, shared)

@@ -54,10 +54,10 @@ def again(folder: Path) -> Run:
     return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
 
 
-def compiled(name_or_file: str) -> ir.Pipeline:
-    """Read a compiled pipeline by the name of a shipped one or by its file."""
+def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file."""
     is_file = name_or_file.endswith((".yaml", ".yml"))
-    return ir.load(Path(name_or_file) if is_file else COMPILED / f"{name_or_file}.yaml")
+    return ir.load(Path(name_or_file) if is_file else COMPILED / environment / f"{name_or_file}.yaml")
 
 
 @contextmanager
