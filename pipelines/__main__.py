@@ -11,7 +11,7 @@ from typing import Any
 from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
-from pipelines import runs
+from pipelines import configs, runs
 from pipelines.environments import SITES, TARGETS, Environment, local, site
 
 INTERRUPTED = 130
@@ -95,6 +95,22 @@ def compile_all(args: argparse.Namespace) -> int:
     return 0
 
 
+def trainjob(args: argparse.Namespace) -> int:
+    """Print a Kubeflow Trainer manifest of the training step on several nodes; kubectl apply -f - takes it."""
+    import yaml
+
+    from pipelines.trainjob import Job, manifest
+
+    place = site(args.environment)
+    pipeline = runs.compiled(runs.DEFAULT, place.name)
+    values = place.parameters | {"date": str(parse_date(args.date)), "config": configs.load(args.config)}
+    job = Job(values, args.features, args.model, args.nodes, args.gpus)
+    print(yaml.safe_dump(manifest(job, pipeline, place.heavy), sort_keys=False), end="")
+    if args.nodes * args.gpus > 1:
+        print("nightshift: the training of today uses one process; see docs/kubeflow.md", file=sys.stderr)
+    return 0
+
+
 def manage(args: argparse.Namespace) -> int:
     """Look after registered models and the endpoint: the deployment component's own commands."""
     command = [sys.executable, "-m", "components.deployment.manage", args.action]
@@ -167,6 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     compiling.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
     compiling.add_argument("--folder", default=str(runs.COMPILED), help="where to write (default: %(default)s)")
     compiling.set_defaults(command=compile_all)
+    _add_trainjob(commands)
     _add_manage(commands, shared)
     return parser
 
@@ -188,6 +205,19 @@ def _add_backfill(commands: Any, shared: argparse.ArgumentParser) -> None:
     command.add_argument("--force", action="store_true", help="run complete days again too")
     _add_options(command)
     command.set_defaults(command=backfill)
+
+
+def _add_trainjob(commands: Any) -> None:
+    text = str(trainjob.__doc__)
+    command = commands.add_parser("trainjob", help=text, description=text)
+    command.add_argument("--environment", required=True, help="the cluster, as in pipelines/environments.py")
+    command.add_argument("--date", required=True, help="logical date")
+    command.add_argument("--config", default="fraud", help="use case (default: %(default)s)")
+    command.add_argument("--features", required=True, metavar="URI", help="the features manifest to train on")
+    command.add_argument("--model", required=True, metavar="URI", help="the folder to write the model to")
+    command.add_argument("--nodes", type=int, default=1, help="nodes (default: %(default)s)")
+    command.add_argument("--gpus", type=int, default=1, help="GPUs of a node, a process each (default: %(default)s)")
+    command.set_defaults(command=trainjob)
 
 
 def _add_options(command: argparse.ArgumentParser) -> None:

@@ -14,6 +14,8 @@ from components.common.image import image
 from pipelines.ir import Retry
 
 TARGETS = ("local", "register-only", "record-only")
+GPU = "nvidia.com/gpu"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
         memory_limit="32Gi",
         gpus=1,
         nodes={"nightshift/pool": "gpu"},
-        tolerations=(Toleration("nvidia.com/gpu", "present"), spot),
+        tolerations=(Toleration(GPU, "present"), spot),
         # a spot node goes away within two minutes, and another may take a while to come
         retry=Retry(5, 60.0, 2.0),
         timeout=4 * 3600,

@@ -3,9 +3,7 @@
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from pipelines.environments import Placement
-
-GPU = "nvidia.com/gpu"
+from pipelines.environments import GPU, SHARED_MEMORY, Placement
 
 
 def place(placement: Placement, *steps: PipelineTask) -> None:
@@ -44,6 +42,6 @@ def _pod(step: PipelineTask, placement: Placement) -> None:
     for secret in placement.secrets:
         kubernetes.use_secret_as_env(step, secret.name, dict(secret.keys))
     if placement.shared_memory:
-        kubernetes.empty_dir_mount(step, "shared-memory", "/dev/shm", "Memory", placement.shared_memory)  # noqa: S108
+        kubernetes.empty_dir_mount(step, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
     if placement.timeout:
         kubernetes.set_timeout(step, placement.timeout)
