@@ -103,7 +103,7 @@ def trainjob(args: argparse.Namespace) -> int:
 
     place = site(args.environment)
     pipeline = runs.compiled(runs.DEFAULT, place.name)
-    values = place.parameters | {"date": str(parse_date(args.date)), "config": configs.load(args.config)}
+    values = {**place.parameters, "date": str(parse_date(args.date)), "config": configs.load(args.config)}
     job = Job(values, args.features, args.model, args.nodes, args.gpus)
     print(yaml.safe_dump(manifest(job, pipeline, place.heavy), sort_keys=False), end="")
     if args.nodes * args.gpus > 1:

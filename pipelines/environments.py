@@ -92,7 +92,7 @@ class Placement:
     gpus: int = 0
     nodes: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Toleration, ...] = ()
-    retry: Retry = Retry()
+    retry: Retry = field(default_factory=Retry)
     timeout: int = 0
     shared_memory: str = ""
     volumes: tuple[Volume, ...] = ()

@@ -107,7 +107,9 @@ def _report(args: argparse.Namespace, component: str, seconds: float, metrics: d
     record = measures(component, seconds, getattr(args, "device", "cpu"))
     record |= {name: value for name, value in metrics.items() if name not in made}
     artifacts = {
-        name: {"artifacts": [artifact | {"metadata": record | metrics.get(name, {})} for artifact in value["artifacts"]]}
+        name: {
+            "artifacts": [artifact | {"metadata": record | metrics.get(name, {})} for artifact in value["artifacts"]]
+        }
         for name, value in made.items()
     }
     path = Path(outputs["outputFile"])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.metrics import confusion_matrix, roc_curve
 
 from components.evaluation.core import POINTS, Floats, Labels
@@ -35,7 +36,7 @@ def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:
     ]
 
 
-def _confusion(labels: Labels, flagged: Labels) -> dict[str, Any]:
+def _confusion(labels: Labels, flagged: npt.NDArray[np.bool_]) -> dict[str, Any]:
     """Return the events by true category, a row each, and the one they were taken for."""
     counts = confusion_matrix(labels, flagged, labels=[0, 1])
     return {
