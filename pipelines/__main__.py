@@ -5,13 +5,17 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from components.common import storage
+from components.common.config import parse
 from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
-from pipelines import configs, runs
+from pipelines import configs, processes, runs
 from pipelines.environments import SITES, TARGETS, Environment, local, site
 
 INTERRUPTED = 130
@@ -24,6 +28,9 @@ def main() -> None:
         sys.exit(args.command(args))
     except UserError as error:
         print(f"nightshift: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    except OSError as error:  # of this machine's files: stores are read and written by the steps
+        print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -81,7 +88,7 @@ def report(args: argparse.Namespace) -> int:
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    code = subprocess.run(this.command(task), env=this.environment(task), check=False).returncode
+    code = subprocess.run(this.command(task), env=processes.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
 
@@ -118,6 +125,23 @@ def manage(args: argparse.Namespace) -> int:
     command += ["--registry", _environment(args).registry]
     command += ["--name", args.name] if args.name else []
     return subprocess.run(command, check=False).returncode
+
+
+def gc(args: argparse.Namespace) -> int:
+    """List the runs, partitions and model versions past the config's ages that no live model needs, or remove them."""
+    from rich.console import Console
+
+    from pipelines import sweep
+
+    environment, config, now = local(Path(args.workspace)), parse(configs.load(args.config)), datetime.now(UTC)
+    environment = replace(environment, lake=args.lake or environment.lake)
+    plan = (sweep.collect if args.delete else sweep.planned)(environment, config, now)
+    if plan.empty:
+        return _say(f"nothing of {config.name!r} is past its age")
+    console = Console()
+    console.print(sweep.table(plan, "removed" if args.delete else "would be removed", now))
+    console.print(sweep.lineage(plan.lineage))
+    return 0 if args.delete else _say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")
 
 
 def _show(folder: Path) -> int:
@@ -185,6 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     compiling.set_defaults(command=compile_all)
     _add_trainjob(commands)
     _add_manage(commands, shared)
+    _add_gc(commands, shared)
     return parser
 
 
@@ -241,6 +266,14 @@ def _add_manage(commands: Any, shared: argparse.ArgumentParser) -> None:
             command.add_argument("version", help="the version's number, as in `nightshift models`")
         command.add_argument("--name", help="the use case (default: the only one)")
         command.set_defaults(command=manage, action=action)
+
+
+def _add_gc(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser("gc", parents=[shared], help=str(gc.__doc__), description=gc.__doc__)
+    command.add_argument("--config", default="fraud", help="use case: a name in pipelines/configs/ or a YAML file")
+    command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--delete", action="store_true", help="remove what is listed without this")
+    command.set_defaults(command=gc)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one clear line, exit code 2, never a traceback."""
+"""Errors that end in one clear line, never a traceback: exit code 2 when the user has to mend something, else 1."""
 
 import difflib
 from collections.abc import Iterable
@@ -9,6 +9,10 @@ class UserError(ValueError):
 
     The message names the field, the value, what is allowed and the next step.
     """
+
+
+class UnavailableError(RuntimeError):
+    """Something outside the code does not answer and may do so later: exit code 1, which engines try again."""
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

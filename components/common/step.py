@@ -17,7 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from components.common.errors import UserError
+from components.common import storage
+from components.common.errors import UnavailableError, UserError
 
 USER_ERROR = 2
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
@@ -46,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
-    """Run a step and exit: 0 when done, 2 when the user has something to mend.
+    """Run a step and exit: 0 when done, 2 when the user has something to mend, 1 when another try may help.
 
     Args:
         parser: the step's flags.
@@ -62,9 +63,9 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         started = time.monotonic()
         metrics = body(args) or {}
         _report(args, parser.component, time.monotonic() - started, metrics)
-    except UserError as error:
+    except (UserError, UnavailableError) as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+        sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
 
 
 def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
@@ -112,6 +113,4 @@ def _report(args: argparse.Namespace, component: str, seconds: float, metrics: d
         }
         for name, value in made.items()
     }
-    path = Path(outputs["outputFile"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False))
+    storage.write_json(outputs["outputFile"], {"artifacts": artifacts})

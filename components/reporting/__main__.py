@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/reporting/__init__.py`."""
 
-import uuid
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from components.common.config import parse
 from components.common.splits import parse_date
 
 if TYPE_CHECKING:
-    from components.reporting.core import Found
+    from components.reporting.core import Found, Head
     from components.reporting.summary import Summary
 
 # file -> the flag of its artifact, and its path inside when that is a folder
@@ -65,7 +64,7 @@ def body(args: Namespace) -> None:
     folder = storage.join(args.runs, args.run)
     found = gather(args, folder)
     head = core.Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
-    summary = core.summarize(head, found)
+    summary = core.summarize(head, found, repeated(args.runs, head, found.record.get("pipeline")))
     page = report.render(summary, found, folder).encode()
     for uri in (args.report, storage.join(folder, "report.html")):
         storage.write_bytes(uri, page)
@@ -91,6 +90,21 @@ def gather(args: Namespace, folder: str) -> "Found":
     )
 
 
+def repeated(runs: str, head: "Head", pipeline: str | None) -> dict[str, Any] | None:
+    """Return the summary of the newest earlier run that has to have given the same; None without one."""
+    from components.reporting import core
+
+    if pipeline is None:
+        return None
+    # a run's name ends in the time of its start
+    names = [name for name in storage.names(runs) if name.startswith(f"{pipeline}-{head.logical_date}-")]
+    for name in sorted((name for name in names if name < head.run), reverse=True):
+        uri = storage.join(runs, name, "summary.json")
+        if storage.exists(uri) and core.is_repeated_by(earlier := storage.read_json(uri), head, pipeline):
+            return dict(earlier)
+    return None
+
+
 def point_latest(runs: str, summary: "Summary") -> None:
     """Move the link `<runs>/latest` to a run, unless it points at one that started later; locally only."""
     import fsspec
@@ -98,10 +112,12 @@ def point_latest(runs: str, summary: "Summary") -> None:
     fs, root = fsspec.core.url_to_fs(runs)
     if "file" not in fs.protocol or _starts_later(storage.join(runs, "latest", "summary.json"), summary):
         return
-    draft = Path(root, f"latest.{uuid.uuid4().hex[:8]}.tmp")
+    # in the run's own folder, where nobody else makes one and the next attempt finds what a killed one left
+    draft = Path(root, summary.run, "latest.tmp")
     try:
+        draft.unlink(missing_ok=True)
         draft.symlink_to(summary.run)
-        draft.replace(draft.with_name("latest"))
+        draft.replace(Path(root, "latest"))
     except OSError as error:  # a file system without links, say: no reason to lose a run over
         draft.unlink(missing_ok=True)
         step.log.warning("%s/latest does not point at this run: %s", root, error)
