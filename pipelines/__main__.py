@@ -6,16 +6,19 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.common import storage
+from components.common.config import parse
 from components.common.errors import UnavailableError, UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
-from pipelines import runs
-from pipelines.environments import TARGETS, Environment, local
+from pipelines import configs, processes, runs
+from pipelines.environments import SITES, TARGETS, Environment, local, site
 
 if TYPE_CHECKING:
     from components.common.kubeflow import Server
@@ -35,6 +38,9 @@ def main() -> None:
     except UnavailableError as error:
         print(f"nightshift: {error}", file=sys.stderr)
         sys.exit(1)
+    except OSError as error:  # of this machine's files: stores are read and written by the steps
+        print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
+        sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
 
@@ -85,8 +91,8 @@ def submit(args: argparse.Namespace) -> int:
     from components.common.kubeflow import Definition
     from pipelines import kubeflow
 
-    pipeline, server = runs.compiled(args.pipeline), _server(args)
-    values = runs.gathered(pipeline, _options(args), _cluster(args))
+    pipeline, server = runs.compiled(args.pipeline, site(args.environment).name), _server(args)
+    values = runs.gathered(pipeline, _options(args), {"kubeflow": _inside(args)})
     started = server.submit(runs.name(pipeline, values), Definition.read(pipeline.yaml), values)
     _say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
     return int(args.wait and not kubeflow.watch(server, started.run_id, partial(print, flush=True)))
@@ -96,10 +102,10 @@ def schedule(args: argparse.Namespace) -> int:
     """Have Kubeflow train and monitor every night; only monitor where the config retrains on drift."""
     from pipelines import kubeflow
 
-    server, nightly = _server(args), runs.compiled("nightly")
+    server, nightly = _server(args), runs.compiled("nightly", site(args.environment).name)
     for pipeline, cron in (("fraud-training", args.cron), ("fraud-monitoring", args.monitoring_cron)):
-        values = runs.gathered(nightly, _options(args) | {"pipeline": pipeline}, _cluster(args))
-        uploaded = kubeflow.upload(server, pipeline, runs.COMPILED / f"{pipeline}.yaml")
+        values = runs.gathered(nightly, _options(args) | {"pipeline": pipeline}, {"kubeflow": _inside(args)})
+        uploaded = kubeflow.upload(server, pipeline, runs.COMPILED / args.environment / f"{pipeline}.yaml")
         _say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
         name, policy = f"{pipeline}-{values['config']['name']}", values["config"]["controller"]["retrain"]
         daily = pipeline == "fraud-monitoring" or policy == "daily"
@@ -121,7 +127,7 @@ def report(args: argparse.Namespace) -> int:
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    code = subprocess.run(this.command(task), env=this.environment(task), check=False).returncode
+    code = subprocess.run(this.command(task), env=processes.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
 
@@ -129,8 +135,25 @@ def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
     from pipelines.compiling import compile_pipelines
 
-    for path in compile_pipelines(Path(args.folder)):
-        _say(f"wrote {path}")
+    for name in args.environment or SITES:
+        for path in compile_pipelines(site(name), Path(args.folder)):
+            _say(f"wrote {path}")
+    return 0
+
+
+def trainjob(args: argparse.Namespace) -> int:
+    """Print a Kubeflow Trainer manifest of the training step on several nodes; kubectl apply -f - takes it."""
+    import yaml
+
+    from pipelines.trainjob import Job, manifest
+
+    place = site(args.environment)
+    pipeline = runs.compiled(runs.DEFAULT, place.name)
+    values = {**place.parameters, "date": str(parse_date(args.date)), "config": configs.load(args.config)}
+    job = Job(values, args.features, args.model, args.nodes, args.gpus)
+    print(yaml.safe_dump(manifest(job, pipeline, place.heavy), sort_keys=False), end="")
+    if args.nodes * args.gpus > 1:
+        print("nightshift: the training of today uses one process; see docs/kubeflow.md", file=sys.stderr)
     return 0
 
 
@@ -141,6 +164,23 @@ def manage(args: argparse.Namespace) -> int:
     command += ["--registry", _environment(args).registry]
     command += ["--name", args.name] if args.name else []
     return subprocess.run(command, check=False).returncode
+
+
+def gc(args: argparse.Namespace) -> int:
+    """List the runs, partitions and model versions past the config's ages that no live model needs, or remove them."""
+    from rich.console import Console
+
+    from pipelines import sweep
+
+    environment, config, now = local(Path(args.workspace)), parse(configs.load(args.config)), datetime.now(UTC)
+    environment = replace(environment, lake=args.lake or environment.lake)
+    plan = (sweep.collect if args.delete else sweep.planned)(environment, config, now)
+    if plan.empty:
+        return _say(f"nothing of {config.name!r} is past its age")
+    console = Console()
+    console.print(sweep.table(plan, "removed" if args.delete else "would be removed", now))
+    console.print(sweep.lineage(plan.lineage))
+    return 0 if args.delete else _say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")
 
 
 def _show(folder: Path) -> int:
@@ -179,14 +219,14 @@ def _environment(args: argparse.Namespace) -> Environment:
 def _server(args: argparse.Namespace) -> "Server":
     from components.common.kubeflow import Place, Server
 
-    return Server(Place(args.endpoint, args.experiment, args.namespace), args.token_file)
+    return Server(Place(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
 
 
-def _cluster(args: argparse.Namespace) -> dict[str, Any]:
-    """Return what the cluster gives to the parameters of those names."""
-    names = ("lake", "registry", "runs", "audit") if args.root else ()
-    place = {"endpoint": args.inside, "experiment": args.experiment, "namespace": args.namespace}
-    return {name: storage.join(args.root, name) for name in names} | {"target": "register-only", "kubeflow": place}
+def _inside(args: argparse.Namespace) -> dict[str, str]:
+    """Return the place as the steps are told of it."""
+    from components.common.kubeflow import Place
+
+    return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
 
 
 def _options(args: argparse.Namespace) -> dict[str, Any]:
@@ -218,9 +258,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
         command.set_defaults(command=function)
     compiling = commands.add_parser("compile", help=str(compile_all.__doc__), description=compile_all.__doc__)
+    compiling.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
     compiling.add_argument("--folder", default=str(runs.COMPILED), help="where to write (default: %(default)s)")
     compiling.set_defaults(command=compile_all)
+    _add_trainjob(commands)
     _add_manage(commands, shared)
+    _add_gc(commands, shared)
     return parser
 
 
@@ -266,11 +309,25 @@ def _add_schedule(commands: Any) -> None:
 def _add_cluster(command: argparse.ArgumentParser) -> None:
     names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
     command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
     command.add_argument("--inside", default=INSIDE, help="its URL as the steps see it (default: %(default)s)")
     command.add_argument("--experiment", default="nightshift", help="made if there is none (default: %(default)s)")
     command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
     command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")
-    command.add_argument("--root", help="URI that lake, registry, runs and audit lie below; or give each with --set")
+    command.add_argument("--service-account", default="nightshift", help="of the runs (default: %(default)s)")
+
+
+def _add_trainjob(commands: Any) -> None:
+    text = str(trainjob.__doc__)
+    command = commands.add_parser("trainjob", help=text, description=text)
+    command.add_argument("--environment", required=True, help="the cluster, as in pipelines/environments.py")
+    command.add_argument("--date", required=True, help="logical date")
+    command.add_argument("--config", default="fraud", help="use case (default: %(default)s)")
+    command.add_argument("--features", required=True, metavar="URI", help="the features manifest to train on")
+    command.add_argument("--model", required=True, metavar="URI", help="the folder to write the model to")
+    command.add_argument("--nodes", type=int, default=1, help="nodes (default: %(default)s)")
+    command.add_argument("--gpus", type=int, default=1, help="GPUs of a node, a process each (default: %(default)s)")
+    command.set_defaults(command=trainjob)
 
 
 def _add_pipeline(command: argparse.ArgumentParser) -> None:
@@ -298,6 +355,14 @@ def _add_manage(commands: Any, shared: argparse.ArgumentParser) -> None:
             command.add_argument("version", help="the version's number, as in `nightshift models`")
         command.add_argument("--name", help="the use case (default: the only one)")
         command.set_defaults(command=manage, action=action)
+
+
+def _add_gc(commands: Any, shared: argparse.ArgumentParser) -> None:
+    command = commands.add_parser("gc", parents=[shared], help=str(gc.__doc__), description=gc.__doc__)
+    command.add_argument("--config", default="fraud", help="use case: a name in pipelines/configs/ or a YAML file")
+    command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--delete", action="store_true", help="remove what is listed without this")
+    command.set_defaults(command=gc)
 
 
 if __name__ == "__main__":

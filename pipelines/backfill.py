@@ -60,7 +60,7 @@ def backfill(
     for number, day in enumerate(dates, 1):
         fresh = runs.new(pipeline, options | {"date": day}, environment)
         earlier = _earlier(fresh)
-        complete = earlier is not None and _complete(earlier)
+        complete = earlier is not None and runs.complete(earlier)
         if earlier and complete and not force:
             yield Day(day, "complete", earlier)
             continue
@@ -108,8 +108,3 @@ def _earlier(fresh: Run) -> Run | None:
             if run.arguments == fresh.arguments:
                 return run
     return None
-
-
-def _complete(run: Run) -> bool:
-    steps = json.loads((run.folder / "run.json").read_text())["steps"]
-    return all(steps.get(task.name, {}).get("state") in ("done", "reused") for task in run.pipeline.tasks)

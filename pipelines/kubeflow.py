@@ -125,7 +125,7 @@ def schedule(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, 
         raise UserError(f"there is another recurring run {name!r} ({others[0].recurring_run_id}); --replace deletes it")
     new = False
     if wanted is not None:
-        wanted.experiment_id = server.experiment
+        wanted.experiment_id, wanted.service_account = server.experiment, server.place.service_account or None
         _, new = server.once(
             lambda: there(same=True), lambda: service.recurring_run_service_create_recurring_run(wanted)
         )

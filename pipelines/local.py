@@ -1,4 +1,4 @@
-"""Run a compiled pipeline on this machine: one subprocess a step, independent steps in parallel.
+"""Run a compiled pipeline on this machine: one process or container a step, independent steps in parallel.
 
 A run is a folder with a copy of the pipeline; its `<step>/` holds the step's artifacts, log and executor output
 and, once it is done, `outcome.json`. A run is resumed by running it again: a cached step whose command and
@@ -8,19 +8,18 @@ input hashes are unchanged and whose outputs are whole is not run again; the oth
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
 
 from components.common import storage
 from components.common.step import USER_ERROR
 from pipelines import ir
+from pipelines.processes import Processes
 
 DEFINITION = "pipeline.yaml"
 
@@ -32,7 +31,7 @@ class Outcome:
     Attributes:
         state: `done`, `reused` (unchanged since an earlier attempt of the run) or `failed`.
         seconds: wall time.
-        peak_memory_bytes: the largest resident set of the step's process, or this one's when that is larger.
+        peak_memory_bytes: the largest resident set, as the step says or else of its process; 0 when unknown.
         exit_code: 0 when it went well; negative is a signal.
         command: what ran.
         log: file with all it printed.
@@ -60,6 +59,26 @@ class Observer(Protocol):
         """A step is done, reused or failed."""
 
 
+class Runner(Protocol):
+    """Runs the steps' commands, and ends what still runs when its block ends."""
+
+    ignored: ClassVar[str]
+
+    def __enter__(self) -> Self:
+        """Get ready."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End what still runs."""
+
+    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        """Return a command's exit code, negative for a signal, and its peak memory in bytes, 0 when unknown."""
+
+    def stop(self) -> None:
+        """Ask all that runs to end."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One run of a pipeline with its arguments, below `folder` (whose name is the run's)."""
@@ -69,7 +88,7 @@ class Run:
     folder: Path
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    processes: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+    runner: Runner = field(default_factory=Processes)
 
     def execute(self, observer: Observer) -> bool:
         """Run all steps; after a failure those under way finish and no other starts.
@@ -81,7 +100,7 @@ class Run:
         self.record()
         waiting = list(self.pipeline.tasks)
         running: dict[Future[Outcome], ir.Task] = {}
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
                 while True:
                     for task in self._ready(waiting):
@@ -92,7 +111,7 @@ class Run:
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
                         self._finish(running.pop(done), done.result(), observer)
             except BaseException:
-                self._stop()
+                self.runner.stop()
                 raise
         return all(outcome.state != "failed" for outcome in self.outcomes.values())
 
@@ -111,17 +130,12 @@ class Run:
         }
         storage.write_json(
             str(self.folder / "run.json"),
-            head | {"parameters": self.arguments, "steps": steps, "ignored": ignored(self.pipeline)},
+            head | {"parameters": self.arguments, "steps": steps, "ignored": self._ignored()},
         )
 
     def command(self, task: ir.Task) -> list[str]:
         """Return a step's command line in this run."""
         return ir.argv(task, lambda kind, name: self._fill(task, kind, name))
-
-    def environment(self, task: ir.Task) -> dict[str, str]:
-        """Return a step's environment; its `python` is the one that runs this, as in a container it is the image's."""
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-        return os.environ | {"PATH": path} | task.environment
 
     def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
         if any(outcome.state == "failed" for outcome in self.outcomes.values()):
@@ -149,39 +163,18 @@ class Run:
         return outcome
 
     def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
-        delay = task.retry.seconds
+        delay, log = task.retry.seconds, self._folder(task) / "log.txt"
         for attempt in range(task.retry.count + 1):
             started = time.monotonic()
-            code, peak = self._process(task, command)
+            code, peak = self.runner.run(task, command, log)
             # exit code 2 is the user's to mend: another try would only repeat the message
             if code in (0, USER_ERROR) or code < 0 or attempt == task.retry.count:
                 break
             time.sleep(delay)
             delay *= task.retry.factor
         seconds = round(time.monotonic() - started, 3)
-        log = str(self._folder(task) / "log.txt")
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
-        return Outcome(state, seconds, peak, code, command, log, fingerprint, hashes)
-
-    def _process(self, task: ir.Task, command: list[str]) -> tuple[int, int]:
-        with (self._folder(task) / "log.txt").open("ab") as log:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.environment(task),
-                start_new_session=True,
-            )
-            self.processes[task.name] = process
-            _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        del self.processes[task.name]
-        return process.returncode, usage.ru_maxrss * 1024
-
-    def _stop(self) -> None:
-        for process in list(self.processes.values()):
-            os.killpg(process.pid, signal.SIGTERM)
+        return Outcome(state, seconds, self._measured(task) or peak, code, command, str(log), fingerprint, hashes)
 
     def _fill(self, task: ir.Task, kind: str, name: str) -> str:
         if kind == "parameter":
@@ -228,18 +221,22 @@ class Run:
     def _hashes(self, task: ir.Task) -> dict[str, str]:
         return {name: _hash(Path(self._uri(ir.Artifact(task.name, name)))) for name in task.outputs}
 
+    def _ignored(self) -> list[str]:
+        """Return, a line each, what steps ask for and this run does not give."""
+        tasks = self.pipeline.tasks
+        asked = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
+        return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys)]
+
+    def _measured(self, task: ir.Task) -> int:
+        """Return the peak memory that a step has measured itself, in bytes; 0 when it has not."""
+        made = (self._metadata(ir.Artifact(task.name, output)) for output in task.outputs)
+        return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in made), default=0)
+
     def _folder(self, task: ir.Task) -> Path:
         return self.folder / task.name
 
     def _uri(self, artifact: ir.Artifact) -> str:
         return str(self.folder / artifact.task / artifact.output)
-
-
-def ignored(pipeline: ir.Pipeline) -> list[str]:
-    """Return, a line each, what steps ask for beside CPU and memory and a local run does not give."""
-    asked = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in pipeline.tasks}
-    special = [f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys]
-    return ["CPU and memory requests and limits", *special]
 
 
 def last_lines(log: Path, count: int) -> str:

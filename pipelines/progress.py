@@ -98,6 +98,9 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
             continue
         said = verdict.get("decision") or verdict.get("status")
         console.print(f"[bold]{name}[/]: {said}. {' '.join(verdict['reasons'])}", highlight=False, soft_wrap=True)
+    if repeat := summary.get("repeat"):
+        said = f"[bold]repeat[/] of {repeat['run']}: {' '.join(repeat['reasons'])}"
+        console.print(said, highlight=False, soft_wrap=True)
     console.print(f"\nreport   {folder / 'report.html'}", highlight=False, soft_wrap=True)
     console.print(f"summary  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
     if "model_card" in summary["links"]:

@@ -1,11 +1,13 @@
 """What a person starts: a run of a pipeline, its arguments gathered and checked."""
 
+import fcntl
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from components.common import storage
 from components.common.errors import UserError, nearest
@@ -53,7 +55,9 @@ def gathered(pipeline: ir.Pipeline, options: dict[str, Any], place: dict[str, An
         UserError: for an unknown name, a missing value, a wrong type or an invalid config.
     """
     known = place | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
-    given = {name: value for name, value in known.items() if name in pipeline.parameters} | options
+    # what a pipeline was compiled for goes before what is usual
+    needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
+    given = {name: value for name, value in known.items() if name in needed} | options
     if "config" in pipeline.parameters:
         given["config"] = configs.load(str(given.get("config", "fraud")))
     return arguments(pipeline, given)
@@ -70,33 +74,74 @@ def again(folder: Path) -> Run:
     return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
 
 
-def compiled(name_or_file: str) -> ir.Pipeline:
-    """Read a compiled pipeline by the name of a shipped one or by its file."""
+def complete(run: Run) -> bool:
+    """Tell whether every step of a run went well."""
+    steps = storage.read_json(str(run.folder / "run.json"))["steps"]
+    return all(steps.get(task.name, {}).get("state") in ("done", "reused") for task in run.pipeline.tasks)
+
+
+def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file."""
     is_file = name_or_file.endswith((".yaml", ".yml"))
-    return ir.load(Path(name_or_file) if is_file else COMPILED / f"{name_or_file}.yaml")
+    return ir.load(Path(name_or_file) if is_file else COMPILED / environment / f"{name_or_file}.yaml")
 
 
 @contextmanager
 def alone(run: Run) -> Iterator[None]:
     """Keep other runs of the same pipeline, use case and date out while this one goes on.
 
-    The operating system ends the lock with the process, however that ends, so none is ever stale.
+    The operating system ends the lock with this process and its steps, however they end, so none is ever stale.
 
     Raises:
         UserError: when there is such a run already; it names the run.
     """
-    from filelock import FileLock, Timeout
-
     use_case = run.arguments.get("config", {}).get("name", "")
     path = run.folder.parent / ".locks" / "-".join([run.pipeline.name, use_case, str(run.arguments.get("date", ""))])
     path.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        held.enter_context(_held(_gate(run.folder.parent, use_case), fcntl.LOCK_SH))
+        try:
+            file = held.enter_context(_held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            other = path.read_text() or "another run"
+            raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+        file.truncate(0)
+        file.write(run.folder.name)
+        file.flush()
+        yield
+
+
+@contextmanager
+def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
+    """Have every start of a run of a use case wait.
+
+    Args:
+        folder: of all runs.
+        use_case: name in the config.
+
+    Raises:
+        UserError: when a run of it is under way.
+    """
+    gate = _gate(folder, use_case)
+    gate.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(path, blocking=False):
-            path.with_suffix(".run").write_text(run.folder.name)
+        with _held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield
-    except Timeout:
-        other = path.with_suffix(".run").read_text()
-        raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+    except BlockingIOError:
+        raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
+
+
+def _gate(folder: Path, use_case: str) -> Path:
+    return folder / ".locks" / f"{use_case}.gate"
+
+
+@contextmanager
+def _held(path: Path, how: int) -> Iterator[TextIO]:
+    """Hold a lock on a file, here and in the steps to come: `Processes` has them gone before the lock is."""
+    with path.open("a+") as file:
+        fcntl.flock(file, how)
+        os.set_inheritable(file.fileno(), True)
+        yield file
 
 
 def folder_of(run: str, runs: str) -> Path:

@@ -1,8 +1,95 @@
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
+import numpy as np
+import onnx
+import pandas as pd
 import pytest
 
+from components.common import bundle, registry, storage
+from components.common.bundle import Bundle, Inputs
 from tests.kubeflow import Kubeflow, serve
+
+INPUTS = Inputs(["amount", "customer_count_1d"], {"channel": ["shop", "it's web"]})
+
+
+def graph(weight: float) -> bytes:
+    """`sigmoid(inputs @ [weight, 0.1, 0.2, 0.3])`, a real ONNX graph."""
+    make = onnx.helper
+    weights = np.array([[weight], [0.1], [0.2], [0.3]], dtype=np.float32)
+    nodes = [
+        make.make_node("Gemm", [bundle.INPUT, "weights"], ["logit"]),
+        make.make_node("Sigmoid", ["logit"], ["column"]),
+        make.make_node("Reshape", ["column", "flat"], [bundle.OUTPUT]),
+    ]
+    body = make.make_graph(
+        nodes,
+        "tiny",
+        [make.make_tensor_value_info(bundle.INPUT, onnx.TensorProto.FLOAT, [None, 4])],
+        [make.make_tensor_value_info(bundle.OUTPUT, onnx.TensorProto.FLOAT, [None])],
+        [onnx.numpy_helper.from_array(weights, "weights"), onnx.numpy_helper.from_array(np.array([-1]), "flat")],
+    )
+    return make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
+    content = graph(weight)
+    entry = {
+        "file": "logistic_regression.onnx",
+        "sha256": storage.sha256(content),
+        "kind": "logistic_regression",
+        "parameters": {"C": 1.0},
+        "validation": {},
+        "seconds": 0.1,
+    }
+    details = {
+        "train": {"first": "2018-07-25", "last": trained_until, "rows": 100, "frauds": 3},
+        "features_sha256": "f" * 64,
+        "events_sha256": "e" * 64,
+        "device": "cpu",
+        "seed": 0,
+    }
+    model = Bundle(INPUTS, "logistic_regression", {"logistic_regression": entry}, 0.5, details)
+    reference = pd.DataFrame(
+        {
+            "amount": [1.0, 123.456789, np.nan],
+            "customer_count_1d": [1.0, 2.0, 3.0],
+            "channel": ["shop", "it's web", "shop"],
+            "label": [0, 1, 0],
+            "score": [0.1, 0.9, 0.95],
+        }
+    )
+    uri = str(folder)
+    bundle.save(uri, model, {"logistic_regression": content}, reference)
+    return uri
+
+
+@pytest.fixture
+def save_model(tmp_path):
+    """Save a tiny real model below `runs/`: `save_model(weight, trained_until)` returns its URI."""
+
+    def at(weight: float, trained_until: str = "2018-07-31") -> str:
+        return save(tmp_path / "runs" / f"model-{weight}-{trained_until}", weight, trained_until)
+
+    return at
+
+
+@pytest.fixture(scope="session")
+def registry_template(tmp_path_factory):
+    """A registry with versions 1, 2, 3 of `fraud`, made once: MLflow's tables take seconds, a copy takes none."""
+    place = tmp_path_factory.mktemp("template")
+    for number, last in ((1, "2018-07-29"), (2, "2018-07-30"), (3, "2018-07-31")):
+        uri = save(place / f"model-{number}", number / 10, last)
+        tags = {"train_first": "2018-07-25", "train_last": last, "average_precision": "0.6"}
+        registry.register(str(place / "registry"), "fraud", uri, tags, {"average_precision": 0.6})
+    return place / "registry"
+
+
+@pytest.fixture
+def stocked(registry_template, tmp_path):
+    """A registry of one's own with versions 1, 2, 3 of `fraud`, none of them promoted."""
+    return str(shutil.copytree(registry_template, tmp_path / "registry"))
 
 
 @pytest.fixture

@@ -243,6 +243,14 @@ class Controller(Section):
         return self
 
 
+class Retention(Section):
+    """How long `nightshift gc` leaves things where they are; what a live model was made from stays longer."""
+
+    runs_days: Positive = Field(90, description="since a run was started")
+    partitions_days: Positive = Field(30, description="since a day of a table was written, once no run names it")
+    versions_days: Positive = Field(180, description="since a model version was registered")
+
+
 class Config(Section):
     """One use case."""
 
@@ -258,6 +266,7 @@ class Config(Section):
     evaluation: Evaluation = Evaluation()
     drift: Drift = Drift()
     controller: Controller = Controller()
+    retention: Retention = Retention()
 
     @model_validator(mode="after")
     def _windows_have_a_key(self) -> Self:

@@ -1,18 +1,18 @@
-"""Errors that are told in one clear line, never by a traceback."""
+"""Errors that end in one clear line, never a traceback: exit code 2 when the user has to mend something, else 1."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something outside the code is wrong and the user's to mend: a config, a file, a flag. Exit code 2.
+    """Something outside the code is wrong: a config, a file, a flag, a server that does not answer.
 
     The message names the field, the value, what is allowed and the next step.
     """
 
 
 class UnavailableError(RuntimeError):
-    """A service did not answer however often it was asked. Exit code 1: trying again later may help."""
+    """Something outside the code does not answer and may do so later: exit code 1, which engines try again."""
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -36,11 +36,13 @@ class Place:
         endpoint: URL of the API, without `/apis`.
         experiment: the experiment's name; it is made when there is none.
         namespace: the profile's namespace on a multi-user Kubeflow, empty on others.
+        service_account: under which the steps act; Kubeflow's own when it is empty.
     """
 
     endpoint: str
     experiment: str
     namespace: str = ""
+    service_account: str = ""
 
     def __post_init__(self) -> None:
         """Check the fields.
@@ -150,7 +152,13 @@ class Server:
     def submit(self, name: str, definition: Definition, parameters: dict[str, Any]) -> Started:
         """Start a run, unless the experiment has one of that name already, whatever became of it."""
         config = api.V2beta1RuntimeConfig(parameters=parameters)
-        run = api.V2beta1Run(self.experiment, display_name=name, runtime_config=config, **definition.fields)
+        run = api.V2beta1Run(
+            experiment_id=self.experiment,
+            display_name=name,
+            runtime_config=config,
+            service_account=self.place.service_account or None,
+            **definition.fields,
+        )
         found, new = self.once(
             lambda: self.named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
             lambda: self._runs.run_service_create_run(run),

@@ -13,8 +13,7 @@ import json
 import os
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 CHAMPION = "champion"
 EARLIER = "earlier_champions"
+REMOVED = "removed"
 MODEL = "model"
 CARD = "model_card.md"
 LOCK_SECONDS = 120
@@ -197,6 +197,46 @@ def rollback(registry: str, name: str) -> Version:
         return _version(client, registry, name, target.version)
 
 
+def pinned(registry: str, name: str) -> dict[int, str]:
+    """Return the versions that are needed however old they are, and as what."""
+    if _is_empty(registry):
+        return {}
+    with _open(registry) as client:
+        current, earlier = _champion(client, name), _earlier(client, name)
+    before = {earlier[-1]: "rollback target"} if earlier else {}
+    return before | ({current: CHAMPION} if current else {})
+
+
+def remove(registry: str, name: str, numbers: Iterable[int]) -> None:
+    """Remove versions and their files from a local registry; MLflow's records of their runs stay, as deleted.
+
+    MLflow alone would leave the files where they are. A removal that ended in between leaves whole versions, and
+    files that this finishes the next time (see `leftovers`).
+
+    Raises:
+        UserError: when there is no such version, or its files may not be removed.
+    """
+    if _is_empty(registry):
+        return
+    with _open(registry) as client:
+        for number in numbers:
+            run_id = client.get_model_version(name, str(number)).run_id
+            for key, value in _audit(REMOVED).items():
+                client.set_tag(run_id, key, value)
+            client.delete_model_version(name, str(number))
+        for run_id in _removed(client, name):
+            storage.remove_folder(_run_folder(registry, run_id))
+            client.delete_run(run_id)
+
+
+def leftovers(registry: str, name: str) -> list[str]:
+    """Return the folders of versions whose removal from a local registry was cut short."""
+    if _is_empty(registry):
+        return []
+    with _open(registry) as client:
+        return [_run_folder(registry, run_id) for run_id in _removed(client, name)]
+
+
 def exclusive(registry: str) -> AbstractContextManager[object]:
     """Keep other processes of this machine out of a local registry; calls may be nested.
 
@@ -241,10 +281,21 @@ def _open(registry: str) -> Iterator["MlflowClient"]:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
+            if _is_empty(registry):
+                _create(root(registry))
             yield _client(registry if is_remote(registry) else f"sqlite:///{root(registry)}/mlflow.db")
         except (MlflowException, SQLAlchemyError) as error:
             reason = str(error).splitlines()[0][:300]
             raise UserError(f"registry {registry}: {reason}; check the folder or the server") from error
+
+
+def _create(folder: str) -> None:
+    """Make MLflow's database as a draft: its migrations cannot be taken up where a killed process left them."""
+    for left in Path(folder).glob("mlflow.db.tmp*"):  # SQLite's journal has a name of its own
+        left.unlink()
+    draft = Path(folder, "mlflow.db.tmp")
+    _client(f"sqlite:///{draft}").search_experiments(max_results=1)
+    draft.replace(draft.with_suffix(""))
 
 
 @functools.cache
@@ -279,6 +330,16 @@ def _earlier(client: "MlflowClient", name: str) -> list[int]:
     return numbers[:-1] if numbers and numbers[-1] == _champion(client, name) else numbers
 
 
+def _removed(client: "MlflowClient", name: str) -> list[str]:
+    """Return the MLflow runs of removed versions that are not marked as deleted yet, which comes last."""
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
+        return []
+    used = {version.run_id for version in client.search_model_versions(f"name='{name}'")}
+    tagged = client.search_runs([experiment.experiment_id], f"tags.{REMOVED}_at != ''")
+    return [run.info.run_id for run in tagged if run.info.run_id not in used]
+
+
 def _versions(client: "MlflowClient", registry: str, name: str) -> list[Version]:
     found = client.search_model_versions(f"name='{name}'")
     # a version without the tag was put there by somebody else, in a form we do not know
@@ -302,7 +363,11 @@ def _read(registry: str, entry: Any) -> Version:
 
 
 def _artifacts(registry: str, run_id: str) -> str:
-    return storage.join(root(registry), "artifacts", run_id, "artifacts", MODEL)
+    return storage.join(_run_folder(registry, run_id), "artifacts", MODEL)
+
+
+def _run_folder(registry: str, run_id: str) -> str:
+    return storage.join(root(registry), "artifacts", run_id)
 
 
 def _readable(registry: str, version: Version) -> Version:
@@ -318,18 +383,18 @@ def _readable(registry: str, version: Version) -> Version:
 
 
 def _record(client: "MlflowClient", registry: str, name: str, model: "Bundle", metrics: dict[str, float]) -> str:
-    """Make the MLflow run that carries the model's files, parameters and metrics."""
+    """Make the MLflow run that carries the model's files, parameters and metrics, or go on with a killed one."""
     from mlflow.entities import Metric, Param
 
-    selected = model.candidates[model.selected]
-    run = client.create_run(
-        _experiment(client, registry, name), tags={"mlflow.user": _who()}, run_name=model.sha256[:8]
-    )
-    now = int(time.time() * 1000)
-    parameters = {"candidate": model.selected, **selected["parameters"]}
+    experiment, run_name = _experiment(client, registry, name), model.sha256[:8]
+    # without a version of this model such a run is what a registration has left that was killed
+    left = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
+    run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": _who()}, run_name=run_name)
+    parameters = {"candidate": model.selected, **model.candidates[model.selected]["parameters"]}
     client.log_batch(
         run.info.run_id,
-        metrics=[Metric(key, value, now, 0) for key, value in metrics.items()],
+        # at the run's time, so that a second attempt repeats the values instead of adding others
+        metrics=[Metric(key, value, run.info.start_time, 0) for key, value in metrics.items()],
         params=[Param(key, str(value)) for key, value in parameters.items()],
     )
     return str(run.info.run_id)

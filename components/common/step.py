@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from components.common import storage
 from components.common.errors import UnavailableError, UserError
 
 USER_ERROR = 2
@@ -45,12 +46,13 @@ class Parser(argparse.ArgumentParser):
         return self
 
 
-def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | None]) -> None:
-    """Run a step and exit: 0 when done, 1 when a service does not answer, 2 when the user has something to mend.
+def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
+    """Run a step and exit: 0 when done, 2 when the user has something to mend, 1 when another try may help.
 
     Args:
         parser: the step's flags.
-        body: does the work; what it returns is reported as metrics of the step.
+        body: does the work; the metrics it returns are reported as metadata of all of the step's artifacts. Under
+            an artifact's name it returns metadata of that one alone.
     """
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -61,12 +63,9 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | 
         started = time.monotonic()
         metrics = body(args) or {}
         _report(args, parser.component, time.monotonic() - started, metrics)
-    except UserError as error:
+    except (UserError, UnavailableError) as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
-    except UnavailableError as error:
-        print(f"{parser.component}: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
 
 
 def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
@@ -101,15 +100,17 @@ def _versions() -> list[str]:
     return found
 
 
-def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, float]) -> None:
+def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, Any]) -> None:
     outputs = args.executor_input.get("outputs", {})
     if "outputFile" not in outputs:
         return
-    record = measures(component, seconds, getattr(args, "device", "cpu")) | metrics
+    made = outputs.get("artifacts", {})
+    record = measures(component, seconds, getattr(args, "device", "cpu"))
+    record |= {name: value for name, value in metrics.items() if name not in made}
     artifacts = {
-        name: {"artifacts": [artifact | {"metadata": record} for artifact in value["artifacts"]]}
-        for name, value in outputs.get("artifacts", {}).items()
+        name: {
+            "artifacts": [artifact | {"metadata": record | metrics.get(name, {})} for artifact in value["artifacts"]]
+        }
+        for name, value in made.items()
     }
-    path = Path(outputs["outputFile"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"artifacts": artifacts}, allow_nan=False))
+    storage.write_json(outputs["outputFile"], {"artifacts": artifacts})

@@ -1,24 +1,59 @@
 """Files behind URIs: a local path, s3://, gs:// or whatever fsspec knows, read and written whole.
 
-A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic.
+A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic. What a store
+fails to do is tried again, with growing pauses.
 """
 
+import contextlib
+import errno
+import fcntl
 import hashlib
 import io
 import json
 import os
-import uuid
-from collections.abc import Iterable, Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
     import fsspec
     import pandas as pd
 
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its URI, its size in bytes, when it was last written (UTC)."""
+
+    uri: str
+    size: int
+    written: datetime
+
+
 INSTALL = {"s3": "aws", "gs": "gcp", "gcs": "gcp"}
+TRIES = 5
+PAUSE = 0.5  # seconds: at most this long after the first try, twice as long after each further one
+# what a system error asks of the user
+ROOM, MOUNT = "make room there, then run the same command again", "mount it with file locks (Lustre: -o flock)"
+MENDS = {
+    errno.ENOSPC: ROOM,
+    errno.EDQUOT: ROOM,
+    errno.EROFS: "give a place that can be written to, or mount it for writing",
+    errno.ENOSYS: MOUNT,
+    errno.ENOLCK: MOUNT,
+    errno.EOPNOTSUPP: MOUNT,
+}
+# a store's answers that another try cannot change; s3fs gives them as errors of the system
+FINAL = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError, IsADirectoryError)
+FINAL_CODES = (errno.EPERM, errno.EINVAL, errno.ENAMETOOLONG, errno.EMSGSIZE, errno.ENOSYS)
 
 
 def join(root: str, *parts: str) -> str:
@@ -40,24 +75,15 @@ def exists(uri: str) -> bool:
     """Tell whether something lies at the URI.
 
     Raises:
-        UserError: when the store refuses or does not answer.
+        UserError: when the store refuses.
+        UnavailableError: when it fails in every try; so do the other functions here.
     """
-    fs, path = _open(uri)
-    try:
-        return bool(fs.exists(path))
-    except Exception as error:
-        raise _explained(error, uri) from error
+    return _attempt(uri, lambda fs, path: bool(fs.exists(path)))
 
 
 def names(folder: str) -> list[str]:
     """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
-    fs, path = _open(folder)
-    try:
-        entries = fs.ls(path, detail=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except Exception as error:
-        raise _explained(error, folder) from error
+    entries = _attempt(folder, _listed)
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
@@ -67,27 +93,16 @@ def read_bytes(uri: str) -> bytes:
     Raises:
         UserError: when it is missing, not readable, or the store refuses.
     """
-    fs, path = _open(uri)
-    try:
-        return bytes(fs.cat_file(path))
-    except Exception as error:
-        raise _explained(error, uri) from error
+    return _attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
 
 
 def write_bytes(uri: str, data: bytes) -> None:
-    """Write a whole file, atomically.
+    """Write a whole file, atomically; two writers of the same file take turns.
 
     Raises:
         UserError: when the place is not writable, full, or the store refuses.
     """
-    fs, path = _open(uri)
-    try:
-        if _is_local(fs):
-            _replace(path, data)
-        else:
-            fs.pipe_file(path, data)
-    except Exception as error:
-        raise _explained(error, uri) from error
+    _attempt(uri, lambda fs, path: _replace(path, data) if _is_local(fs) else fs.pipe_file(path, data))
 
 
 def read_json(uri: str) -> Any:
@@ -125,15 +140,15 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
     """
     from pyarrow.parquet import ParquetFile
 
-    fs, path = _open(uri)
-    try:
-        # buffered ahead, all of the file would end up in memory
-        with fs.open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
-            # without threads, which would outlive the file (see read_frame)
-            for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
-                yield batch.to_pandas()
-    except Exception as error:
-        raise _explained(error, uri) from error
+    with _on_disk(uri) as path:
+        try:
+            # buffered ahead, all of the file would end up in memory
+            with open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
+                # without threads, which would outlive the file (see read_frame)
+                for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
+                    yield batch.to_pandas()
+        except Exception as error:
+            raise _raised(error, uri, is_local=True) from error
 
 
 def write_frame(uri: str, frame: "pd.DataFrame") -> str:
@@ -172,40 +187,165 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
     return rows, sha256(buffer.getvalue())
 
 
+def walk(folder: str) -> "list[Entry]":
+    """Return every file below a folder, however deep; none when the folder is missing."""
+    return _attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
+
+
+def remove(uri: str) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        UserError: when it may not be removed, or the store refuses.
+    """
+    _attempt(uri, _unlinked)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a local folder with all that is in it, if it is there.
+
+    Raises:
+        UserError: when something in it may not be removed.
+    """
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise explained(error, path) from error
+
+
+def explained(error: OSError, place: str) -> UserError:
+    """Return what a user has to mend after an error of the system at a place, a path or a URI."""
+    if isinstance(error, FileNotFoundError):
+        return UserError(f"{place} does not exist; check the path and the date")
+    if isinstance(error, PermissionError):
+        return UserError(f"{place}: permission denied; check the rights or the credentials")
+    reason = error.strerror or " ".join(str(error).split())
+    return UserError(f"{place}: {reason}; {MENDS.get(error.errno or 0, 'check the path')}")
+
+
+def _attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]") -> T:
+    """Do something at a URI; on a store as often as it may help."""
+    fs, path = _open(uri)
+    try:
+        return operation(fs, path) if _is_local(fs) else _patiently(operation, fs, path)
+    except Exception as error:
+        raise _raised(error, uri, _is_local(fs)) from error
+
+
+def _patiently(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", *place: Any) -> T:
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+    waits = wait_random_exponential(multiplier=PAUSE)
+    tries = Retrying(stop=stop_after_attempt(TRIES), wait=waits, retry=retry_if_exception(_may_pass), reraise=True)
+    return tries(operation, *place)
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Tell whether a store may answer otherwise in a moment."""
+    # botocore's and Google's errors have no class in common
+    final = isinstance(error, FINAL) or "Credentials" in type(error).__name__
+    return isinstance(error, Exception) and not final and getattr(error, "errno", None) not in FINAL_CODES
+
+
+def _raised(error: Exception, uri: str, is_local: bool) -> Exception:
+    said = f"{uri}: {type(error).__name__}: {' '.join(str(error).split())}"
+    if not is_local and _may_pass(error):
+        return UnavailableError(
+            f"{said} ({TRIES} tries); see whether the store is well, then run the same command again"
+        )
+    if isinstance(error, OSError):
+        return explained(error, uri)
+    return UserError(f"{said}; check the path, the file and the credentials")
+
+
+def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
+    fs.invalidate_cache()
+    for path, info in fs.find(root, detail=True).items():
+        with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
+            yield Entry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+
+
+def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(path)
+
+
 def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     import fsspec
 
+    # the tries are ours: those of botocore and s3fs would multiply them
+    fsspec.config.conf.setdefault("s3", {}).setdefault("config_kwargs", {})["retries"] = {"total_max_attempts": 1}
     try:
-        return fsspec.core.url_to_fs(uri)  # type: ignore[no-any-return]  # fsspec ships no annotations
+        fs, path = fsspec.core.url_to_fs(uri)
     except ImportError:
         extra = INSTALL.get(uri.split("://", 1)[0])
         step = f"run in the checkout: pip install -e '.[{extra}]'" if extra else "give a folder, s3://... or gs://..."
         raise UserError(f"{uri} needs a library that is missing; {step}") from None
     except ValueError as error:
         raise UserError(f"{uri}: {error}; give a folder, s3://... or gs://...") from None
+    fs.retries = 1
+    return fs, path
 
 
 def _is_local(fs: "fsspec.AbstractFileSystem") -> bool:
     return "file" in fs.protocol
 
 
+def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
+    try:
+        return list(fs.ls(path, detail=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextmanager
+def _on_disk(uri: str) -> Iterator[str]:
+    """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
+    fs, path = _open(uri)
+    if _is_local(fs):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "copy")
+        _attempt(uri, lambda fs, path: fs.get_file(path, copy))
+        yield copy
+
+
 def _replace(path: str, data: bytes) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.{uuid.uuid4().hex[:8]}.tmp"
-    try:
-        with open(draft, "wb") as file:
+    draft = f"{path}.tmp"
+    with _draft(draft) as file:
+        try:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        if os.path.exists(draft):
+            os.replace(draft, path)
+        except BaseException:
             os.unlink(draft)
+            raise
 
 
-def _explained(error: Exception, uri: str) -> UserError:
-    if isinstance(error, FileNotFoundError):
-        return UserError(f"{uri} does not exist; check the path and the date")
-    if isinstance(error, PermissionError):
-        return UserError(f"{uri}: permission denied; check the rights or the credentials")
-    return UserError(f"{uri}: {type(error).__name__}: {' '.join(str(error).split())}")
+@contextmanager
+def _draft(path: str) -> Iterator[BinaryIO]:
+    """Open a draft as its only writer, empty.
+
+    A target has one draft, so what a killed writer left is taken up by the next one and nothing has to be cleaned.
+    The lock ends with its process, also for another host on NFS or Lustre, where a process number would say nothing.
+    """
+    while True:
+        with open(path, "ab") as file:  # not truncated yet: it may be somebody else's
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _lies_at(path, file):
+                file.truncate(0)
+                yield file
+                return
+
+
+def _lies_at(path: str, file: BinaryIO) -> bool:
+    """Tell whether a file is the one at a path; whoever had its lock before may have moved it."""
+    try:
+        return os.path.samefile(path, file.fileno())
+    except FileNotFoundError:
+        return False

@@ -105,6 +105,12 @@ def running(registry_uri: str, name: str) -> State | None:
     return state if " ".join(_command(root, name)[1:]) in _command_line(state.pid) else None
 
 
+def pointed_at(registry_uri: str, name: str) -> int | None:
+    """Return the version that the endpoint of a model serves, or served when it was stopped; None without one."""
+    uri = server.pointer_uri(registry.root(registry_uri), name)
+    return Pointer(**storage.read_json(uri)).version if storage.exists(uri) else None
+
+
 def stop(registry_uri: str, name: str | None = None) -> list[str]:
     """End the server of a model, or of all models of a registry.
 

@@ -73,8 +73,6 @@ def body(args: argparse.Namespace) -> dict[str, float]:
             "numeric": core.numeric_inputs(config),
             "categorical": config.columns.categorical,
             "events_sha256": job.events.sha256,
-            "computed_days": len(made),
-            "reused_days": len(kept),
         },
     )
     artifacts.write_table(args.features, table)

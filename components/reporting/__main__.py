@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/reporting/__init__.py`."""
 
-import uuid
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +10,7 @@ from components.common.config import parse
 from components.common.splits import parse_date
 
 if TYPE_CHECKING:
-    from components.reporting.core import Found
+    from components.reporting.core import Found, Head
     from components.reporting.summary import Summary
 
 # file -> the flag of its artifact, and its path inside when that is a folder
@@ -52,24 +51,26 @@ def parser() -> step.Parser:
         deployment="URI of the deployment's record",
         summary="URI of the JSON file to write",
         report="URI of the HTML file to write",
+        overview="URI of the Markdown file to write",
     )
 
 
 def body(args: Namespace) -> None:
-    """Gather what is there, summarize it, write the two files twice."""
+    """Gather what is there, summarize it, write summary and report twice and the overview once."""
     from components.common.lineage import code_version
-    from components.reporting import core, report
+    from components.reporting import core, overview, report
 
     config, day = parse(args.config), parse_date(args.date)
     folder = storage.join(args.runs, args.run)
     found = gather(args, folder)
     head = core.Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
-    summary = core.summarize(head, found)
+    summary = core.summarize(head, found, repeated(args.runs, head, found.record.get("pipeline")))
     page = report.render(summary, found, folder).encode()
     for uri in (args.report, storage.join(folder, "report.html")):
         storage.write_bytes(uri, page)
     for uri in (args.summary, storage.join(folder, "summary.json")):
         storage.write_json(uri, summary.model_dump(mode="json"))
+    storage.write_bytes(args.overview, overview.render(summary).encode())
     point_latest(args.runs, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 
@@ -89,6 +90,21 @@ def gather(args: Namespace, folder: str) -> "Found":
     )
 
 
+def repeated(runs: str, head: "Head", pipeline: str | None) -> dict[str, Any] | None:
+    """Return the summary of the newest earlier run that has to have given the same; None without one."""
+    from components.reporting import core
+
+    if pipeline is None:
+        return None
+    # a run's name ends in the time of its start
+    names = [name for name in storage.names(runs) if name.startswith(f"{pipeline}-{head.logical_date}-")]
+    for name in sorted((name for name in names if name < head.run), reverse=True):
+        uri = storage.join(runs, name, "summary.json")
+        if storage.exists(uri) and core.is_repeated_by(earlier := storage.read_json(uri), head, pipeline):
+            return dict(earlier)
+    return None
+
+
 def point_latest(runs: str, summary: "Summary") -> None:
     """Move the link `<runs>/latest` to a run, unless it points at one that started later; locally only."""
     import fsspec
@@ -96,10 +112,12 @@ def point_latest(runs: str, summary: "Summary") -> None:
     fs, root = fsspec.core.url_to_fs(runs)
     if "file" not in fs.protocol or _starts_later(storage.join(runs, "latest", "summary.json"), summary):
         return
-    draft = Path(root, f"latest.{uuid.uuid4().hex[:8]}.tmp")
+    # in the run's own folder, where nobody else makes one and the next attempt finds what a killed one left
+    draft = Path(root, summary.run, "latest.tmp")
     try:
+        draft.unlink(missing_ok=True)
         draft.symlink_to(summary.run)
-        draft.replace(draft.with_name("latest"))
+        draft.replace(Path(root, "latest"))
     except OSError as error:  # a file system without links, say: no reason to lose a run over
         draft.unlink(missing_ok=True)
         step.log.warning("%s/latest does not point at this run: %s", root, error)

@@ -13,6 +13,7 @@ from components.reporting.summary import (
     Hashes,
     Part,
     Profile,
+    Repeat,
     Rows,
     State,
     Step,
@@ -96,8 +97,33 @@ class Found:
         return entry
 
 
-def summarize(head: Head, found: Found) -> Summary:
+def is_repeated_by(earlier: Json, head: Head, pipeline: str) -> bool:
+    """Tell whether a run has to give the same data, features and model as a complete earlier one.
+
+    Args:
+        earlier: `summary.json` of the earlier run.
+        head: of the run.
+        pipeline: what it runs.
+    """
+    same = {
+        "status": "succeeded",
+        "pipeline": pipeline,
+        "logical_date": str(head.logical_date),
+        "config": head.config.model_dump(mode="json"),
+        "data": head.data,
+        "device": head.device,
+        "code_version": head.code_version,
+    }
+    return same.items() <= earlier.items()
+
+
+def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
     """Put a summary together; what was not found is null or empty in it.
+
+    Args:
+        head: what is known of the run.
+        found: what it has left.
+        earlier: `summary.json` of the run that it repeats, if there is one.
 
     Raises:
         pydantic.ValidationError: when a step wrote something else than it promises.
@@ -105,6 +131,7 @@ def summarize(head: Head, found: Found) -> Summary:
     steps = {name: _step(name, found) for name in STEPS}
     complete = all(step.state in ("done", "reused") for step in steps.values())
     deployment = found.file("deployment")
+    hashes = Hashes(**{name: found.file(name).get("sha256") for name in ("events", "features", "model")})
     return Summary(
         run=head.run,
         pipeline=found.record.get("pipeline"),
@@ -124,7 +151,8 @@ def summarize(head: Head, found: Found) -> Summary:
         selected=found.file("model").get("selected"),
         verdicts=_verdicts(found),
         steps=steps,
-        hashes=Hashes(**{name: found.file(name).get("sha256") for name in ("events", "features", "model")}),
+        hashes=hashes,
+        repeat=_repeat(hashes, earlier, head.code_version) if earlier else None,
         model_version=deployment.get("version"),
         champion_version=deployment.get("champion_version"),
         endpoint=deployment.get("endpoint"),
@@ -196,6 +224,20 @@ def _verdicts(found: Found) -> Verdicts:
         drift=_part(Drift, found.file("drift")),
         deployment=_part(Deployment, found.file("deployment")),
     )
+
+
+def _repeat(hashes: Hashes, earlier: Json, code_version: str) -> Repeat:
+    pairs = {name: (ours, earlier["hashes"][name]) for name, ours in hashes if ours}
+    differs = [name for name, (ours, theirs) in pairs.items() if ours != theirs]
+    reasons = [
+        f"{name.capitalize()}: " + (f"{ours[:8]} here, {theirs[:8]} there." if name in differs else "identical.")
+        for name, (ours, theirs) in pairs.items()
+    ]
+    if "events" in differs:
+        reasons.append("The source data has most likely changed.")
+    elif differs and code_version.endswith(".dirty"):
+        reasons.append("The code has changes that are not committed, so it may not be the same code.")
+    return Repeat(run=earlier["run"], differs=differs, reasons=reasons)
 
 
 def _part(kind: type[P], file: Json) -> P | None:

@@ -25,6 +25,11 @@ def _score(value: float) -> str:
     return f"{value:.3f}"
 
 
+def _bound(value: float) -> str:
+    # one digit less than the value between the bounds
+    return f"{value:.2f}" if abs(value) < 10 else f"{value:,.0f}"
+
+
 def _percent(value: float) -> str:
     # a handful of bad rows among many is not 0.0 %
     return f"{100 * value:.1f} %" if value >= 0.01 else f"{100 * value:#.2g} %"
@@ -57,6 +62,7 @@ def moment(value: datetime | None) -> str | Markup:
 FILTERS: dict[str, Callable[..., str]] = {
     "count": _shown(_count),
     "score": _shown(_score),
+    "bound": _shown(_bound),
     "percent": _shown(_percent),
     "seconds": _shown(_seconds),
     "size": _shown(lambda value: f"{value / 1e6:,.0f} MB"),

@@ -9,7 +9,7 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from components.reporting import plots
-from components.reporting.core import Found, Json, named_scores
+from components.reporting.core import SCORES, Found, Json, named_scores
 from components.reporting.formats import FILTERS
 from components.reporting.summary import Step, Summary, score_names
 
@@ -119,6 +119,8 @@ def _models(summary: Summary, found: Found) -> Json:
         "ranked": sorted(summary.models.items(), key=lambda item: -(item[1]["average_precision"] or 0)),
         "candidates": found.file("model").get("candidates", {}),
         "why_selected": found.details("model").get("reason"),
+        "intervals": _intervals(found, names),
+        "cost": found.file("evaluation").get("cost"),
         "champion": champion and {"version": champion["version"], "scores": named_scores(champion["metrics"], names)},
         "plots": _plots(summary, found),
         "notes": found.file("evaluation").get("notes", []),
@@ -145,6 +147,12 @@ def _windows(summary: Summary, found: Found) -> list[Json]:
         {"rows": None, "frauds": None} | counts.get(name, {}) | {"name": name, "days": days}
         for name, days in summary.windows
     ]
+
+
+def _intervals(found: Found, names: tuple[str, ...]) -> Json:
+    """Return the 95 % intervals of the selected candidate, those of its metrics under the summary's names."""
+    intervals: Json = found.file("evaluation").get("intervals", {})
+    return intervals | {name: intervals.get(score) for name, score in zip(names, SCORES, strict=True)}
 
 
 def _plots(summary: Summary, found: Found) -> dict[str, plots.Plot]:

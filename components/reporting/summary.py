@@ -104,6 +104,14 @@ class Hashes(Part):
     model: str | None = Field(description="of the model: inputs, threshold and graphs")
 
 
+class Repeat(Part):
+    """This run's hashes beside those of an earlier run that should have given the same."""
+
+    run: str = Field(description="the earlier run's id")
+    differs: list[Literal["events", "features", "model"]] = Field(description="what is not identical to that run's")
+    reasons: list[str] = Field(description="a sentence each, with the likely cause of a difference where it is known")
+
+
 class Profile(Part):
     """Headline figures of the training profile."""
 
@@ -143,6 +151,10 @@ class Summary(Part):
     verdicts: Verdicts = Field(description="what was decided, and why")
     steps: dict[str, Step] = Field(description="step -> how it ended and what it took")
     hashes: Hashes = Field(description="identity of data, features and model")
+    repeat: Repeat | None = Field(
+        description="comparison with the newest earlier complete run of the same pipeline, date, config, data, device "
+        "and code; null where there is none"
+    )
     model_version: int | None = Field(description="version under which the model is registered")
     champion_version: int | None = Field(description="version that serves after this run")
     endpoint: str | None = Field(description="URL that serves the champion")

@@ -17,7 +17,7 @@ from tests.kubeflow import Failure, Kubeflow
 from tests.pipelines.samples import compiled_file, shell
 
 DATE = "2025-07-01"
-ROOT = ["--root", "s3://bucket/nightshift"]
+AWS = ["--environment", "aws"]
 INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 
 
@@ -32,7 +32,8 @@ def server_of(kubeflow: Kubeflow) -> Server:
 
 
 def spec_of(name: str) -> Any:
-    return yaml.safe_load((runs.COMPILED / f"{name}.yaml").read_text())
+    spec, platform = yaml.safe_load_all((runs.COMPILED / "aws" / f"{name}.yaml").read_text())
+    return {"pipeline_spec": spec, "platform_spec": platform}
 
 
 def use_case(folder: Path, **sections: Any) -> str:
@@ -50,8 +51,8 @@ def small(tmp_path: Path) -> Definition:
     return Definition.read(compiled_file(pipeline, tmp_path).read_bytes())
 
 
-def test_a_run_is_submitted_with_the_compiled_pipeline_and_typed_parameters(kubeflow: Kubeflow) -> None:
-    done = nightshift(kubeflow, "submit", "--date", DATE, "--experiment", "fraud", *ROOT)
+def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(kubeflow: Kubeflow) -> None:
+    done = nightshift(kubeflow, "submit", "--date", DATE, "--experiment", "fraud", *AWS)
 
     assert done.returncode == 0, done.stderr
     (body,), (experiment,) = kubeflow.bodies("/runs"), kubeflow.experiments
@@ -60,29 +61,18 @@ def test_a_run_is_submitted_with_the_compiled_pipeline_and_typed_parameters(kube
         "config": configs.load("fraud"),
         "date": DATE,
         "data": "simulator",
-        "device": "cpu",
-        "lake": "s3://bucket/nightshift/lake",
-        "registry": "s3://bucket/nightshift/registry",
-        "runs": "s3://bucket/nightshift/runs",
+        "device": "cuda",
+        "lake": "/lustre/lake",
+        "registry": "http://mlflow.nightshift:5000",
+        "runs": "/lustre/runs",
         "target": "register-only",
     }
+    assert body["service_account"] == "nightshift"
     assert (experiment.display_name, body["experiment_id"]) == ("fraud", experiment.experiment_id)
     assert body["display_name"].startswith(f"fraud-training-{DATE}-2")
     (run,) = kubeflow.runs
     assert run.run_id in done.stdout
     assert f"{kubeflow.url}/#/runs/details/{run.run_id}" in done.stdout
-
-
-def test_what_concerns_kubernetes_travels_with_the_pipeline(tmp_path: Path) -> None:
-    from kfp import kubernetes
-
-    def pipeline() -> None:
-        kubernetes.add_node_selector(shell(script="true"), "pool", "gpu")
-
-    spec, platform = yaml.safe_load_all((path := compiled_file(pipeline, tmp_path)).read_text())
-    assert Definition.read(path.read_bytes()).fields == {
-        "pipeline_spec": {"pipeline_spec": spec, "platform_spec": platform}
-    }
 
 
 def test_an_experiment_of_that_name_is_used(kubeflow: Kubeflow, small: Definition) -> None:
@@ -101,7 +91,7 @@ def test_a_namespace_is_passed_on(kubeflow: Kubeflow, small: Definition) -> None
 def test_a_refused_token_is_one_line_and_exit_code_two(kubeflow: Kubeflow, tmp_path: Path) -> None:
     kubeflow.token = "right"
     (tmp_path / "token").write_text("wrong\n")
-    done = nightshift(kubeflow, "submit", "--token-file", str(tmp_path / "token"), *ROOT)
+    done = nightshift(kubeflow, "submit", "--token-file", str(tmp_path / "token"), *AWS)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "answers 401 Unauthorized: the token is not valid; give the file of a token" in done.stderr
     assert "wrong" not in done.stdout + done.stderr
@@ -123,7 +113,7 @@ def test_a_token_is_read_from_its_file_each_time_since_it_is_renewed(
 
 def test_a_page_to_log_in_is_not_taken_for_an_answer(kubeflow: Kubeflow) -> None:
     kubeflow.page = True
-    done = nightshift(kubeflow, "submit", *ROOT)
+    done = nightshift(kubeflow, "submit", *AWS)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "a page to log in perhaps" in done.stderr
 
@@ -146,7 +136,7 @@ def test_a_server_that_goes_on_failing_is_given_up(kubeflow: Kubeflow, small: De
 
 
 def test_a_server_that_is_not_there_is_one_line_and_exit_code_one(kubeflow: Kubeflow) -> None:
-    done = nightshift(kubeflow, "submit", "--endpoint", "http://127.0.0.1:9", *ROOT)
+    done = nightshift(kubeflow, "submit", "--endpoint", "http://127.0.0.1:9", *AWS)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "http://127.0.0.1:9 does not answer" in done.stderr
 
@@ -166,7 +156,7 @@ def test_what_the_server_refuses_is_told_in_its_words(kubeflow: Kubeflow, small:
 @pytest.mark.parametrize(("end", "code"), [("SUCCEEDED", 0), ("FAILED", 1), ("CANCELED", 1)])
 def test_waiting_ends_with_the_runs_state(end: str, code: int, kubeflow: Kubeflow) -> None:
     kubeflow.states = [end]
-    done = nightshift(kubeflow, "submit", "--wait", *ROOT)
+    done = nightshift(kubeflow, "submit", "--wait", *AWS)
     assert done.returncode == code
     assert done.stdout.endswith(f"ingestion {end.lower()}\nrun {end.lower()}\n")
 
@@ -181,7 +171,7 @@ def test_each_change_of_a_step_is_told_once_while_waiting(kubeflow: Kubeflow, sm
 
 
 def test_training_and_monitoring_are_scheduled_every_night(kubeflow: Kubeflow) -> None:
-    done = nightshift(kubeflow, "schedule", "--experiment", "fraud", "--cron", "0 30 1 * * *", *ROOT)
+    done = nightshift(kubeflow, "schedule", "--experiment", "fraud", "--cron", "0 30 1 * * *", *AWS)
 
     assert done.returncode == 0, done.stderr
     training, monitoring = kubeflow.bodies("/recurringruns")
@@ -195,61 +185,62 @@ def test_training_and_monitoring_are_scheduled_every_night(kubeflow: Kubeflow) -
         "0 0 6 * * *",
     ]
     for body in (training, monitoring):
+        assert body["service_account"] == "nightshift"
         assert (body["mode"], body["no_catchup"], body["max_concurrency"]) == ("ENABLE", True, "1")
         assert body["experiment_id"] == kubeflow.experiments[0].experiment_id
     assert training["runtime_config"]["parameters"] == {
         "pipeline": "fraud-training",
-        "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": ""},
+        "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": "", "service_account": "nightshift"},
         "config": configs.load("fraud"),
         "data": "simulator",
-        "device": "cpu",
-        "lake": "s3://bucket/nightshift/lake",
-        "registry": "s3://bucket/nightshift/registry",
-        "runs": "s3://bucket/nightshift/runs",
-        "audit": "s3://bucket/nightshift/audit",
+        "device": "cuda",
+        "lake": "/lustre/lake",
+        "registry": "http://mlflow.nightshift:5000",
+        "runs": "/lustre/runs",
+        "audit": "/lustre/audit",
         "target": "register-only",
     }
     assert [request.body for request in kubeflow.requests if request.path == "/pipelines/upload"] == [
-        (runs.COMPILED / f"{name}.yaml").read_text() for name in ("fraud-training", "fraud-monitoring")
+        (runs.COMPILED / "aws" / f"{name}.yaml").read_text() for name in ("fraud-training", "fraud-monitoring")
     ]
 
 
 def test_the_same_schedule_again_changes_nothing_and_another_one_has_to_be_asked_for(kubeflow: Kubeflow) -> None:
-    nightshift(kubeflow, "schedule", *ROOT)
+    nightshift(kubeflow, "schedule", *AWS)
     ids = {run.recurring_run_id for run in kubeflow.recurring}
 
-    again = nightshift(kubeflow, "schedule", *ROOT)
+    again = nightshift(kubeflow, "schedule", *AWS)
     assert again.returncode == 0
     assert again.stdout.count(", as before") == 2
-    refused = nightshift(kubeflow, "schedule", "--cron", "0 0 3 * * *", *ROOT)
+    refused = nightshift(kubeflow, "schedule", "--cron", "0 0 3 * * *", *AWS)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert "another recurring run 'fraud-training-fraud'" in refused.stderr
     assert {run.recurring_run_id for run in kubeflow.recurring} == ids
     assert len(kubeflow.versions) == 2
 
-    replaced = nightshift(kubeflow, "schedule", "--cron", "0 0 3 * * *", "--replace", *ROOT)
+    replaced = nightshift(kubeflow, "schedule", "--cron", "0 0 3 * * *", "--replace", *AWS)
     assert replaced.returncode == 0, replaced.stderr
     assert len(kubeflow.recurring) == 2
     assert len({run.recurring_run_id for run in kubeflow.recurring} & ids) == 1
 
 
 def test_a_schedule_that_somebody_has_paused_is_not_taken_for_the_wanted_one(kubeflow: Kubeflow) -> None:
-    nightshift(kubeflow, "schedule", *ROOT)
+    nightshift(kubeflow, "schedule", *AWS)
     kubeflow.recurring[1].status = "DISABLED"
-    assert nightshift(kubeflow, "schedule", *ROOT).returncode == 2
-    assert nightshift(kubeflow, "schedule", "--replace", *ROOT).returncode == 0
+    assert nightshift(kubeflow, "schedule", *AWS).returncode == 2
+    assert nightshift(kubeflow, "schedule", "--replace", *AWS).returncode == 0
     assert [run.status for run in kubeflow.recurring] == ["ENABLED", "ENABLED"]
 
 
 def test_a_lost_answer_makes_no_second_schedule(kubeflow: Kubeflow) -> None:
     kubeflow.failures.append(Failure("POST", "/recurringruns", done=True))
-    assert nightshift(kubeflow, "schedule", *ROOT).returncode == 0
+    assert nightshift(kubeflow, "schedule", *AWS).returncode == 0
     assert len(kubeflow.recurring) == 2
 
 
 def test_where_drift_retrains_only_monitoring_runs_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    nightshift(kubeflow, "schedule", *ROOT)
-    words = ["schedule", "--config", use_case(tmp_path, controller={"retrain": "on_drift"}), *ROOT]
+    nightshift(kubeflow, "schedule", *AWS)
+    words = ["schedule", "--config", use_case(tmp_path, controller={"retrain": "on_drift"}), *AWS]
 
     assert nightshift(kubeflow, *words).returncode == 2
     done = nightshift(kubeflow, *words, "--replace")
@@ -280,12 +271,13 @@ def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["submit", "--endpoint", "", *ROOT], "endpoint is ''; give the URL"),
-        (["submit", "--endpoint", "kubeflow.example", *ROOT], "http://... or https://..."),
-        (["submit"], "parameter 'lake' has no value"),
-        (["submit", "--token-file", "nowhere", *ROOT], "there is no such file"),
-        (["submit", "--date", "today", *ROOT], "write a day as YYYY-MM-DD"),
-        (["schedule", "--cron", "0 2 * * *", *ROOT], "6 fields, seconds first"),
+        (["submit", "--endpoint", "", *AWS], "endpoint is ''; give the URL"),
+        (["submit", "--endpoint", "kubeflow.example", *AWS], "http://... or https://..."),
+        (["submit", "--environment", "local"], "parameter 'lake' has no value"),
+        (["submit", "--environment", "azure"], "'azure' is none of: local, aws, gcp"),
+        (["submit", "--token-file", "nowhere", *AWS], "there is no such file"),
+        (["submit", "--date", "today", *AWS], "write a day as YYYY-MM-DD"),
+        (["schedule", "--cron", "0 2 * * *", *AWS], "6 fields, seconds first"),
     ],
 )
 def test_a_mistake_is_one_line_exit_code_two_and_starts_nothing(

@@ -139,6 +139,34 @@ def test_a_wrong_version_is_answered_with_those_that_exist(stocked):
     assert registry.champion(stocked, "fraud") is None
 
 
+def test_a_removed_version_is_gone_with_its_files_and_who_removed_it_is_written_down(stocked):
+    gone, kept = (Path(registry.find(stocked, "fraud", number).uri).parents[1] for number in (1, 2))
+    registry.remove(stocked, "fraud", [1])
+    assert [version.version for version in registry.versions(stocked, "fraud")] == [2, 3]
+    assert (gone.exists(), kept.exists(), registry.leftovers(stocked, "fraud")) == (False, True, [])
+    from mlflow import MlflowClient
+
+    run = MlflowClient(f"sqlite:///{stocked}/mlflow.db").get_run(gone.name)
+    assert run.info.lifecycle_stage == "deleted"
+    assert run.data.tags.keys() >= {"removed_at", "removed_by"}
+
+
+def test_what_is_needed_however_old_is_the_champion_and_the_one_before(stocked, folder):
+    assert registry.pinned(stocked, "fraud") == {}
+    for number in (1, 2, 3):
+        registry.promote(stocked, "fraud", number)
+    assert registry.pinned(stocked, "fraud") == {2: "rollback target", 3: "champion"}
+    empty = f"{folder}-of-nothing"
+    registry.remove(empty, "fraud", [])
+    assert (registry.pinned(empty, "fraud"), registry.leftovers(empty, "fraud")) == ({}, [])
+    assert not Path(empty).exists()
+
+
+def test_a_version_that_does_not_exist_cannot_be_removed(stocked):
+    with pytest.raises(UserError, match=r"registry .*name=fraud, version=9.* not found"):
+        registry.remove(stocked, "fraud", [9])
+
+
 def test_a_file_that_is_not_the_one_its_manifest_names_is_not_registered(stocked, save_model):
     uri = save_model(0.5)
     Path(uri, "logistic_regression.onnx").write_bytes(b"something else")

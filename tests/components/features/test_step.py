@@ -84,8 +84,6 @@ def test_the_manifest_lists_the_days_and_the_model_inputs(tmp_path):
         "numeric": ["amount", "during_weekend", "during_night", *windows],
         "categorical": ["channel"],
         "events_sha256": events.sha256,
-        "computed_days": 6,
-        "reused_days": 0,
     }
     assert metrics == {"rows": 300, "computed_days": 6}
 
@@ -110,7 +108,6 @@ def test_a_second_run_computes_nothing_and_names_the_same_partitions(tmp_path):
     first, _ = step(tmp_path)
     second, metrics = step(tmp_path)
     assert second.partitions == first.partitions
-    assert second.details["reused_days"] == 6
     assert metrics["computed_days"] == 0
 
 

@@ -23,7 +23,7 @@ NAME = f"fraud-training-tiny-{samples.DATE}"
 
 def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> Namespace:
     """The flags of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
-    place = {"endpoint": server.url, "experiment": "fraud", "namespace": ""}
+    place = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
     roots = {name: f"s3://bucket/{name}" for name in ("lake", "registry", "runs", "audit")}
     given = {"pipeline": "fraud-training", "kubeflow": json.dumps(place), "data": "simulator", "device": "cpu"}
     given |= roots | {"target": "register-only", "launch": str(folder / "launch.json"), "request": None}
@@ -36,7 +36,7 @@ def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed
 def uploaded(kubeflow: Kubeflow, *names: str) -> None:
     server = Server(Place(kubeflow.url, "fraud"), pause=0)
     for name in names:
-        command_line.upload(server, name, runs.COMPILED / f"{name}.yaml")
+        command_line.upload(server, name, runs.COMPILED / "aws" / f"{name}.yaml")
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -51,6 +51,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
     assert body(flags(kubeflow, tmp_path)) == {"started": 1.0}
 
     (posted,), (run,) = kubeflow.bodies("/runs"), kubeflow.runs
+    assert posted["service_account"] == "runner"
     assert posted["pipeline_version_reference"] == {
         "pipeline_id": kubeflow.pipelines[0].pipeline_id,
         "pipeline_version_id": kubeflow.versions[-1].pipeline_version_id,
@@ -121,7 +122,12 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
     assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
     assert run.display_name == f"fraud-monitoring-tiny-{given['date']}"
     assert set(given) == set(runs.compiled("fraud-monitoring").parameters)
-    assert given["kubeflow"] == {"endpoint": kubeflow.url, "experiment": "fraud", "namespace": ""}
+    assert given["kubeflow"] == {
+        "endpoint": kubeflow.url,
+        "experiment": "fraud",
+        "namespace": "",
+        "service_account": "runner",
+    }
 
 
 def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def make_run(runs: Path, run: str) -> Sample:
     folder = runs / run
     config = yaml.safe_load((CONFIGS / "handbook.yaml").read_text())
     places = {name: str(folder / step / name) for name, step in ARTIFACTS.items()}
-    outputs = {name: str(folder / "reporting" / name) for name in ("summary", "report")}
+    outputs = {name: str(folder / "reporting" / name) for name in ("summary", "report", "overview")}
     head = {"config": json.dumps(config), "date": "2018-08-14", "device": "cpu", "data": "/data/handbook/raw"}
     write_tables(places, folder)
     write_model(places["model"])
@@ -184,6 +184,12 @@ def write_evaluation(uri: str) -> None:
         "top_k": 100,
         "models": {name: metrics(name) for name in SCORES},
         "selected": SELECTED,
+        "intervals": {
+            "average_precision": {"low": 0.6103, "high": 0.7012},
+            "card_precision": {"low": 0.2514, "high": 0.3186},
+            "cost": {"low": 391.2, "high": 702.8},
+        },
+        "cost": {"per_1000": 541.7, "threshold": 0.31, "alerts": 412, "missed_frauds": 131},
         "curves": {
             "precision_recall": {"recall": recall.tolist(), "precision": precision.tolist()},
             "calibration": calibration,

@@ -112,7 +112,7 @@ def test_the_figures_shown_are_those_of_the_summary(sample):
     page = Page(html)
     for name, scores in summary["models"].items():
         shown = page.row(name)
-        assert shown[1:5] == [f"{scores[score]:.3f}" for score in list(scores)]
+        assert [cell[:5] for cell in shown[1:5]] == [f"{scores[score]:.3f}" for score in list(scores)]
     assert page.row("train")[2:4] == ["67,240", "598"]
     assert page.row("test")[2:4] == ["58,264", "385"]
     assert page.row("negative amount")[1] == "12"
@@ -125,6 +125,25 @@ def test_the_figures_shown_are_those_of_the_summary(sample):
         summary["profile"]["rows_per_second"],
         summary["verdicts"]["drift"]["drifted_share"],
     }
+
+
+def test_the_intervals_stand_beside_the_figures_of_the_selected_model_alone(sample):
+    page = Page(sample.report()[1])
+    shown = texts(page).replace("( ", "(").replace(" )", ")").replace(" \N{EN DASH} ", "\N{EN DASH}")
+    for heading in ("", "Average precision "):
+        assert f"{heading}0.658 (0.61\N{EN DASH}0.70)" in shown
+    assert "Precision at 100 0.287 (0.25\N{EN DASH}0.32)" in shown
+    assert "Cost per 1,000 events 541.7 (391\N{EN DASH}703) 412 flagged, 131 missed" in shown
+    assert shown.count("(0.61") == 2
+    assert not [cell for cell in page.row("mlp") if "(" in cell]
+
+
+def test_without_intervals_the_figures_stand_alone(sample):
+    sample.change("evaluation/evaluation.json", intervals={}, cost=None)
+    page = Page(sample.report()[1])
+    assert page.row("random_forest")[1:5] == ["0.867", "0.658", "0.287", "0.397"]
+    assert "95 % intervals" not in texts(page)
+    assert "Cost per" not in texts(page)
 
 
 def test_the_selected_model_and_the_champion_stand_out(sample):

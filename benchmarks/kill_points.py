@@ -1,0 +1,279 @@
+"""Kill every step at each point at which it touches its files, run it again, compare with a run nobody disturbed.
+
+A point is a system call that Python announces (a file opened, locked, renamed, removed, a folder made), a write cut off
+in the middle, or an SQL statement of the registry. Each is tried in a fork of a process that has loaded the libraries.
+Counted are files of the undisturbed run that the second attempt did not bring back the same (lost), and files that the
+undisturbed run has not (orphans).
+"""
+
+import importlib
+import itertools
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+import traceback
+from argparse import Namespace
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from pipelines import runs
+from pipelines.environments import local
+from pipelines.progress import Progress
+
+DATE = "2025-06-30"
+CONFIG: dict[str, Any] = {
+    "name": "killed",
+    "label_delay_days": 1,
+    "source": {"files": "{date}.parquet"},
+    "columns": {
+        "event_id": "transaction_id",
+        "event_time": "time",
+        "customer": "customer_id",
+        "terminal": "terminal_id",
+        "amount": "amount",
+        "label": "fraud",
+    },
+    "quarantine": {"max_share": 0.5},
+    "simulator": {"customers": 300, "terminals": 60, "corrupt_share": 0.005},
+    "features": {"windows_days": [1]},
+    "protocol": {"train_days": 2, "test_days": 2},
+    "training": {
+        "models": {
+            "logistic_regression": {"kind": "logistic_regression"},
+            "mlp": {"kind": "mlp", "parameters": {"hidden": 4, "epochs": 1}},
+        }
+    },
+    "evaluation": {"min_frauds": 1, "min_average_precision": 0.0},
+    "drift": {"window_days": 2},
+}
+STEPS = ("ingestion", "features", "training", "evaluation", "drift", "deployment", "reporting")
+LIBRARIES = ("pandas", "pyarrow.parquet", "sklearn.linear_model", "torch", "onnxruntime", "mlflow", "evidently")
+TOUCHES = ("open", "fcntl.flock", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.truncate")
+CUT = 64  # bytes that a write cut off in the middle has written
+# what two undisturbed runs differ in too: figures of the attempt, and names by chance or by time
+MEASURED = ("seconds", "cpu_seconds", "peak_memory_bytes", "started", "state", "fingerprint")
+RANDOM = re.compile(r"[0-9a-f]{32}|\d{8}T\d{12}")
+REGISTRY = (
+    "SELECT name, version FROM model_versions",
+    "SELECT name, alias, version FROM registered_model_aliases",
+    "SELECT count(*) FROM runs",
+    "SELECT key, value FROM metrics ORDER BY key",
+    "SELECT key, value FROM params ORDER BY key",
+)
+ARTIFACTS = ("events", "features", "model", "profile", "evaluation", "drift", "deployment", "summary", "report")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to kill.
+
+    Attributes:
+        name: of the step.
+        workspace: folder of all it reads and writes.
+        body: does the work, in this process.
+        limit: points to try, spread evenly; all when there are fewer.
+    """
+
+    name: str
+    workspace: Path
+    body: Callable[[], object]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a case: points there are, points tried, and what went wrong at which of them."""
+
+    points: int
+    tried: int
+    lost: list[str]
+    orphans: list[str]
+
+
+def hunt(case: Case) -> Found:
+    """Run a case undisturbed, then kill it at its points; its workspace is left as after the undisturbed run."""
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = Path(folder, "before"), Path(folder, "after")
+        shutil.copytree(case.workspace, before, symlinks=True)
+        points = _points(case)
+        expected = contents(case.workspace)
+        shutil.copytree(case.workspace, after, symlinks=True)
+        chosen = points[:: -(-len(points) // case.limit)]
+        lost, orphans = [], []
+        for number, cut in chosen:
+            _restore(case.workspace, before)
+            _forked(partial(_killed, case, number, cut))
+            where = f"{case.name} {number}{' cut' if cut else ''}"
+            if _forked(case.body):
+                lost.append(f"{where}: the second attempt fails")
+            seen = contents(case.workspace)
+            lost += [f"{where}: {name}" for name, content in expected.items() if seen.get(name) != content]
+            orphans += [f"{where}: {name}" for name in sorted(set(seen) - set(expected))]
+        _restore(case.workspace, after)
+    return Found(len(points), len(chosen), lost, orphans)
+
+
+def contents(workspace: Path) -> dict[str, object]:
+    """Return what lies below a folder, without what is measured or names a run: relative path -> content."""
+    found = [path for path in sorted(workspace.rglob("*")) if ".locks" not in path.parts]
+    numbers: dict[str, str] = {}
+    return {_unnamed(path.relative_to(workspace), numbers): _content(path) for path in found}
+
+
+def _unnamed(path: Path, numbers: dict[str, str]) -> str:
+    """Replace the registry's random names and the times in runs' names by numbers."""
+    named = [numbers.setdefault(part, f"#{len(numbers)}") if RANDOM.search(part) else part for part in path.parts]
+    return "/".join(named)
+
+
+def _content(path: Path) -> object:
+    if path.is_symlink() or path.is_dir() or path.suffix in (".html", ".txt"):
+        return ""
+    if path.suffix == ".db":
+        return _rows(path)
+    # some artifacts are JSON without saying so
+    data = path.read_bytes()
+    return _stable(json.loads(data)) if data[:1] in (b"{", b"[") else data
+
+
+def _rows(database: Path) -> list[list[tuple[object, ...]]]:
+    """Return what the registry says: its versions, their aliases, and how many runs, parameters and metrics."""
+    with closing(sqlite3.connect(database)) as connection:
+        return [connection.execute(query).fetchall() for query in REGISTRY]
+
+
+def _stable(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _stable(item) for key, item in value.items() if key not in MEASURED}
+    if isinstance(value, list):
+        return [_stable(item) for item in value]
+    return "of a run" if isinstance(value, str) and RANDOM.search(value) else value
+
+
+def _points(case: Case) -> list[tuple[int, bool]]:
+    """Run a case undisturbed; return the number of each point, and once more where a write can be cut off."""
+    with tempfile.NamedTemporaryFile() as notes:
+
+        def body() -> None:
+            log = os.open(notes.name, os.O_WRONLY | os.O_APPEND)
+            _watch(case.workspace, lambda number, writes: os.write(log, f"{number} {writes:d}\n".encode()))
+            case.body()
+
+        assert _forked(body) == 0, f"{case.name} fails undisturbed"
+        lines = [line.split() for line in Path(notes.name).read_text().splitlines()]
+    return [(int(number), bool(cut)) for number, writes in lines for cut in range(1 + int(writes))]
+
+
+def _killed(case: Case, number: int, cut: bool) -> None:
+    """Run a case until it is killed at a point."""
+
+    def notice(now: int, _: bool) -> None:
+        if now == number and cut:
+            signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (CUT, CUT))
+        elif now == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _watch(case.workspace, notice)
+    case.body()
+
+
+def _watch(workspace: Path, notice: Callable[[int, bool], object]) -> None:
+    """From now on call with the number of each point, just before it, and whether it opens a file to write."""
+    numbers = itertools.count(1)
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event == "fcntl.flock" or (event in TOUCHES and str(args[0]).startswith(str(workspace))):
+            notice(next(numbers), event == "open" and bool(args[2] & (os.O_WRONLY | os.O_RDWR)))
+
+    sys.addaudithook(hook)
+    for event in ("before_cursor_execute", "commit"):
+        sqlalchemy.event.listen(sqlalchemy.Engine, event, lambda *_: notice(next(numbers), False))
+
+
+def _forked(body: Callable[[], object]) -> int:
+    child = os.fork()
+    if not child:
+        try:
+            body()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _restore(workspace: Path, state: Path) -> None:
+    shutil.rmtree(workspace)
+    shutil.copytree(state, workspace, symlinks=True)
+
+
+def _step(name: str, workspace: Path, limit: int) -> Case:
+    """Return a step of the daily run as a case; what the steps before it made is in the workspace."""
+    places = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
+    roots = {root: str(workspace / root) for root in ("lake", "registry", "runs")}
+    others = {"config": json.dumps(CONFIG), "date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
+    given = Namespace(**places, **roots, **others, target="register-only", executor_input={})
+    return Case(name, workspace, partial(importlib.import_module(f"components.{name}.__main__").body, given), limit)
+
+
+def _engine(workspace: Path, limit: int) -> Case:
+    """Return the local engine as a case, with the first steps of the daily run."""
+    pipeline = runs.compiled(runs.DEFAULT)
+    kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in ("ingestion", "features")))
+    config = workspace / "killed.yaml"
+    config.write_text(yaml.safe_dump(CONFIG))
+
+    def body() -> None:
+        begun = [path.parent for path in (workspace / "runs").glob("*/run.json")]
+        options = {"config": str(config), "date": DATE}
+        run = replace(runs.again(begun[0]), pipeline=kept) if begun else runs.new(kept, options, local(workspace))
+        with runs.alone(run), Progress(kept, Console(quiet=True)) as progress:
+            assert run.execute(progress)
+
+    return Case("engine", workspace, body, limit)
+
+
+def main(limit: int) -> None:
+    """Print what became of every step, and exit with 1 when anything was lost."""
+    for library in LIBRARIES:
+        importlib.import_module(library)
+    table = Table(title="killed with SIGKILL, then run again", title_justify="left")
+    for column in ("", "points", "tried", "lost", "orphans", "seconds"):
+        table.add_column(column, justify="right" if column else "left")
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        daily, engine = Path(folder, "daily"), Path(folder, "engine")
+        (daily / "runs" / "made").mkdir(parents=True)
+        engine.mkdir()
+        cases = [_step(name, daily, limit) for name in STEPS] + [_engine(engine, limit // 4)]
+        for case in cases:
+            started = time.monotonic()
+            one = hunt(case)
+            found.append(one)
+            counts = (one.points, one.tried, len(one.lost), len(one.orphans))
+            table.add_row(case.name, *map(str, counts), f"{time.monotonic() - started:.0f}")
+    Console().print(table)
+    wrong = [line for one in found for line in one.lost + one.orphans]
+    print("\n".join([*wrong, f"{sum(one.tried for one in found)} points tried, {len(wrong)} files lost or left over"]))
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 80)

@@ -1,0 +1,158 @@
+"""The steps of a run in containers, each in its image, through the Docker API; none of them outlives the run."""
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from components.common.errors import UserError
+from pipelines import ir
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+LABEL = "nightshift.lock"
+USER = 10001  # of the images, for who would be root otherwise
+GIGABYTE = 10**9
+SIGNAL = 128  # added to a signal's number in an exit code
+SCRATCH = "/tmp"  # noqa: S108  # of the container alone
+CREDENTIALS = "AWS_"  # environment variables of that name reach the steps
+
+
+class Containers:
+    """Runs steps as a user that is not root, on a file system that only the volumes and /tmp can be written to."""
+
+    ignored: ClassVar = "CPU and memory requests"
+
+    def __init__(self, lock: str, volumes: Mapping[str, str]) -> None:
+        """Take the lock that the run holds, whose name finds its containers, and path -> `rw` or `ro`."""
+        self._lock = lock
+        self._volumes = volumes
+        self._stopped = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._client = _connect()
+        self._user = os.getuid() or USER
+        for path, mode in self._volumes.items():
+            if mode == "rw":
+                Path(path).mkdir(parents=True, exist_ok=True)
+                self._give(path)
+        # an engine that was killed could not end its containers, and the lock says that it is gone
+        self._remove()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._remove()
+        self._client.close()
+
+    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        """Run a step's command until it ends.
+
+        Args:
+            task: the step, with its image, environment variables and limits.
+            command: what to run.
+            log: gets all it prints, after what is there already.
+
+        Returns:
+            its exit code, negative for a signal, and 0: the step itself says how much memory it took.
+
+        Raises:
+            UserError: when the image is not there.
+        """
+        self._give(log.parent)
+        container = self._create(task, command)
+        try:
+            container.start()
+            if self._stopped.is_set():
+                container.kill()
+            with log.open("ab") as output:
+                for chunk in container.logs(stream=True, follow=True):
+                    output.write(chunk)
+                    output.flush()
+            # the container stays until its exit code is known, which removing itself would race with
+            code = int(container.wait()["StatusCode"])
+            container.reload()
+            if container.attrs["State"]["OOMKilled"]:
+                _say(
+                    log, f"out of memory: {task.name} may take {_memory(task) / GIGABYTE:g} GB; raise its memory limit"
+                )
+            return (SIGNAL - code if code > SIGNAL else code), 0
+        finally:
+            container.remove(force=True)
+
+    def stop(self) -> None:
+        """End all of them."""
+        self._stopped.set()
+        for container in self._found():
+            container.kill()
+
+    def _create(self, task: ir.Task, command: list[str]) -> "Container":
+        from docker.errors import ImageNotFound
+
+        try:
+            return self._client.containers.create(
+                task.image,
+                command,
+                environment=_credentials() | task.environment,
+                user=f"{self._user}:{os.getgid() or USER}",
+                volumes={path: {"bind": path, "mode": mode} for path, mode in self._volumes.items()},
+                labels={LABEL: self._lock},
+                **_limits(task),
+                read_only=True,
+                tmpfs={SCRATCH: ""},
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+            )
+        except ImageNotFound:
+            raise UserError(f"image {task.image!r} of step {task.name!r} is not here; run: make images") from None
+
+    def _give(self, path: str | Path) -> None:
+        """Let the containers' user write to a folder that root has made for it."""
+        if os.getuid() == 0:
+            os.chown(path, self._user, self._user)
+
+    def _found(self) -> "list[Container]":
+        return list(self._client.containers.list(all=True, filters={"label": f"{LABEL}={self._lock}"}))
+
+    def _remove(self) -> None:
+        for container in self._found():
+            container.remove(force=True)
+
+
+def _connect() -> "DockerClient":
+    import docker
+
+    try:
+        client = docker.from_env()
+        client.ping()
+    except docker.errors.DockerException as error:
+        raise UserError(f"no container engine answers ({error}); start one, or set DOCKER_HOST") from None
+    return client
+
+
+def _limits(task: ir.Task) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if memory := _memory(task):
+        # as much with swap as without: none
+        limits |= {"mem_limit": memory, "memswap_limit": memory}
+    if cpus := task.resources.get("cpuLimit"):
+        limits["nano_cpus"] = int(cpus * 10**9)
+    return limits
+
+
+def _memory(task: ir.Task) -> int:
+    return int(task.resources.get("memoryLimit", 0) * GIGABYTE)
+
+
+def _credentials() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(CREDENTIALS)}
+
+
+def _say(log: Path, line: str) -> None:
+    with log.open("a") as output:
+        output.write(f"{line}\n")

@@ -1,0 +1,68 @@
+"""The processes of a run's steps, none of which outlives the engine."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from pipelines import ir
+
+# reads until the engine has closed the pipe or has died, then ends its group, itself included
+LEADER = "trap '' TERM; read -r line; kill -KILL 0"
+
+
+class Processes:
+    """A process group that ends with the block, and with this process, however that ends.
+
+    Its leader holds the other end of a pipe. What only concerns a process itself, such as Linux' signal on a parent's
+    death, would miss the children of a step, and macOS has nothing like it.
+    """
+
+    ignored: ClassVar = "CPU and memory requests and limits"
+
+    def __enter__(self) -> Self:
+        # not closing descriptors hands on the lock of `runs.alone`: the next run begins after the last step has ended
+        self._leader = subprocess.Popen(["sh", "-c", LEADER], stdin=subprocess.PIPE, process_group=0, close_fds=False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leader.communicate()
+
+    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        """Run a step's command in the group until it ends.
+
+        Args:
+            task: the step.
+            command: what to run.
+            log: gets all it prints, after what is there already.
+
+        Returns:
+            its exit code, negative for a signal, and its largest resident set in bytes.
+        """
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment(task),
+                process_group=self._leader.pid,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return process.returncode, usage.ru_maxrss * 1024
+
+    def stop(self) -> None:
+        """Ask all of them to end."""
+        os.killpg(self._leader.pid, signal.SIGTERM)
+
+
+def environment(task: ir.Task) -> dict[str, str]:
+    """Return a step's environment; its `python` is the one that runs this, as in a container it is the image's."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    return os.environ | {"PATH": path} | task.environment
