@@ -1,6 +1,8 @@
 """What the compiled pipelines ask of each environment, read once by KFP's own schemas and once by `ir.py`."""
 
 import itertools
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +13,9 @@ from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConf
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.common.errors import UserError
-from pipelines import ir, local, runs
+from pipelines import ir, runs
 from pipelines.compiling import PIPELINES
-from pipelines.environments import GPU, LOCAL, SITES, Placement, site
+from pipelines.environments import GPU, LOCAL, SITES, Placement, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
 HEAVY = {"features", "training", "profiling"}
@@ -155,9 +157,12 @@ def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None
         assert task.environment == {}
 
 
-def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores() -> None:
-    lines = local.ignored(runs.compiled("fraud-training", "aws"))
+def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:
+    run = runs.new(runs.compiled("fraud-training", "aws"), {}, local(tmp_path))
 
+    run.record()
+
+    lines = json.loads((run.folder / "run.json").read_text())["ignored"]
     (training,) = [line for line in lines if line.startswith("training: ")]
     for asked in ("accelerator", "nodeSelector", "tolerations", "pvcMount", "emptyDirMounts", "activeDeadlineSeconds"):
         assert asked in training
