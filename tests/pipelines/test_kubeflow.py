@@ -12,7 +12,7 @@ import yaml
 from components.common.errors import UnavailableError, UserError
 from components.common.kubeflow import Definition, Place, Server
 from pipelines import configs, runs
-from pipelines.kubeflow import upload, watch
+from pipelines.kubeflow import recurring, schedule, upload, watch
 from tests.kubeflow import Failure, Kubeflow
 from tests.pipelines.samples import compiled_file, shell
 
@@ -236,6 +236,22 @@ def test_a_lost_answer_makes_no_second_schedule(kubeflow: Kubeflow) -> None:
     kubeflow.failures.append(Failure("POST", "/recurringruns", done=True))
     assert nightshift(kubeflow, "schedule", *AWS).returncode == 0
     assert len(kubeflow.recurring) == 2
+
+
+def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -> None:
+    nightly, server = runs.compiled("nightly", "aws"), server_of(kubeflow)
+    place = {"pipeline": "fraud-training", "kubeflow": {}}
+    values = runs.gathered(nightly, {}, place)
+    schedule(server, "mine", recurring("mine", nightly, values, "0 0 2 * * *"), replace=False)
+    (old,) = kubeflow.recurring
+    kubeflow.failures += [Failure("POST", "/recurringruns") for _ in range(4)]
+
+    new = recurring("mine", nightly, values, "0 0 3 * * *")
+    with pytest.raises(UnavailableError):
+        schedule(server, "mine", new, replace=True)
+    assert kubeflow.recurring == [old]
+    assert schedule(server, "mine", new, replace=True)
+    assert [run.trigger.cron_schedule.cron for run in kubeflow.recurring] == ["0 0 3 * * *"]
 
 
 def test_where_drift_retrains_only_monitoring_runs_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:

@@ -33,10 +33,12 @@ def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed
     return samples.flags(**given | changed)
 
 
-def uploaded(kubeflow: Kubeflow, *names: str) -> None:
-    server = Server(Place(kubeflow.url, "fraud"), pause=0)
-    for name in names:
-        command_line.upload(server, name, runs.COMPILED / "aws" / f"{name}.yaml")
+def server_of(kubeflow: Kubeflow) -> Server:
+    return Server(Place(kubeflow.url, "fraud"), pause=0)
+
+
+def uploaded(kubeflow: Kubeflow, name: str) -> None:
+    command_line.upload(server_of(kubeflow), name, runs.COMPILED / "aws" / f"{name}.yaml")
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -47,6 +49,7 @@ def outcome(folder: Path) -> dict[str, Any]:
 def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitoring(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
+    command_line.upload(server_of(kubeflow), "fraud-training", runs.COMPILED / "gcp" / "fraud-training.yaml")
     uploaded(kubeflow, "fraud-training")
     assert body(flags(kubeflow, tmp_path)) == {"started": 1.0}
 
