@@ -102,6 +102,9 @@ class Kubeflow:
     def _now(self) -> datetime:
         return CREATED + timedelta(seconds=self.count)
 
+    def health(self, request: Request) -> Any:
+        return api.V2beta1GetHealthzResponse(multi_user=False)
+
     def list_experiments(self, request: Request) -> Any:
         return api.V2beta1ListExperimentsResponse(experiments=_found(self.experiments, request) or None)
 
@@ -199,6 +202,7 @@ class Kubeflow:
 
 
 ROUTES: dict[str, Any] = {
+    r"GET /healthz": Kubeflow.health,
     r"GET /experiments": Kubeflow.list_experiments,
     r"POST /experiments": Kubeflow.create_experiment,
     r"GET /runs": Kubeflow.list_runs,

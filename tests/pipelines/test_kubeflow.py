@@ -75,6 +75,23 @@ def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(
     assert f"{kubeflow.url}/#/runs/details/{run.run_id}" in done.stdout
 
 
+@pytest.mark.filterwarnings("ignore:This client only works with:FutureWarning")
+def test_kubeflows_own_client_sends_the_same(kubeflow: Kubeflow) -> None:
+    from kfp import client
+
+    nightshift(kubeflow, "submit", "--date", DATE, "--service-account", "runner", *AWS)
+    (ours,) = kubeflow.bodies("/runs")
+    theirs = client.Client(host=kubeflow.url, namespace="").run_pipeline(
+        experiment_id=ours["experiment_id"],
+        job_name=ours["display_name"],
+        pipeline_package_path=str(runs.COMPILED / "aws" / "fraud-training.yaml"),
+        params=ours["runtime_config"]["parameters"],
+        service_account="runner",
+    )
+    assert kubeflow.bodies("/runs") == [ours, ours]
+    assert theirs.run_id != kubeflow.runs[0].run_id
+
+
 def test_an_experiment_of_that_name_is_used(kubeflow: Kubeflow, small: Definition) -> None:
     for name in ("first", "second"):
         server_of(kubeflow).submit(name, small, {})
