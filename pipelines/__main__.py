@@ -2,24 +2,30 @@
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components.common import storage
 from components.common.config import parse
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import configs, processes, runs
-from pipelines.environments import TARGETS, Environment, local
+from pipelines.environments import SITES, TARGETS, Environment, local, site
+
+if TYPE_CHECKING:
+    from components.common.kubeflow import Server
 
 INTERRUPTED = 130
 RUNNERS = {"process": "local", "docker": "register-only"}  # what runs a step -> where models are deployed by default
+INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 
 
 def main() -> None:
@@ -30,6 +36,9 @@ def main() -> None:
     except UserError as error:
         print(f"nightshift: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
+    except UnavailableError as error:
+        print(f"nightshift: {error}", file=sys.stderr)
+        sys.exit(1)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
         print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)
@@ -83,6 +92,36 @@ def backfill(args: argparse.Namespace) -> int:
     return int(found[-1].state == "failed")
 
 
+def submit(args: argparse.Namespace) -> int:
+    """Start a run on Kubeflow, as `kfp run create` does, with typed parameters."""
+    from components.common.kubeflow import Definition
+    from pipelines import kubeflow
+
+    pipeline, server = runs.compiled(args.pipeline, site(args.environment).name), _server(args)
+    values = runs.gathered(pipeline, _options(args), {"kubeflow": _inside(args)})
+    started = server.submit(runs.name(pipeline, values), Definition.read(pipeline.yaml), values)
+    _say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
+    return int(args.wait and not kubeflow.watch(server, started.run_id, partial(print, flush=True)))
+
+
+def schedule(args: argparse.Namespace) -> int:
+    """Have Kubeflow train and monitor every night; only monitor where the config retrains on drift."""
+    from pipelines import kubeflow
+
+    server, nightly = _server(args), runs.compiled("nightly", site(args.environment).name)
+    for pipeline, cron in (("fraud-training", args.cron), ("fraud-monitoring", args.monitoring_cron)):
+        values = runs.gathered(nightly, _options(args) | {"pipeline": pipeline}, {"kubeflow": _inside(args)})
+        uploaded = kubeflow.upload(server, pipeline, runs.COMPILED / args.environment / f"{pipeline}.yaml")
+        _say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
+        name, policy = f"{pipeline}-{values['config']['name']}", values["config"]["controller"]["retrain"]
+        daily = pipeline == "fraud-monitoring" or policy == "daily"
+        wanted = kubeflow.recurring(name, nightly, values, cron) if daily else None
+        changed = kubeflow.schedule(server, name, wanted, args.replace)
+        said = f"at {cron}" if daily else f"not by the clock, since controller.retrain is {policy}"
+        _say(f"{name}: {said}{'' if changed else ', as before'}")
+    return 0
+
+
 def show(args: argparse.Namespace) -> int:
     """Print a run's metrics and verdicts again."""
     return _show(runs.folder_of(args.run, _environment(args).runs))
@@ -102,8 +141,25 @@ def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
     from pipelines.compiling import compile_pipelines
 
-    for path in compile_pipelines(Path(args.folder)):
-        _say(f"wrote {path}")
+    for name in args.environment or SITES:
+        for path in compile_pipelines(site(name), Path(args.folder)):
+            _say(f"wrote {path}")
+    return 0
+
+
+def trainjob(args: argparse.Namespace) -> int:
+    """Print a Kubeflow Trainer manifest of the training step on several nodes; kubectl apply -f - takes it."""
+    import yaml
+
+    from pipelines.trainjob import Job, manifest
+
+    place = site(args.environment)
+    pipeline = runs.compiled(runs.DEFAULT, place.name)
+    values = {**place.parameters, "date": str(parse_date(args.date)), "config": configs.load(args.config)}
+    job = Job(values, args.features, args.model, args.nodes, args.gpus)
+    print(yaml.safe_dump(manifest(job, pipeline, place.heavy), sort_keys=False), end="")
+    if args.nodes * args.gpus > 1:
+        print("nightshift: the training of today uses one process; see docs/kubeflow.md", file=sys.stderr)
     return 0
 
 
@@ -166,6 +222,19 @@ def _environment(args: argparse.Namespace) -> Environment:
     return local(Path(args.workspace), getattr(args, "target", "local"))
 
 
+def _server(args: argparse.Namespace) -> "Server":
+    from components.common.kubeflow import Place, Server
+
+    return Server(Place(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
+
+
+def _inside(args: argparse.Namespace) -> dict[str, str]:
+    """Return the place as the steps are told of it."""
+    from components.common.kubeflow import Place
+
+    return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
+
+
 def _options(args: argparse.Namespace) -> dict[str, Any]:
     named = {name: getattr(args, name, None) for name in ("date", "data", "config", "device")}
     return {name: value for name, value in named.items() if value} | dict(_assignment(item) for item in args.set)
@@ -188,13 +257,17 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_argument("--workspace", default=".", help="folder that holds lake, registry and runs (default: here)")
     _add_run(commands, shared)
     _add_backfill(commands, shared)
+    _add_submit(commands)
+    _add_schedule(commands)
     for name, function in (("show", show), ("report", report)):
         command = commands.add_parser(name, parents=[shared], help=str(function.__doc__), description=function.__doc__)
         command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
         command.set_defaults(command=function)
     compiling = commands.add_parser("compile", help=str(compile_all.__doc__), description=compile_all.__doc__)
+    compiling.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
     compiling.add_argument("--folder", default=str(runs.COMPILED), help="where to write (default: %(default)s)")
     compiling.set_defaults(command=compile_all)
+    _add_trainjob(commands)
     _add_manage(commands, shared)
     _add_gc(commands, shared)
     return parser
@@ -202,7 +275,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
     command = commands.add_parser("run", parents=[shared], help=str(run.__doc__), description=run.__doc__)
-    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+    _add_pipeline(command)
     command.add_argument("--runner", choices=RUNNERS, default="process", help="docker: each step in its image")
     command.add_argument("--target", choices=TARGETS, help="where to deploy (default: local, in docker register-only)")
     command.add_argument("--resume", metavar="RUN", help="go on with an unfinished run, with its own parameters")
@@ -213,6 +286,7 @@ def _add_run(commands: Any, shared: argparse.ArgumentParser) -> None:
 def _add_backfill(commands: Any, shared: argparse.ArgumentParser) -> None:
     text = str(backfill.__doc__)
     command = commands.add_parser("backfill", parents=[shared], help=text, description=text)
+    command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
     command.add_argument("--from", dest="first", required=True, metavar="DATE", help="first logical date")
     command.add_argument("--to", dest="last", required=True, metavar="DATE", help="last logical date, inclusive")
     command.add_argument("--force", action="store_true", help="run complete days again too")
@@ -220,8 +294,55 @@ def _add_backfill(commands: Any, shared: argparse.ArgumentParser) -> None:
     command.set_defaults(command=backfill)
 
 
-def _add_options(command: argparse.ArgumentParser) -> None:
+def _add_submit(commands: Any) -> None:
+    command = commands.add_parser("submit", help=str(submit.__doc__), description=submit.__doc__)
+    _add_pipeline(command)
+    _add_cluster(command)
+    command.add_argument("--wait", action="store_true", help="tell how it goes, and exit with 1 if it fails")
+    _add_options(command)
+    command.set_defaults(command=submit)
+
+
+def _add_schedule(commands: Any) -> None:
+    command = commands.add_parser("schedule", help=str(schedule.__doc__), description=schedule.__doc__)
+    _add_cluster(command)
+    command.add_argument("--cron", default="0 0 2 * * *", help="when to train, seconds first (default: %(default)s)")
+    command.add_argument("--monitoring-cron", default="0 0 6 * * *", help="when to monitor (default: %(default)s)")
+    command.add_argument("--replace", action="store_true", help="delete other recurring runs of the same names")
+    _add_options(command)
+    command.set_defaults(command=schedule)
+
+
+def _add_cluster(command: argparse.ArgumentParser) -> None:
+    names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
+    command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
+    command.add_argument("--inside", default=INSIDE, help="its URL as the steps see it (default: %(default)s)")
+    command.add_argument("--experiment", default="nightshift", help="made if there is none (default: %(default)s)")
+    command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
+    command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")
+    command.add_argument("--service-account", default="nightshift", help="of the runs (default: %(default)s)")
+
+
+def _add_trainjob(commands: Any) -> None:
+    text = str(trainjob.__doc__)
+    command = commands.add_parser("trainjob", help=text, description=text)
+    command.add_argument("--environment", required=True, help="the cluster, as in pipelines/environments.py")
+    command.add_argument("--date", required=True, help="logical date")
+    command.add_argument("--config", default="fraud", help="use case (default: %(default)s)")
+    command.add_argument("--features", required=True, metavar="URI", help="the features manifest to train on")
+    command.add_argument("--model", required=True, metavar="URI", help="the folder to write the model to")
+    command.add_argument("--nodes", type=int, default=1, help="nodes (default: %(default)s)")
+    command.add_argument("--gpus", type=int, default=1, help="GPUs of a node, a process each (default: %(default)s)")
+    command.set_defaults(command=trainjob)
+
+
+def _add_pipeline(command: argparse.ArgumentParser) -> None:
     command.add_argument("pipeline", nargs="?", default=runs.DEFAULT, help="compiled pipeline (default: %(default)s)")
+    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+
+
+def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {runs.SIMULATOR})")
     command.add_argument("--config", help="use case: a name in pipelines/configs/ or a YAML file (default: fraud)")
     command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")

@@ -1,21 +1,23 @@
-"""Compile the pipelines with kfp. The only part of the package that needs it."""
+"""Compile the pipelines with kfp. The only part of the command line that needs it."""
 
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from components.common.errors import UserError
+from pipelines.environments import Site
 
-# file name -> module; the pipeline function has the module's name
+# file name -> module, whose `define` gives the pipeline of a site
 PIPELINES = {
     "fraud-training": "fraud_training",
     "fraud-scoring": "fraud_scoring",
     "fraud-monitoring": "fraud_monitoring",
+    "nightly": "nightly",
 }
 
 
-def compile_pipelines(folder: Path) -> Iterator[Path]:
-    """Write every pipeline's YAML into a folder.
+def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
+    """Write every pipeline's YAML for a site into `<folder>/<site>/`.
 
     Raises:
         UserError: when kfp is not installed.
@@ -24,9 +26,11 @@ def compile_pipelines(folder: Path) -> Iterator[Path]:
         from kfp import compiler
     except ImportError:
         raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
-    folder.mkdir(parents=True, exist_ok=True)
+    place = folder / site.name
+    place.mkdir(parents=True, exist_ok=True)
     for name, module in PIPELINES.items():
-        function = getattr(importlib.import_module(f"pipelines.{module}"), module)
-        path = folder / f"{name}.yaml"
-        compiler.Compiler().compile(function, str(path))
-        yield path
+        pipeline = importlib.import_module(f"pipelines.{module}").define(site)
+        known = pipeline.component_spec.inputs or {}
+        defaults = {key: value for key, value in site.parameters.items() if key in known}
+        compiler.Compiler().compile(pipeline, str(place / f"{name}.yaml"), pipeline_parameters=defaults)
+        yield place / f"{name}.yaml"

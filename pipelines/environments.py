@@ -1,9 +1,21 @@
-"""Where a pipeline's state lies: the roots of lake, registry and runs, and where models are deployed."""
+"""Where a pipeline runs: where its state lies, and what each of its steps gets there.
 
-from dataclasses import dataclass
+The first is given when a run starts, the second is fixed when a pipeline is compiled. To run on a cluster of
+your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says what each of them assumes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
+
+from components.common.errors import UserError, nearest
+from components.common.image import image
+from pipelines.ir import Retry
 
 TARGETS = ("local", "register-only", "record-only")
+GPU = "nvidia.com/gpu"
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 
 
 @dataclass(frozen=True)
@@ -26,8 +38,141 @@ class Environment:
     target: str
 
 
+@dataclass(frozen=True)
+class Toleration:
+    """A taint `key=value:NoSchedule` that a step may run in spite of."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A persistent volume claim and the path at which a step sees it."""
+
+    claim: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Secret:
+    """A Kubernetes secret by name; `keys` says which environment variable receives which of its keys."""
+
+    name: str
+    keys: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What one kind of step gets.
+
+    Quantities are written as Kubernetes does; what is empty or 0 is not asked for.
+
+    Attributes:
+        image: reference of the container image.
+        cpu_request: cores it is scheduled with.
+        memory_request: memory it is scheduled with.
+        memory_limit: memory above which it is killed; shared memory counts.
+        cpu_limit: cores above which it is slowed down.
+        gpus: NVIDIA GPUs.
+        nodes: labels of the nodes it may run on.
+        tolerations: taints it may run in spite of.
+        retry: what happens when it fails, or loses its node.
+        timeout: seconds after which its pod is ended.
+        shared_memory: size of `/dev/shm`, through which torch's processes exchange tensors.
+        volumes: what it mounts.
+        secrets: what it is told by reference.
+    """
+
+    image: str
+    cpu_request: str
+    memory_request: str
+    memory_limit: str
+    cpu_limit: str = ""
+    gpus: int = 0
+    nodes: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Toleration, ...] = ()
+    retry: Retry = field(default_factory=Retry)
+    timeout: int = 0
+    shared_memory: str = ""
+    volumes: tuple[Volume, ...] = ()
+    secrets: tuple[Secret, ...] = ()
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is fixed when pipelines are compiled for an environment.
+
+    Attributes:
+        name: of the environment.
+        light: steps that need a core and little memory.
+        heavy: steps that take `--device`: features, training, profiling.
+        parameters: pipeline parameters that have a default there. The device is always among them on a cluster,
+            since the image of the heavy steps fits one device only.
+    """
+
+    name: str
+    light: Placement
+    heavy: Placement
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
 def local(workspace: Path, target: str = "local") -> Environment:
     """Return the environment of one machine: everything below a folder."""
     root = workspace.resolve()
     lake, registry, runs, audit = (str(root / name) for name in ("lake", "registry", "runs", "audit"))
     return Environment(lake, registry, runs, audit, target)
+
+
+def site(name: str) -> Site:
+    """Return a site by its name.
+
+    Raises:
+        UserError: when there is none of that name.
+    """
+    if name not in SITES:
+        raise UserError(f"--environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
+    return SITES[name]
+
+
+def _cluster(name: str, images: str, spot: Toleration) -> Site:
+    """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot."""
+    lustre = Volume("nightshift-lustre", "/lustre")
+    login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
+    light = Placement(
+        image=image("base", images),
+        cpu_request="1",
+        cpu_limit="2",
+        memory_request="2Gi",
+        memory_limit="4Gi",
+        nodes={"nightshift/pool": "general"},
+        retry=Retry(2, 30.0, 2.0),
+        timeout=3600,
+        volumes=(lustre,),
+        secrets=(Secret("nightshift-mlflow", login),),
+    )
+    heavy = Placement(
+        image=image("rapids", images),
+        cpu_request="4",
+        cpu_limit="8",
+        memory_request="16Gi",
+        memory_limit="32Gi",
+        gpus=1,
+        nodes={"nightshift/pool": "gpu"},
+        tolerations=(Toleration(GPU, "present"), spot),
+        # a spot node goes away within two minutes, and another may take a while to come
+        retry=Retry(5, 60.0, 2.0),
+        timeout=4 * 3600,
+        shared_memory="8Gi",
+        volumes=(lustre,),
+    )
+    roots = {part: f"{lustre.path}/{part}" for part in ("lake", "runs", "audit")}
+    state = Environment(registry="http://mlflow.nightshift:5000", target="register-only", **roots)
+    return Site(name, light, heavy, asdict(state) | {"device": "cuda"})
+
+
+_STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
+LOCAL = Site("local", light=_STEP, heavy=_STEP)
+AWS = _cluster("aws", "registry.example.com/nightshift", Toleration("eks.amazonaws.com/capacityType", "SPOT"))
+GCP = _cluster("gcp", "registry.example.com/nightshift", Toleration("cloud.google.com/gke-spot", "true"))
+SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

@@ -3,7 +3,6 @@
 from typing import Any
 
 from kfp import dsl
-from kfp.dsl import PipelineTask
 
 from components.deployment.component import deployment
 from components.drift.component import drift
@@ -14,72 +13,46 @@ from components.profiling.component import profiling
 from components.reporting.component import reporting
 from components.scoring.component import scoring
 from components.training.component import training
+from pipelines.environments import Site
+from pipelines.placement import always_run, place
 
 
-def _always(task: PipelineTask) -> PipelineTask:
-    """Run the step every time: a cache key knows its arguments, not the data or the registry behind them."""
-    return task.set_caching_options(False)
+def define(site: Site) -> Any:
+    """Return the pipeline, each step placed as the site says."""
 
+    @dsl.pipeline(name="fraud-training", description=__doc__)
+    def fraud_training(
+        config: dict[str, Any], date: str, data: str, device: str, lake: str, registry: str, runs: str, target: str
+    ) -> None:
+        """Train, judge and deploy the model of one logical date.
 
-@dsl.pipeline(name="fraud-training", description=__doc__)
-def fraud_training(
-    config: dict[str, Any],
-    date: str,
-    data: str,
-    device: str,
-    lake: str,
-    registry: str,
-    runs: str,
-    target: str,
-) -> None:
-    """Train, judge and deploy the model of one logical date.
+        Args:
+            config: the use case, as in `pipelines/configs/`.
+            date: the logical date, the last complete UTC day.
+            data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
+            device: cpu or cuda.
+            lake: root of the tables by day.
+            registry: root of the model registry.
+            runs: root of the run summaries.
+            target: local promotes and serves, register-only promotes, record-only does neither.
+        """
+        day = {"config": config, "date": date}
+        events = ingestion(**day, data=data, lake=lake).set_retry(2, "10s", 2.0)
+        table = features(**day, device=device, lake=lake, events=events.output)
+        rows = {"features": table.output}
+        model = training(**day, **rows, device=device)
+        # not beside the training, which would slow down what is measured
+        profile = profiling(**day, **rows, device=device).after(model)
+        verdict = evaluation(**day, **rows, registry=registry, model=model.output)
+        scores = scoring(**day, **rows, lake=lake, model=model.output)
+        shift = drift(**day, **rows, scores=scores.output)
+        found = {"model": model.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
+        release = deployment(**day, **found, registry=registry, target=target)
+        steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
+        made = rows | found | {name: step.output for name, step in steps.items()}
+        report = reporting(**day, **made, device=device, data=data, runs=runs)
+        place(site.heavy, table, model, profile)
+        place(site.light, events, verdict, scores, shift, release, report)
+        always_run(events, scores, shift, release, report)
 
-    Args:
-        config: the use case, as in `pipelines/configs/`.
-        date: the logical date, the last complete UTC day.
-        data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
-        device: cpu or cuda.
-        lake: root of the tables by day.
-        registry: root of the model registry.
-        runs: root of the run summaries.
-        target: local promotes and serves, register-only promotes, record-only does neither.
-    """
-    events = _always(ingestion(config=config, date=date, data=data, lake=lake)).set_retry(2, "10s", 2.0)
-    table = features(config=config, date=date, device=device, lake=lake, events=events.output)
-    rows = table.output
-    model = training(config=config, date=date, device=device, features=rows)
-    # not beside the training, which would slow down what is measured
-    profile = profiling(config=config, date=date, device=device, features=rows).after(model)
-    verdict = evaluation(config=config, date=date, registry=registry, features=rows, model=model.output)
-    scores = _always(scoring(config=config, date=date, lake=lake, features=rows, model=model.output))
-    shift = _always(drift(config=config, date=date, features=rows, scores=scores.output))
-    release = _always(
-        deployment(
-            config=config,
-            date=date,
-            registry=registry,
-            target=target,
-            model=model.output,
-            evaluation=verdict.output,
-            drift=shift.output,
-        )
-    )
-    _always(
-        reporting(
-            config=config,
-            date=date,
-            device=device,
-            data=data,
-            runs=runs,
-            events=events.output,
-            features=rows,
-            model=model.output,
-            profile=profile.output,
-            evaluation=verdict.output,
-            scores=scores.output,
-            drift=shift.output,
-            deployment=release.output,
-        )
-    )
-    for step in (events, table, model, profile, verdict, scores, shift, release):
-        step.set_cpu_request("1").set_memory_request("1G").set_memory_limit("2G")
+    return fraud_training

@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 from components.common import storage
 from components.common.errors import UserError, nearest
-from components.common.splits import parse_date
+from components.common.splits import last_complete_day, parse_date
 from pipelines import configs, ir
 from pipelines.containers import Containers
 from pipelines.environments import Environment
@@ -39,18 +39,36 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
         options: values for its parameters; those it does not declare are an error.
         environment: gives the roots for the parameters of those names.
     """
-    known = asdict(environment) | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
-    given = {name: value for name, value in known.items() if name in pipeline.parameters} | options
-    if "config" in pipeline.parameters:
-        given["config"] = configs.load(str(given.get("config", "fraud")))
-    values = arguments(pipeline, given)
-    parts = [pipeline.name]
-    if "date" in values:
-        parts.append(str(parse_date(values["date"])))
+    values = gathered(pipeline, options, asdict(environment) | {"kubeflow": {}})
     if "data" in values:
         values["data"] = _absolute(values["data"])
-    parts.append(f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}")
-    return Run(pipeline, values, Path(environment.runs) / "-".join(parts))
+    return Run(pipeline, values, Path(environment.runs) / name(pipeline, values))
+
+
+def gathered(pipeline: ir.Pipeline, options: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a pipeline's parameters.
+
+    Args:
+        pipeline: the pipeline.
+        options: values for its parameters, the config by its name; those it does not declare are an error.
+        place: what the place it runs in gives to the parameters of those names.
+
+    Raises:
+        UserError: for an unknown name, a missing value, a wrong type or an invalid config.
+    """
+    known = place | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
+    # what a pipeline was compiled for goes before what is usual
+    needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
+    given = {name: value for name, value in known.items() if name in needed} | options
+    if "config" in pipeline.parameters:
+        given["config"] = configs.load(str(given.get("config", "fraud")))
+    return arguments(pipeline, given)
+
+
+def name(pipeline: ir.Pipeline, values: dict[str, Any]) -> str:
+    """Return what a run with these parameters is called: pipeline, date and now."""
+    days = [str(parse_date(values["date"]))] if "date" in values else []
+    return "-".join([pipeline.name, *days, f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"])
 
 
 def in_containers(run: Run) -> Run:
@@ -71,10 +89,10 @@ def complete(run: Run) -> bool:
     return all(steps.get(task.name, {}).get("state") in ("done", "reused") for task in run.pipeline.tasks)
 
 
-def compiled(name_or_file: str) -> ir.Pipeline:
-    """Read a compiled pipeline by the name of a shipped one or by its file."""
+def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file."""
     is_file = name_or_file.endswith((".yaml", ".yml"))
-    return ir.load(Path(name_or_file) if is_file else COMPILED / f"{name_or_file}.yaml")
+    return ir.load(Path(name_or_file) if is_file else COMPILED / environment / f"{name_or_file}.yaml")
 
 
 @contextmanager
@@ -170,7 +188,7 @@ def folder_of(run: str, runs: str) -> Path:
 
 def yesterday() -> str:
     """Return the last complete UTC day."""
-    return str(datetime.now(UTC).date() - timedelta(days=1))
+    return str(last_complete_day(datetime.now(UTC)))
 
 
 def _absolute(data: str) -> str:

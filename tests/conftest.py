@@ -1,4 +1,5 @@
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from components.common import bundle, registry, storage
 from components.common.bundle import Bundle, Inputs
+from tests.kubeflow import Kubeflow, serve
 
 INPUTS = Inputs(["amount", "customer_count_1d"], {"channel": ["shop", "it's web"]})
 
@@ -88,3 +90,9 @@ def registry_template(tmp_path_factory):
 def stocked(registry_template, tmp_path):
     """A registry of one's own with versions 1, 2, 3 of `fraud`, none of them promoted."""
     return str(shutil.copytree(registry_template, tmp_path / "registry"))
+
+
+@pytest.fixture
+def kubeflow() -> Iterator[Kubeflow]:
+    """A server that speaks Kubeflow Pipelines' API, with nothing on it."""
+    yield from serve(Kubeflow())

@@ -3,6 +3,6 @@
 from importlib.metadata import version
 
 
-def image(name: str) -> str:
-    """Return the reference of an image built from `containers/<name>`."""
-    return f"nightshift/{name}:{version('nightshift')}"
+def image(name: str, prefix: str = "nightshift") -> str:
+    """Return the reference of an image built from `containers/<name>`; `prefix` is its registry and folder there."""
+    return f"{prefix}/{name}:{version('nightshift')}"

@@ -8,7 +8,7 @@ younger labels are not known yet.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from components.common.config import Config
@@ -97,6 +97,11 @@ def parse_date(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise UserError(f"date is {text!r}; write a day as YYYY-MM-DD, for example 2018-08-14") from None
+
+
+def last_complete_day(now: datetime) -> date:
+    """Return the logical date at a moment (with its zone): the UTC day before the one it lies on."""
+    return now.astimezone(UTC).date() - timedelta(days=1)
 
 
 def plan(config: Config, logical_date: date) -> Plan:

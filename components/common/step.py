@@ -46,12 +46,13 @@ class Parser(argparse.ArgumentParser):
         return self
 
 
-def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, float] | None]) -> None:
+def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
     """Run a step and exit: 0 when done, 2 when the user has something to mend, 1 when another try may help.
 
     Args:
         parser: the step's flags.
-        body: does the work; what it returns is reported as metrics of the step.
+        body: does the work; the metrics it returns are reported as metadata of all of the step's artifacts. Under
+            an artifact's name it returns metadata of that one alone.
     """
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -100,13 +101,17 @@ def _versions() -> list[str]:
     return found
 
 
-def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, float]) -> None:
+def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, Any]) -> None:
     outputs = args.executor_input.get("outputs", {})
     if "outputFile" not in outputs:
         return
-    record = measures(component, seconds, getattr(args, "device", "cpu")) | metrics
+    made = outputs.get("artifacts", {})
+    record = measures(component, seconds, getattr(args, "device", "cpu"))
+    record |= {name: value for name, value in metrics.items() if name not in made}
     artifacts = {
-        name: {"artifacts": [artifact | {"metadata": record} for artifact in value["artifacts"]]}
-        for name, value in outputs.get("artifacts", {}).items()
+        name: {
+            "artifacts": [artifact | {"metadata": record | metrics.get(name, {})} for artifact in value["artifacts"]]
+        }
+        for name, value in made.items()
     }
     storage.write_json(outputs["outputFile"], {"artifacts": artifacts})

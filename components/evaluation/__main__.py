@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.common import artifacts, splits, step, storage
 from components.common.config import Config, parse
@@ -28,14 +28,14 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(args: Namespace) -> dict[str, Any]:
     """Evaluate against the registry's champion."""
     from components.common import registry
 
     return evaluate(args, registry.champion)
 
 
-def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | None]") -> dict[str, float]:
+def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | None]") -> dict[str, Any]:
     """Measure, compare, write the figures and the model card, then the verdict.
 
     Args:
@@ -43,7 +43,7 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
         find_champion: registry and model name -> the version that serves.
     """
     from components.common import bundle
-    from components.evaluation import core, notes
+    from components.evaluation import core, notes, visuals
 
     config = parse(args.config)
     gate, fold = config.evaluation, splits.plan(config, splits.parse_date(args.date)).test
@@ -58,15 +58,17 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     verdict = core.judge(challenger, champion, frauds, gate)
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
     test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "frauds": frauds}
-    curves = core.curves(rows["label"].to_numpy(dtype="int8"), scores[model.selected])
+    labels, chosen = rows["label"].to_numpy(dtype="int8"), scores[model.selected]
+    curves = core.curves(labels, chosen)
     unusual = notes.notes(rows, model, gate)
     for note in unusual:
         step.log.warning("%s", note)
     unseen = notes.unseen(rows, model.inputs)
     trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
-    _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=scores[model.selected]), curves))
+    _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=chosen), curves))
     reported = {name: challenger.metrics[name] for name in ("auc_roc", "average_precision", "card_precision")}
-    return {name: value for name, value in reported.items() if value is not None}
+    drawn = {"classification": visuals.classification(labels, chosen, model.threshold)}
+    return {name: value for name, value in reported.items() if value is not None} | drawn
 
 
 def _test_rows(features: str, fold: Fold, config: Config) -> "pd.DataFrame":

@@ -6,6 +6,7 @@ After Mitchell et al., Model Cards for Model Reporting, 2019.
 from collections.abc import Iterable
 
 from components.common import storage
+from components.common.markdown import table
 from components.evaluation.core import Trial
 from components.evaluation.explain import Calibration, Slice
 
@@ -57,7 +58,7 @@ def _data(trial: Trial) -> list[str]:
         for name, seen in windows.items()
     ]
     hashes = [f"- {name.capitalize()}: `{details[f'{name}_sha256']}`" for name in ("events", "features")]
-    return [*_table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
+    return [*table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
 
 
 def _metrics(trial: Trial) -> list[str]:
@@ -75,7 +76,7 @@ def _metrics(trial: Trial) -> list[str]:
             )
         )
     head = ("Candidate", "AUC ROC", "Average precision", f"Precision at {top_k}", "its ceiling")
-    return [*_table(head, cells), "", *_cost(trial)]
+    return [*table(head, cells), "", *_cost(trial)]
 
 
 def _cost(trial: Trial) -> list[str]:
@@ -95,7 +96,7 @@ def _cost(trial: Trial) -> list[str]:
 def _slices(found: list[Slice]) -> list[str]:
     cells = [(part.name, f"{part.rows:,}", f"{part.frauds:,}", _number(part.average_precision)) for part in found]
     note = "Of the selected candidate. Average precision depends on the share of positives, so compare with care."
-    return [*_table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
+    return [*table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
 
 
 def _calibration(found: Calibration) -> list[str]:
@@ -111,7 +112,7 @@ def _importances(found: list[tuple[str, float]]) -> list[str]:
         return ["Not measured: the test days hold one class only."]
     note = "Drop of average precision when the input is shuffled, on a sample of the test rows. "
     cells = [(name, _number(drop)) for name, drop in found]
-    return [*_table(("Input", "Drop"), cells), "", f"{note}Inputs that say the same stand in for one another."]
+    return [*table(("Input", "Drop"), cells), "", f"{note}Inputs that say the same stand in for one another."]
 
 
 def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
@@ -135,15 +136,6 @@ def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
         yield "A category that did not occur in training counts as none of those known."
     yield "Its scores rank events; they are probabilities only as far as the calibration above says."
     yield "No attribute of a person was looked at, so nothing is known about fairness between groups."
-
-
-def _table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:
-    numbers = ["---"] + ["---:"] * (len(head) - 1)
-    return [_row(head), _row(numbers), *(_row(row) for row in cells)]
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _number(value: float | None) -> str:

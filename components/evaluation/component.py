@@ -15,6 +15,8 @@ def evaluation(
     features: dsl.Input[dsl.Dataset],
     model: dsl.Input[dsl.Model],
     evaluation: dsl.Output[dsl.Artifact],
+    metrics: dsl.Output[dsl.Metrics],  # noqa: ARG001 - has metadata only
+    classification: dsl.Output[dsl.ClassificationMetrics],  # noqa: ARG001 - has metadata only
 ) -> dsl.ContainerSpec:
     """Measure the candidates on the test days, compare with the champion, write a verdict."""
     return dsl.ContainerSpec(

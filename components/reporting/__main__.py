@@ -51,13 +51,14 @@ def parser() -> step.Parser:
         deployment="URI of the deployment's record",
         summary="URI of the JSON file to write",
         report="URI of the HTML file to write",
+        overview="URI of the Markdown file to write",
     )
 
 
 def body(args: Namespace) -> None:
-    """Gather what is there, summarize it, write the two files twice."""
+    """Gather what is there, summarize it, write summary and report twice and the overview once."""
     from components.common.lineage import code_version
-    from components.reporting import core, report
+    from components.reporting import core, overview, report
 
     config, day = parse(args.config), parse_date(args.date)
     folder = storage.join(args.runs, args.run)
@@ -69,6 +70,7 @@ def body(args: Namespace) -> None:
         storage.write_bytes(uri, page)
     for uri in (args.summary, storage.join(folder, "summary.json")):
         storage.write_json(uri, summary.model_dump(mode="json"))
+    storage.write_bytes(args.overview, overview.render(summary).encode())
     point_latest(args.runs, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 

@@ -24,8 +24,9 @@ def reporting(
     deployment: dsl.Input[dsl.Artifact],
     summary: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
+    overview: dsl.Output[dsl.Markdown],
 ) -> dsl.ContainerSpec:
-    """Write the run's summary and its report."""
+    """Write the run's summary, its report and an overview."""
     return dsl.ContainerSpec(
         image=image("base"),
         command=["python", "-m", "components.reporting"],
@@ -46,6 +47,7 @@ def reporting(
             "--deployment", deployment.uri,
             "--summary", summary.uri,
             "--report", report.uri,
+            "--overview", overview.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Flags in, files out: see `components/training/__init__.py`."""
 
+import os
 from argparse import Namespace
 
 from components.common import artifacts, splits, step
@@ -22,7 +23,10 @@ def parser() -> step.Parser:
 
 
 def body(args: Namespace) -> dict[str, float]:
-    """Train and save."""
+    """Train and save; of several processes that torchrun has started, in the first one only."""
+    if (rank := os.environ.get("RANK", "0")) != "0":
+        step.log.info("rank %s of %s has nothing to do: rank 0 trains alone", rank, os.environ.get("WORLD_SIZE"))
+        return {}
     config, day = parse(args.config), splits.parse_date(args.date)
     from components.common import bundle, mlp
     from components.training import core

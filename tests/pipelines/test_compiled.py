@@ -7,18 +7,22 @@ import pytest
 import yaml
 
 from components.common.errors import UserError
-from pipelines import configs, runs
+from pipelines import configs, ir, runs
 from pipelines.compiling import PIPELINES, compile_pipelines
-from pipelines.environments import local
+from pipelines.environments import SITES, Site, local
 
 
-@pytest.mark.parametrize("name", PIPELINES)
-def test_the_committed_yaml_is_what_the_pipeline_compiles_to(name: str, tmp_path: Path) -> None:
-    list(compile_pipelines(tmp_path))
-    committed, fresh = (
-        list(yaml.safe_load_all((folder / f"{name}.yaml").read_text())) for folder in (runs.COMPILED, tmp_path)
-    )
-    assert committed == fresh, "run: make compile"
+@pytest.mark.parametrize("site", SITES.values(), ids=SITES)
+def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, tmp_path: Path) -> None:
+    fresh = [(path.name, list(yaml.safe_load_all(path.read_text()))) for path in compile_pipelines(site, tmp_path)]
+    committed = runs.COMPILED / site.name
+    for name, documents in fresh:
+        assert documents == list(yaml.safe_load_all((committed / name).read_text())), "run: make compile"
+    assert {path.name for path in committed.iterdir()} == {name for name, _ in fresh}
+
+
+def test_there_is_no_compiled_folder_without_an_environment() -> None:
+    assert {path.name for path in runs.COMPILED.iterdir()} == set(SITES)
 
 
 def test_every_step_of_the_daily_training_is_there_and_reporting_is_the_last() -> None:
@@ -29,21 +33,30 @@ def test_every_step_of_the_daily_training_is_there_and_reporting_is_the_last() -
     assert names[-1] == "reporting"
 
 
+@pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", PIPELINES)
-def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: str) -> None:
-    cached = {task.name for task in runs.compiled(name).tasks if task.cached}
-    assert cached == ({"features", "training", "profiling", "evaluation"} if name == "fraud-training" else {"features"})
+def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: str, site: str) -> None:
+    cached = {task.name for task in runs.compiled(name, site).tasks if task.cached}
+    on_training = {"features", "training", "profiling", "evaluation"}
+    assert cached == {"fraud-training": on_training, "nightly": set()}.get(name, {"features"})
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path: Path) -> None:
-    run = runs.new(runs.compiled(name), {"date": "2018-08-14"}, local(tmp_path))
+    options = {"pipeline": "fraud-training"} if name == "nightly" else {"date": "2018-08-14"}
+    run = runs.new(runs.compiled(name), options, local(tmp_path))
     for task in run.pipeline.tasks:
         command = run.command(task)
-        module = "scoring" if task.name == "scoring-of-champion" else task.name
+        module = {"scoring-of-champion": "scoring", "retraining": "launching"}.get(task.name, task.name)
         assert command[:3] == ["python", "-m", f"components.{module}"]
         parsed = importlib.import_module(f"components.{module}.__main__").parser().parse_args(command[3:])
-        assert parsed.date == "2018-08-14"
+        assert parsed.date == options.get("date")
+
+
+def test_the_last_step_of_the_monitoring_carries_its_request_out() -> None:
+    last = runs.compiled("fraud-monitoring").tasks[-1]
+    assert (last.name, last.needs) == ("retraining", ("monitoring",))
+    assert last.parameters["pipeline"][1] == ir.Constant("fraud-training")
 
 
 @pytest.mark.parametrize("name", configs.names())

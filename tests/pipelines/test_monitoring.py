@@ -114,6 +114,8 @@ def test_a_world_that_changes_asks_once_and_cools_down(workspace: Path, told: di
 def test_a_request_is_printed_with_the_command_that_carries_it_out(workspace: Path, told: dict[str, str]) -> None:
     (line,) = [line for line in told[DRIFTED[1]].splitlines() if line.startswith("next")]
     assert shlex.split(line)[1:6] == ["nightshift", "run", "fraud-training", "--date", DRIFTED[1]]
+    launch = left(workspace, f"fraud-monitoring-{DRIFTED[1]}-*/retraining/launch")
+    assert launch["said"] == f"no Kubeflow here; run: nightshift run fraud-training --date {DRIFTED[1]}"
     assert not [line for day in (*STABLE, DRIFTED[0], DRIFTED[2]) for line in told[day].splitlines() if "next" in line]
 
 

@@ -1,4 +1,4 @@
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
 import pandas as pd
@@ -29,6 +29,16 @@ def days(first: str, last: str) -> Days:
 def fold(train: Days, test: Days) -> Fold:
     """The fold of a protocol in which frauds count as a compromise from the first training day on."""
     return Fold(train, test, 7, train.first)
+
+
+@given(
+    st.datetimes(min_value=datetime(2000, 1, 2), max_value=datetime(2100, 1, 1)),
+    st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes))),
+)
+def test_the_last_complete_day_is_over_in_utc_and_the_next_one_is_not(moment, zone):
+    day = splits.last_complete_day(moment.replace(tzinfo=UTC).astimezone(zone))
+    over = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+    assert over <= moment.replace(tzinfo=UTC) < over + timedelta(days=1)
 
 
 def test_the_handbooks_week_trains_tests_and_validates_as_the_book_does():

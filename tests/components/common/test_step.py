@@ -98,6 +98,19 @@ def test_the_executor_output_is_what_kubeflow_defines(tmp_path: Path) -> None:
     assert artifact.metadata["auc_roc"] == 0.9
 
 
+def test_metadata_under_an_artifacts_name_is_that_artifacts_alone(tmp_path: Path) -> None:
+    asked = executor_input(tmp_path)
+    asked["outputs"]["artifacts"]["curve"] = {"artifacts": [{"name": "curve", "uri": "s3://a/c"}]}
+    body = "return {'auc_roc': 0.9, 'curve': {'points': [0.1, 0.2]}}"
+
+    assert run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(asked)]).returncode == 0
+
+    artifacts = json.loads(Path(asked["outputs"]["outputFile"]).read_text())["artifacts"]
+    model, curve = (artifacts[name]["artifacts"][0]["metadata"] for name in ("model", "curve"))
+    assert (model["auc_roc"], curve["auc_roc"]) == (0.9, 0.9)
+    assert (model.get("points"), curve["points"], model.get("curve")) == (None, [0.1, 0.2], None)
+
+
 def test_a_step_reports_what_it_took_and_where_it_ran(tmp_path: Path) -> None:
     written = reported(tmp_path, "import time; block = bytearray(200_000_000); time.sleep(0.3)")
 

@@ -92,7 +92,7 @@ def make_run(runs: Path, run: str) -> Sample:
     folder = runs / run
     config = yaml.safe_load((CONFIGS / "handbook.yaml").read_text())
     places = {name: str(folder / step / name) for name, step in ARTIFACTS.items()}
-    outputs = {name: str(folder / "reporting" / name) for name in ("summary", "report")}
+    outputs = {name: str(folder / "reporting" / name) for name in ("summary", "report", "overview")}
     head = {"config": json.dumps(config), "date": "2018-08-14", "device": "cpu", "data": "/data/handbook/raw"}
     write_tables(places, folder)
     write_model(places["model"])

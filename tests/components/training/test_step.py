@@ -1,6 +1,8 @@
 """The step on real partitions."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -34,6 +36,22 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
     (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
     expected = model.candidates[model.selected]["validation"]["average_precision"]
     assert artifact["metadata"]["average_precision"] == expected
+
+
+@pytest.mark.slow
+def test_under_torchrun_the_first_process_alone_trains_the_same_model(tmp_path):
+    given = flags(tmp_path, {"net": samples.MODELS["net"]})
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "components.training", *given]
+    command = [sys.executable, "-m", "torch.distributed.run", *words]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+    assert done.returncode == 0, done.stderr
+    assert "rank 1 of 2 has nothing to do" in done.stderr
+    assert done.stderr.count("net: validation average precision") == 1
+    distributed = bundle.load(str(tmp_path / "model")).sha256
+    body(parser().parse_args(given))
+    assert distributed == bundle.load(str(tmp_path / "model")).sha256
 
 
 def test_a_wrong_parameter_leaves_no_model(tmp_path):

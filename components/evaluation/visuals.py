@@ -1,0 +1,45 @@
+"""What Kubeflow's page draws of a model: the ROC curve and the confusion matrix."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import confusion_matrix, roc_curve
+
+from components.evaluation.core import POINTS, Floats, Labels
+
+CATEGORIES = ("negative", "positive")
+
+
+def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str, Any]:
+    """Return the metadata of a `dsl.ClassificationMetrics`, without the curve where a class is missing.
+
+    Args:
+        labels: 0 or 1, shape (n,).
+        scores: probability of fraud, float, shape (n,).
+        threshold: score from which an event is flagged.
+    """
+    both = 0 < labels.sum() < len(labels)
+    curve = {"confidenceMetrics": _roc(labels, scores)} if both else {}
+    return curve | {"confusionMatrix": _confusion(labels, scores >= threshold)}
+
+
+def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:
+    """Return at most `POINTS` points, the false positive rate ascending."""
+    wrong, found, thresholds = roc_curve(labels, scores)
+    kept = np.unique(np.linspace(0, len(wrong) - 1, POINTS).round().astype(int))
+    # the first threshold is infinity, which Kubeflow refuses
+    limits = np.minimum(thresholds, scores.max())
+    return [
+        {"confidenceThreshold": float(limits[i]), "recall": float(found[i]), "falsePositiveRate": float(wrong[i])}
+        for i in kept
+    ]
+
+
+def _confusion(labels: Labels, flagged: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Return the events by true category, a row each, and the one they were taken for."""
+    counts = confusion_matrix(labels, flagged, labels=[0, 1])
+    return {
+        "annotationSpecs": [{"displayName": name} for name in CATEGORIES],
+        "rows": [{"row": row} for row in counts.tolist()],
+    }

@@ -1,0 +1,145 @@
+"""What the command line does on Kubeflow: submit a run and watch it, upload pipelines, schedule them."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import kfp_server_api as api
+
+from components.common import storage
+from components.common.errors import UserError
+from components.common.kubeflow import Definition, Server, newest_version
+from pipelines import ir
+
+SUCCEEDED = ("SUCCEEDED", "SKIPPED")
+ENDED = (*SUCCEEDED, "FAILED", "CANCELED")
+CRON_FIELDS = 6
+
+
+def watch(server: Server, run_id: str, say: Callable[[str], None], every: float = 5.0) -> bool:
+    """Wait for a run to end, telling each change of a step's state and of its own.
+
+    Args:
+        server: where it runs.
+        run_id: the run.
+        say: is given a line at a time.
+        every: seconds between two looks.
+
+    Returns:
+        whether it succeeded.
+    """
+    told: dict[str, str] = {}
+    while True:
+        run = server.run(run_id)
+        for name, state in _states(run).items():
+            if told.get(name) != state:
+                say(f"{name} {state.lower()}")
+                told[name] = state
+        if run.state in ENDED:
+            return run.state in SUCCEEDED
+        time.sleep(every)
+
+
+def upload(server: Server, name: str, compiled: Path) -> bool:
+    """Make a compiled pipeline the newest version of the pipeline of that name.
+
+    Returns:
+        whether it was not yet.
+    """
+    service, uploads = api.PipelineServiceApi(server.client), api.PipelineUploadServiceApi(server.client)
+    content = storage.sha256(compiled.read_bytes())[:12]
+    mark = f"nightshift {content}"
+
+    def there() -> list[Any]:
+        return server.named(service.pipeline_service_list_pipelines, "pipelines", name, **server.inside)
+
+    def same() -> list[Any]:
+        newest = [version for pipeline in there() for version in newest_version(service, pipeline.pipeline_id)]
+        return [version for version in newest if version.description == mark]
+
+    def make() -> Any:
+        for pipeline in there():
+            # the time keeps it apart from an older version of the same content, to which one may go back
+            version = f"{content}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+            options = {"name": version, "pipelineid": pipeline.pipeline_id, "description": mark}
+            return uploads.upload_pipeline_version(str(compiled), **options)
+        return uploads.upload_pipeline(str(compiled), name=name, description=mark, **server.inside)
+
+    return server.once(same, make)[1]
+
+
+def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron: str) -> api.V2beta1RecurringRun:
+    """Describe a recurring run: enabled, one at a time, without making up for missed ones.
+
+    Args:
+        name: its display name.
+        pipeline: what it runs.
+        parameters: with which parameters.
+        cron: six fields, seconds first, in the time zone of the cluster's scheduler (UTC unless set otherwise).
+
+    Raises:
+        UserError: when it has another number of fields.
+    """
+    if len(cron.split()) != CRON_FIELDS:
+        raise UserError(f"cron is {cron!r}; Kubeflow takes {CRON_FIELDS} fields, seconds first, such as '0 0 2 * * *'")
+    made_of = storage.fingerprint([storage.sha256(pipeline.yaml), parameters, cron])
+    return api.V2beta1RecurringRun(
+        display_name=name,
+        description=f"nightshift schedule {made_of}",
+        runtime_config=api.V2beta1RuntimeConfig(parameters=parameters),
+        trigger=api.V2beta1Trigger(cron_schedule=api.V2beta1CronSchedule(cron=cron)),
+        mode=api.RecurringRunMode.ENABLE,
+        max_concurrency="1",
+        no_catchup=True,
+        **Definition.read(pipeline.yaml).fields,
+    )
+
+
+def schedule(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> bool:
+    """Let the recurring runs of a name be the wanted one alone, or none.
+
+    Args:
+        server: where.
+        name: the display name.
+        wanted: what is to be there; None for nothing.
+        replace: delete what is there instead.
+
+    Returns:
+        whether anything had to be changed.
+
+    Raises:
+        UserError: when there is another one, and `replace` does not allow to delete it.
+    """
+    service = api.RecurringRunServiceApi(server.client)
+    listing = service.recurring_run_service_list_recurring_runs
+
+    def there(same: bool) -> list[Any]:
+        found = server.named(listing, "recurring_runs", name, experiment_id=server.experiment)
+        return [run for run in found if _alike(run, wanted) == same]
+
+    others = server.ask(lambda: there(same=False))
+    if others and not replace:
+        raise UserError(f"there is another recurring run {name!r} ({others[0].recurring_run_id}); --replace deletes it")
+    new = False
+    if wanted is not None:
+        wanted.experiment_id, wanted.service_account = server.experiment, server.place.service_account or None
+        _, new = server.once(
+            lambda: there(same=True), lambda: service.recurring_run_service_create_recurring_run(wanted)
+        )
+    # only now, so that at no moment there is none
+    for run in others:
+        server.ask(partial(service.recurring_run_service_delete_recurring_run, run.recurring_run_id))
+    return new or bool(others)
+
+
+def _alike(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:
+    """Tell by the fingerprint, since the server writes a definition in its own way."""
+    return wanted is not None and run.description == wanted.description and run.status != "DISABLED"
+
+
+def _states(run: api.V2beta1Run) -> dict[str, str]:
+    tasks = (run.run_details and run.run_details.task_details) or []
+    return {task.display_name: task.state for task in tasks if task.state} | {"run": run.state or "PENDING"}

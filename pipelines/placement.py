@@ -1,0 +1,47 @@
+"""Tells kfp what a step gets; see `pipelines.environments.Placement`."""
+
+from kfp import kubernetes
+from kfp.dsl import PipelineTask
+
+from pipelines.environments import GPU, SHARED_MEMORY, Placement
+
+
+def place(placement: Placement, *steps: PipelineTask) -> None:
+    """Give the steps of a pipeline, while it is traced, their place; retries of their own are set after this."""
+    for step in steps:
+        _container(step, placement)
+        _pod(step, placement)
+
+
+def always_run(*steps: PipelineTask) -> None:
+    """Keep steps out of the cache: its key knows their arguments, not the data or the registry behind them."""
+    for step in steps:
+        step.set_caching_options(False)
+
+
+def _container(step: PipelineTask, placement: Placement) -> None:
+    step.set_container_image(placement.image)
+    step.set_cpu_request(placement.cpu_request)
+    step.set_memory_request(placement.memory_request).set_memory_limit(placement.memory_limit)
+    if placement.cpu_limit:
+        step.set_cpu_limit(placement.cpu_limit)
+    if placement.gpus:
+        step.set_accelerator_type(GPU).set_accelerator_limit(placement.gpus)
+    retry = placement.retry
+    if retry.count:
+        step.set_retry(retry.count, f"{retry.seconds:.0f}s", retry.factor)
+
+
+def _pod(step: PipelineTask, placement: Placement) -> None:
+    for key, value in placement.nodes.items():
+        kubernetes.add_node_selector(step, key, value)
+    for taint in placement.tolerations:
+        kubernetes.add_toleration(step, taint.key, "Equal", taint.value, "NoSchedule")
+    for volume in placement.volumes:
+        kubernetes.mount_pvc(step, volume.claim, volume.path)
+    for secret in placement.secrets:
+        kubernetes.use_secret_as_env(step, secret.name, dict(secret.keys))
+    if placement.shared_memory:
+        kubernetes.empty_dir_mount(step, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
+    if placement.timeout:
+        kubernetes.set_timeout(step, placement.timeout)

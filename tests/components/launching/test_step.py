@@ -1,0 +1,185 @@
+"""The step against a server that speaks Kubeflow Pipelines' API."""
+
+import json
+import os
+from argparse import Namespace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.common.errors import UserError
+from components.common.kubeflow import Place, Server
+from components.common.splits import last_complete_day
+from components.launching.__main__ import body
+from pipelines import kubeflow as command_line
+from pipelines import runs
+from tests.components import samples
+from tests.kubeflow import Failure, Kubeflow
+
+NAME = f"fraud-training-tiny-{samples.DATE}"
+
+
+def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> Namespace:
+    """The flags of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
+    place = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
+    roots = {name: f"s3://bucket/{name}" for name in ("lake", "registry", "runs", "audit")}
+    given = {"pipeline": "fraud-training", "kubeflow": json.dumps(place), "data": "simulator", "device": "cpu"}
+    given |= roots | {"target": "register-only", "launch": str(folder / "launch.json"), "request": None}
+    if retrain is not None:
+        (folder / "request").write_text(json.dumps({"retrain": retrain, "reason": "Inputs moved.", "key": "tiny/x"}))
+        given["request"] = str(folder / "request")
+    return samples.flags(**given | changed)
+
+
+def server_of(kubeflow: Kubeflow) -> Server:
+    return Server(Place(kubeflow.url, "fraud"), pause=0)
+
+
+def uploaded(kubeflow: Kubeflow, name: str) -> None:
+    command_line.upload(server_of(kubeflow), name, runs.COMPILED / "aws" / f"{name}.yaml")
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "launch.json").read_text())
+    return found
+
+
+def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitoring(
+    kubeflow: Kubeflow, tmp_path: Path
+) -> None:
+    command_line.upload(server_of(kubeflow), "fraud-training", runs.COMPILED / "gcp" / "fraud-training.yaml")
+    uploaded(kubeflow, "fraud-training")
+    assert body(flags(kubeflow, tmp_path)) == {"started": 1.0}
+
+    (posted,), (run,) = kubeflow.bodies("/runs"), kubeflow.runs
+    assert posted["service_account"] == "runner"
+    assert posted["pipeline_version_reference"] == {
+        "pipeline_id": kubeflow.pipelines[0].pipeline_id,
+        "pipeline_version_id": kubeflow.versions[-1].pipeline_version_id,
+    }
+    assert posted["runtime_config"]["parameters"] == {
+        "config": samples.CONFIG,
+        "date": samples.DATE,
+        "data": "simulator",
+        "device": "cpu",
+        "lake": "s3://bucket/lake",
+        "registry": "s3://bucket/registry",
+        "runs": "s3://bucket/runs",
+        "target": "register-only",
+    }
+    assert kubeflow.experiments[0].display_name == "fraud"
+    assert outcome(tmp_path) == {
+        "new": True,
+        "run": NAME,
+        "run_id": run.run_id,
+        "url": f"{kubeflow.url}/#/runs/details/{run.run_id}",
+        "said": f"{NAME} is started: {kubeflow.url}/#/runs/details/{run.run_id}",
+        "reason": "Inputs moved.",
+    }
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "SUCCEEDED", "FAILED"])
+def test_the_step_again_finds_the_run_that_is_there_and_starts_none(
+    state: str, kubeflow: Kubeflow, tmp_path: Path
+) -> None:
+    uploaded(kubeflow, "fraud-training")
+    body(flags(kubeflow, tmp_path))
+    kubeflow.runs[0].state = state
+
+    assert body(flags(kubeflow, tmp_path)) == {"started": 0.0}
+    assert len(kubeflow.runs) == 1
+    assert outcome(tmp_path)["said"].startswith(f"{NAME} is there already")
+
+
+def test_an_answer_that_got_lost_starts_no_second_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    uploaded(kubeflow, "fraud-training")
+    kubeflow.failures.append(Failure("POST", "/runs", 504, done=True))
+    body(flags(kubeflow, tmp_path))
+    assert len(kubeflow.runs) == 1
+
+
+def test_another_day_is_another_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    uploaded(kubeflow, "fraud-training")
+    for day in ("2024-03-20", "2024-03-21"):
+        body(flags(kubeflow, tmp_path, date=day))
+    assert len(kubeflow.runs) == 2
+
+
+def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    assert body(flags(kubeflow, tmp_path, retrain=False)) == {"started": 0.0}
+    assert outcome(tmp_path) == {"new": False, "said": "nothing is started", "reason": "Inputs moved."}
+    assert not kubeflow.requests
+
+
+def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_declares(
+    kubeflow: Kubeflow, tmp_path: Path
+) -> None:
+    uploaded(kubeflow, "fraud-monitoring")
+    before = last_complete_day(datetime.now(UTC))
+    body(flags(kubeflow, tmp_path, retrain=None, pipeline="fraud-monitoring", date=None))
+
+    (run,) = kubeflow.runs
+    given = run.runtime_config.parameters
+    assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
+    assert run.display_name == f"fraud-monitoring-tiny-{given['date']}"
+    assert set(given) == set(runs.compiled("fraud-monitoring").parameters)
+    assert given["kubeflow"] == {
+        "endpoint": kubeflow.url,
+        "experiment": "fraud",
+        "namespace": "",
+        "service_account": "runner",
+    }
+
+
+def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no pipeline 'fraud-training'; upload it with: nightshift schedule"):
+        body(flags(kubeflow, tmp_path))
+
+
+def test_a_pipeline_with_a_parameter_that_is_not_known_here_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    uploaded(kubeflow, "nightly")
+    with pytest.raises(UserError, match="pipeline 'nightly' takes 'pipeline', and known here are data"):
+        body(flags(kubeflow, tmp_path, pipeline="nightly"))
+    assert not kubeflow.runs
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ({"endpoint": "http://x"}, "experiment is empty"),
+        ({"endpont": "http://x"}, "did you mean 'endpoint'"),
+    ],
+)
+def test_a_wrong_place_is_named(place: dict[str, str], message: str, kubeflow: Kubeflow, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        body(flags(kubeflow, tmp_path, kubeflow=json.dumps(place)))
+
+
+def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, kubeflow="{}")))
+    assert done.returncode == 0, done.stderr
+    command = f"nightshift run fraud-training --date {samples.DATE}"
+    assert done.stderr == f"no Kubeflow here; run: {command}: Inputs moved.\n"
+    assert not outcome(tmp_path)["new"]
+
+
+def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    uploaded(kubeflow, "fraud-training")
+    kubeflow.token = "mounted"
+    (tmp_path / "token").write_text("mounted")
+    environment = os.environ | {"KF_PIPELINES_SA_TOKEN_PATH": str(tmp_path / "token")}
+    given = vars(flags(kubeflow, tmp_path))
+    assert samples.run("launching", **given).returncode == 2
+    assert samples.run("launching", environment, **given).returncode == 0
+    assert len(kubeflow.runs) == 1
+
+
+def test_a_server_that_does_not_answer_is_one_line_and_an_exit_code_that_is_retried(
+    kubeflow: Kubeflow, tmp_path: Path
+) -> None:
+    place = json.dumps({"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"})
+    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, kubeflow=place)))
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert done.stderr.startswith("launching: http://127.0.0.1:9 does not answer")

@@ -1,0 +1,173 @@
+"""What the compiled pipelines ask of each environment, read once by KFP's own schemas and once by `ir.py`."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from google.protobuf import json_format
+from kfp import components
+from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
+from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
+
+from components.common.errors import UserError
+from pipelines import ir, runs
+from pipelines.compiling import PIPELINES
+from pipelines.environments import GPU, LOCAL, SITES, Placement, local, site
+
+CLUSTERS = [name for name in SITES if name != LOCAL.name]
+HEAVY = {"features", "training", "profiling"}
+EVERYWHERE = list(itertools.product(PIPELINES, SITES))
+ON_CLUSTERS = list(itertools.product(PIPELINES, CLUSTERS))
+
+
+def spec(name: str, environment: str) -> PipelineSpec:
+    """The first document as KFP's own message, which refuses unknown fields."""
+    text = (runs.COMPILED / environment / f"{name}.yaml").read_text()
+    return json_format.ParseDict(next(yaml.safe_load_all(text)), PipelineSpec())
+
+
+def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfig]:
+    """The second document as KFP's own messages: step -> what its pod gets."""
+    text = (runs.COMPILED / environment / f"{name}.yaml").read_text()
+    platform = json_format.ParseDict(list(yaml.safe_load_all(text))[1], PlatformSpec())
+    executors = json_format.MessageToDict(platform)["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    return {
+        label.removeprefix("exec-"): json_format.ParseDict(config, KubernetesExecutorConfig())
+        for label, config in executors.items()
+    }
+
+
+def placement(task: str, environment: str) -> Placement:
+    return SITES[environment].heavy if task in HEAVY else SITES[environment].light
+
+
+@pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
+def test_kfp_loads_the_compiled_pipeline(name: str, environment: str) -> None:
+    path = runs.COMPILED / environment / f"{name}.yaml"
+
+    assert components.load_component_from_file(str(path)).pipeline_spec == spec(name, environment)
+
+
+@pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
+def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) -> None:
+    read = spec(name, environment)
+    executors = json_format.MessageToDict(read.deployment_spec)["executors"]
+    tasks = {task.name: task for task in runs.compiled(name, environment).tasks}
+
+    assert set(tasks) == set(read.root.dag.tasks)
+    for key, task in read.root.dag.tasks.items():
+        container = executors[read.components[task.component_ref.name].executor_label]["container"]
+        found = tasks[key]
+        assert [*found.command] == [*container["command"], *container["args"]]
+        assert (found.image, found.resources) == (container["image"], container["resources"])
+        assert found.needs == tuple(task.dependent_tasks)
+        assert found.cached == task.caching_options.enable_cache
+        retry = task.retry_policy
+        assert found.retry.count == retry.max_retry_count
+        if found.retry.count:
+            assert (found.retry.seconds, found.retry.factor) == (retry.backoff_duration.seconds, retry.backoff_factor)
+        sources = {input_: value.task_output_artifact for input_, value in task.inputs.artifacts.items()}
+        assert found.artifacts == {
+            input_: ir.Artifact(source.producer_task, source.output_artifact_key) for input_, source in sources.items()
+        }
+
+
+@pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
+def test_environments_differ_in_the_place_of_a_step_alone(name: str, environment: str) -> None:
+    def graph(tasks: tuple[ir.Task, ...]) -> list[Any]:
+        return [(t.name, t.command, t.parameters, t.artifacts, t.outputs, t.needs, t.cached) for t in tasks]
+
+    assert graph(runs.compiled(name, environment).tasks) == graph(runs.compiled(name).tasks)
+
+
+@pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
+def test_a_step_gets_the_cpu_the_memory_the_image_and_the_retries_of_its_kind(name: str, environment: str) -> None:
+    for task in runs.compiled(name, environment).tasks:
+        wanted = placement(task.name, environment)
+        asked = {key: value for key, value in task.resources.items() if key.startswith("resource")}
+        limits = {"resourceCpuLimit": wanted.cpu_limit} if wanted.cpu_limit else {}
+        assert asked == limits | {
+            "resourceCpuRequest": wanted.cpu_request,
+            "resourceMemoryRequest": wanted.memory_request,
+            "resourceMemoryLimit": wanted.memory_limit,
+        }
+        accelerator = task.resources.get("accelerator", {"resourceType": GPU, "resourceCount": "0"})
+        assert (accelerator["resourceType"], int(accelerator["resourceCount"])) == (GPU, wanted.gpus)
+        assert task.image == wanted.image
+        assert task.retry == wanted.retry or (environment, task.name) == ("local", "ingestion")
+
+
+@pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
+def test_a_pod_gets_its_nodes_taints_volumes_secrets_and_deadline(name: str, environment: str) -> None:
+    pods = kubernetes(name, environment)
+    assert set(pods) == set(spec(name, environment).root.dag.tasks)
+    for task, pod in pods.items():
+        wanted = placement(task, environment)
+        assert dict(pod.node_selector.labels) == wanted.nodes
+        assert [(t.key, t.value, t.operator, t.effect) for t in pod.tolerations] == [
+            (taint.key, taint.value, "Equal", "NoSchedule") for taint in wanted.tolerations
+        ]
+        assert [(m.constant, m.mount_path) for m in pod.pvc_mount] == [(v.claim, v.path) for v in wanted.volumes]
+        assert [
+            (s.secret_name, {pair.secret_key: pair.env_var for pair in s.key_to_env}) for s in pod.secret_as_env
+        ] == [(secret.name, secret.keys) for secret in wanted.secrets]
+        assert pod.active_deadline_seconds == wanted.timeout
+        shared = [(m.mount_path, m.medium, m.size_limit) for m in pod.empty_dir_mounts]
+        assert shared == ([("/dev/shm", "Memory", wanted.shared_memory)] if wanted.shared_memory else [])
+
+
+@pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
+def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, environment: str) -> None:
+    tasks = runs.compiled(name, environment).tasks
+    asking = {task.name for task in tasks if "accelerator" in task.resources}
+
+    assert asking == {task.name for task in tasks} & HEAVY
+    assert asking == {task.name for task in tasks if "tolerations" in task.kubernetes}
+    assert asking == {task.name for task in tasks if "/rapids:" in task.image}
+    assert runs.compiled(name, environment).parameters["device"].default == "cuda"
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_steps_that_may_lose_their_node_are_tried_again_more_often(environment: str) -> None:
+    tasks = runs.compiled("fraud-training", environment).tasks
+    spot = {task.retry.count for task in tasks if len(task.kubernetes.get("tolerations", [])) > 1}
+    steady = {task.retry.count for task in tasks if "tolerations" not in task.kubernetes}
+
+    assert min(spot) > max(steady) > 0
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_where_to_start_other_runs(
+    environment: str,
+) -> None:
+    starting = {"fraud-monitoring": {"kubeflow"}, "nightly": {"kubeflow", "pipeline"}}
+    for name in PIPELINES:
+        parameters = runs.compiled(name, environment).parameters
+        usual = {"config", "date", "data"} & set(parameters)
+        needed = {key for key, value in parameters.items() if value.default is None}
+        assert needed == usual | starting.get(name, set())
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None:
+    for task in runs.compiled("fraud-training", environment).tasks:
+        assert task.environment == {}
+
+
+def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:
+    run = runs.new(runs.compiled("fraud-training", "aws"), {}, local(tmp_path))
+
+    run.record()
+
+    lines = json.loads((run.folder / "run.json").read_text())["ignored"]
+    (training,) = [line for line in lines if line.startswith("training: ")]
+    for asked in ("accelerator", "nodeSelector", "tolerations", "pvcMount", "emptyDirMounts", "activeDeadlineSeconds"):
+        assert asked in training
+
+
+def test_an_unknown_environment_is_refused_by_name() -> None:
+    with pytest.raises(UserError, match="'asw' is none of: local, aws, gcp"):
+        site("asw")
