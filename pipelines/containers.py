@@ -50,6 +50,31 @@ class Containers:
         self._remove()
         self._client.close()
 
+    def create(self, task: ir.Task, command: list[str]) -> "Container":
+        """Make a step's container without starting it.
+
+        Raises:
+            UserError: when the image is not there.
+        """
+        from docker.errors import ImageNotFound
+
+        try:
+            return self._client.containers.create(
+                task.image,
+                command,
+                environment=_credentials() | task.environment,
+                user=f"{self._user}:{os.getgid() or USER}",
+                volumes={path: {"bind": path, "mode": mode} for path, mode in self._volumes.items()},
+                labels={LABEL: self._lock},
+                **_limits(task),
+                read_only=True,
+                tmpfs={SCRATCH: ""},
+                cap_drop=["ALL"],
+                security_opt=["no-new-privileges"],
+            )
+        except ImageNotFound:
+            raise UserError(f"image {task.image!r} of step {task.name!r} is not here; run: make images") from None
+
     def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
         """Run a step's command until it ends.
 
@@ -60,13 +85,10 @@ class Containers:
 
         Returns:
             its exit code, negative for a signal, and 0: the step itself says how much memory it took.
-
-        Raises:
-            UserError: when the image is not there.
         """
         for folder in (log.parent, log.parent.parent):  # the step's and the run's
             self._give(folder)
-        container = self._create(task, command)
+        container = self.create(task, command)
         try:
             container.start()
             if self._stopped.is_set():
@@ -89,26 +111,6 @@ class Containers:
         self._stopped.set()
         for container in self._found():
             container.kill()
-
-    def _create(self, task: ir.Task, command: list[str]) -> "Container":
-        from docker.errors import ImageNotFound
-
-        try:
-            return self._client.containers.create(
-                task.image,
-                command,
-                environment=_credentials() | task.environment,
-                user=f"{self._user}:{os.getgid() or USER}",
-                volumes={path: {"bind": path, "mode": mode} for path, mode in self._volumes.items()},
-                labels={LABEL: self._lock},
-                **_limits(task),
-                read_only=True,
-                tmpfs={SCRATCH: ""},
-                cap_drop=["ALL"],
-                security_opt=["no-new-privileges"],
-            )
-        except ImageNotFound:
-            raise UserError(f"image {task.image!r} of step {task.name!r} is not here; run: make images") from None
 
     def _give(self, path: str | Path) -> None:
         """Let the containers' user write to a folder that root has made for it."""

@@ -13,7 +13,8 @@ from kfp import dsl
 from components.common.errors import UserError
 from components.common.image import image
 from pipelines import ir, runs
-from pipelines.containers import LABEL
+from pipelines.containers import LABEL, Containers
+from pipelines.environments import local
 from pipelines.local import Run
 from tests.e2e.command import newest, nightshift
 from tests.pipelines.samples import Silent, compiled, compiled_file
@@ -94,6 +95,22 @@ def test_an_image_that_is_not_there_is_named(engine: Any, tmp_path: Path) -> Non
 
     with pytest.raises(UserError, match="image 'nightshift/nowhere:0' of step 'unknown' is not here; run: make images"):
         execute(compiled(pipeline, tmp_path), tmp_path)
+
+
+def test_a_step_gets_in_its_container_what_the_compiled_pipeline_says(engine: Any, tmp_path: Path) -> None:
+    workspace = local(tmp_path, "register-only")
+    run = runs.new(runs.compiled("fraud-training"), {"date": DATE}, workspace)
+    inside = runs.in_containers(run).runner
+    assert isinstance(inside, Containers)
+    with inside:
+        for task in run.pipeline.tasks:
+            made = inside.create(task, run.command(task)).attrs
+            assert made["Config"]["Image"] == task.image
+            assert made["Config"]["Cmd"] == run.command(task)
+            assert set(made["Config"]["Env"]) >= {f"{name}={value}" for name, value in task.environment.items()}
+            assert made["HostConfig"]["Memory"] == made["HostConfig"]["MemorySwap"] == 2_000_000_000
+            assert made["HostConfig"]["ReadonlyRootfs"]
+    assert left(engine, tmp_path) == []
 
 
 def start(folder: Path, engine: Any) -> "subprocess.Popen[str]":
