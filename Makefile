@@ -17,7 +17,7 @@ DEVICE ?= cpu
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop test lint format compile images sbom audit bench drift-bench reproduce search clean constraints
+.PHONY: help run stop test lint format compile images sbom audit bench drift-bench kill-points reproduce search clean constraints
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ bench: $(VENV)/.bench ## Measure features and orchestration against other librar
 
 drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
 	$(BIN)/python -m benchmarks.drift
+
+kill-points: $(VENV)/.dev ## Kill every step with SIGKILL at some 300 points, run it again, and count what is lost or left over
+	$(BIN)/python -m benchmarks.kill_points
 
 reproduce: $(VENV)/.dev ## Print the published comparison of models beside ours: make reproduce DATA=folder
 	$(BIN)/python -m benchmarks.reproduce "$(DATA)"

@@ -10,6 +10,7 @@ import argparse
 import importlib
 import itertools
 import json
+import logging
 import os
 import re
 import resource
@@ -299,6 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kill_points", description=__doc__)
     parser.add_argument("--limit", type=int, default=100, help="points of a step to try; of slow ones fewer")
     limit = parser.parse_args().limit
+    logging.disable(logging.INFO)
     for library in LIBRARIES:
         importlib.import_module(library)
     table = Table(title="killed with SIGKILL, then run again", title_justify="left")

@@ -37,10 +37,11 @@ def test_dockerfiles_have_nothing_for_trivy_to_say() -> None:
     assert len(json.loads(done.stdout)["Results"]) == len(DOCKERFILES)
 
 
-def test_the_pins_of_the_gpu_image_exist_and_agree() -> None:
+def test_the_pins_of_the_gpu_image_exist_and_agree(tmp_path: Path) -> None:
     # uv, since pip loads gigabytes of wheels to the same end
     wanted = ("-c", "constraints/gpu-py3.11.txt", ".[gpu,aws]", "gcsfs")
-    done = tool("uv", "pip", "install", "--dry-run", "--target", "unused", "--python-version", "3.11", *wanted)
+    target = ("--target", str(tmp_path), "--python-version", "3.11")
+    done = tool("uv", "pip", "install", "--dry-run", *target, *wanted)
     assert done.returncode == 0, done.stderr
     planned = {line.removeprefix(" + ") for line in done.stderr.splitlines() if line.startswith(" + ")}
     assert {"torch==2.10.0", "cudf-cu12==26.2.1", "cuml-cu12==26.2.0"} <= planned
