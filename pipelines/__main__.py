@@ -52,15 +52,14 @@ def run(args: argparse.Namespace) -> int:
 
     from pipelines.progress import Progress, explain_failure, next_pipeline
 
-    args.target = args.target or RUNNERS[args.runner]
-    if (args.runner, args.target) == ("docker", "local"):
-        raise UserError("target is local, but an endpoint ends with its container; give --target register-only")
-    environment = _environment(args)
+    environment = local(Path(args.workspace), args.target or RUNNERS[args.runner])
     if args.resume:
         this = runs.again(runs.folder_of(args.resume, environment.runs))
     else:
         this = runs.new(runs.compiled(args.pipeline), _options(args), environment)
     if args.runner == "docker":
+        if this.arguments.get("target") == "local":
+            raise UserError("target is local, but an endpoint ends with its container; give --target register-only")
         this = runs.in_containers(this)
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
@@ -219,7 +218,7 @@ def _say(line: str) -> int:
 
 
 def _environment(args: argparse.Namespace) -> Environment:
-    return local(Path(args.workspace), getattr(args, "target", "local"))
+    return local(Path(args.workspace))
 
 
 def _server(args: argparse.Namespace) -> "Server":
