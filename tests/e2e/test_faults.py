@@ -148,4 +148,4 @@ def test_whatever_is_killed_comes_out_the_same_when_it_is_run_again() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "points tried, 0 files lost or left over" in done.stdout
+    assert "times killed, 0 files lost or left over" in done.stdout
