@@ -52,6 +52,7 @@ def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_i
     """
     read.require(raw, config.columns)
     typed = _typed(raw, config, text_ids)
+    _check_types(raw, typed, config.columns, labels_due)
     reasons = _reasons(raw, typed, config.columns, day, labels_due)
     types = {role: "integer" if typed[role].dtype == "Int64" else "text" for role in _ids(config.columns)}
     bad = raw.loc[reasons.notna()]
@@ -125,13 +126,13 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
     for name in config.columns.categorical:
         # nothing is a category too, and its name is the empty text, as in a CSV file
         frame[name] = read.texts(raw[name]).fillna("").astype(str)
-    _check_types(raw, frame, config.columns)
     return frame
 
 
-def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns) -> None:
+def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns, labels_due: bool) -> None:
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
-    read.require_some(raw[columns.label], typed["label"], read.LABEL)
+    if labels_due:  # before, a few bad labels may be the only ones
+        read.require_some(raw[columns.label], typed["label"], read.LABEL)
     if columns.amount:
         read.require_some(raw[columns.amount], typed["amount"], read.NUMBER)
     for name in columns.numeric:

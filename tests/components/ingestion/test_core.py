@@ -97,6 +97,12 @@ def test_a_missing_label_is_no_fault_until_it_is_due(raw):
     assert split(raw).quarantined == {"missing_label": len(raw)}
 
 
+def test_a_bad_label_that_is_the_only_one_so_far_stops_no_run(raw):
+    raw["fraud"] = None
+    raw.loc[2, "fraud"] = 7
+    assert split(raw, labels_due=False).quarantined == {"unknown_label": 1}
+
+
 def test_an_unknown_label_is_a_fault_even_before_it_is_due(raw):
     raw.loc[0, "fraud"] = "maybe"
     assert split(raw, labels_due=False).quarantined == {"unknown_label": 1}
