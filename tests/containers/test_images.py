@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 import time
 import urllib.request
 from dataclasses import asdict
@@ -20,7 +21,9 @@ DOCKERFILES = sorted(Path("containers").glob("*/Dockerfile"))
 
 
 def tool(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    """Run a tool of the environment that the tests run in."""
+    command = [str(Path(sys.executable).with_name(words[0])), *words[1:]]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
