@@ -19,6 +19,7 @@ from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import configs, processes, runs
 from pipelines.environments import SITES, TARGETS, Environment, local, site
+from pipelines.local import Run
 
 if TYPE_CHECKING:
     from components.common.kubeflow import Server
@@ -52,14 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
     from pipelines.progress import Progress, explain_failure, next_pipeline
 
-    args.target = args.target or RUNNERS[args.runner]
-    if (args.runner, args.target) == ("docker", "local"):
-        raise UserError("target is local, but an endpoint ends with its container; give --target register-only")
-    environment = _environment(args)
-    if args.resume:
-        this = runs.again(runs.folder_of(args.resume, environment.runs))
-    else:
-        this = runs.new(runs.compiled(args.pipeline), _options(args), environment)
+    this = _resumed(args) if args.resume else _started(args)
     if args.runner == "docker":
         this = runs.in_containers(this)
     console = Console()
@@ -189,6 +183,18 @@ def gc(args: argparse.Namespace) -> int:
     return 0 if args.delete else _say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")
 
 
+def _started(args: argparse.Namespace) -> Run:
+    environment = local(Path(args.workspace), args.target or RUNNERS[args.runner])
+    return runs.new(runs.compiled(args.pipeline), _options(args), environment)
+
+
+def _resumed(args: argparse.Namespace) -> Run:
+    given = [*_options(args), *(["target"] if args.target else [])]
+    if given:
+        raise UserError(f"a run is resumed with its own parameters; leave out {', '.join(given)}, or start a new run")
+    return runs.again(runs.folder_of(args.resume, _environment(args).runs))
+
+
 def _show(folder: Path) -> int:
     from rich.console import Console
 
@@ -219,7 +225,7 @@ def _say(line: str) -> int:
 
 
 def _environment(args: argparse.Namespace) -> Environment:
-    return local(Path(args.workspace), getattr(args, "target", "local"))
+    return local(Path(args.workspace))
 
 
 def _server(args: argparse.Namespace) -> "Server":

@@ -72,7 +72,16 @@ def name(pipeline: ir.Pipeline, values: dict[str, Any]) -> str:
 
 
 def in_containers(run: Run) -> Run:
-    """Have a run's steps run in containers, to which the local folders among its arguments are given."""
+    """Have a run's steps run in containers, to which the local folders among its arguments are given.
+
+    Raises:
+        UserError: when it is to serve its model: an endpoint ends with its container.
+    """
+    if run.arguments.get("target") == "local":
+        raise UserError(
+            "target is local, but an endpoint ends with its container; leave out --runner docker, "
+            "or start a run with --target register-only"
+        )
     folders = {text: name for name, text in run.arguments.items() if isinstance(text, str) and text.startswith("/")}
     volumes = {folder: "ro" if name == "data" else "rw" for folder, name in folders.items()}
     return replace(run, runner=Containers(str(_lock(run)), volumes | {str(run.folder.parent): "rw"}))
@@ -181,7 +190,8 @@ def folder_of(run: str, runs: str) -> Path:
     folder = Path(runs) / run
     if not (folder / "run.json").exists():
         known = [name for name in storage.names(runs) if (Path(runs) / name / "run.json").exists()]
-        newest = f"; the newest is {known[-1]}" if known else ""
+        # a name ends in the time of its start
+        newest = f"; the newest is {max(known, key=lambda name: name.rsplit('-', 1)[-1])}" if known else ""
         raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
     return folder.resolve()
 

@@ -67,6 +67,10 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),
         (["run", "--resume", "r1"], "there is no run 'r1'"),
+        (["run", "--resume", "r1", "--date", "2025-01-01"], "leave out date, or start a new run"),
+        (["run", "--resume", "r1", "--target", "record-only"], "leave out target, or start a new run"),
+        (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
+        (["run", "--runner", "docker", "--set", "target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
     ],
 )
@@ -104,6 +108,25 @@ def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "write reused" in done.stdout
     assert "shell done" in done.stdout
+
+
+def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path) -> None:
+    def pipeline(target: str) -> None:
+        shell(script="exit 1")
+
+    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    done = nightshift("run", "--resume", folder.name, "--runner", "docker", "--workspace", str(tmp_path))
+    assert done.returncode == 2
+    assert "an endpoint ends with its container" in done.stderr
+
+
+def test_a_run_that_is_not_there_is_answered_with_the_one_that_started_last(tmp_path: Path) -> None:
+    for name in ("sample-2025-01-02-20250103T000000", "sample-2025-01-01-20250104T000000"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text("{}")
+    done = nightshift("show", "r1", "--workspace", str(tmp_path))
+    assert "the newest is sample-2025-01-01-20250104T000000" in done.stderr
 
 
 def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
