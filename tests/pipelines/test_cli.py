@@ -48,7 +48,7 @@ def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_
     assert "shell failed (exit code 3)" in done.stdout
     assert "out of luck" in done.stdout
     assert "command  sh -c echo out of luck" in done.stdout
-    assert f"nightshift run --resume {folder.name}" in done.stdout
+    assert f"nightshift run --resume {folder.name} --workspace {tmp_path}\n" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
