@@ -110,6 +110,18 @@ def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
     assert "shell done" in done.stdout
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        write(text="a")
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "pipelines", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[0] == "nightshift: [Errno 28] No space left on device"
+
+
 def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path) -> None:
     def pipeline(target: str) -> None:
         shell(script="exit 1")
