@@ -108,7 +108,7 @@ def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
 def alone(run: Run) -> Iterator[None]:
     """Keep other runs of the same pipeline, use case and date out while this one goes on.
 
-    The operating system ends the lock with this process and its steps, however they end, so none is ever stale.
+    The operating system ends the lock with this process and the one that ends its steps, so none is ever stale.
 
     Raises:
         UserError: when there is such a run already; it names the run.
@@ -168,7 +168,7 @@ def _locks(folder: Path) -> Path:
 
 @contextmanager
 def _held(path: Path, how: int) -> Iterator[TextIO]:
-    """Hold a lock on a file, here and in the steps to come: `Processes` has them gone before the lock is."""
+    """Hold a lock on a file, here and in the process by which `Processes` ends the steps."""
     with path.open("a+") as file:
         fcntl.flock(file, how)
         os.set_inheritable(file.fileno(), True)
