@@ -97,7 +97,10 @@ REGISTRY = (
     "SELECT key, value FROM metrics ORDER BY key",
     "SELECT key, value FROM params ORDER BY key",
 )
-ARTIFACTS = ("events", "features", "model", "profile", "evaluation", "drift", "deployment", "summary", "report")
+ARTIFACTS = (
+    *("events", "features", "model", "profile", "evaluation", "scores", "drift", "deployment"),
+    *("summary", "report", "overview"),
+)
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,7 @@ def _cases(folder: Path, limit: int) -> list[Case]:
     return [
         _step("ingestion", daily, limit // 2),
         *[_step(name, daily, limit) for name in ("features", "training", "evaluation")],
+        _step("scoring", daily, limit // 4),
         _step("drift", daily, limit // 16),
         # MLflow takes seconds for its first tables; then another use case finds them there
         replace(_step("deployment", daily, limit // 16), name="first deployment"),

@@ -19,6 +19,7 @@ from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import configs, processes, runs
 from pipelines.environments import SITES, TARGETS, Environment, local, site
+from pipelines.local import Run
 
 if TYPE_CHECKING:
     from components.common.kubeflow import Server
@@ -40,7 +41,9 @@ def main() -> None:
         print(f"nightshift: {error}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
-        print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
+        # a container engine's answer, and a pipe nobody reads, have no file
+        said = storage.explained(error, error.filename) if error.filename else error
+        print(f"nightshift: {said}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -52,14 +55,8 @@ def run(args: argparse.Namespace) -> int:
 
     from pipelines.progress import Progress, explain_failure, next_pipeline
 
-    environment = local(Path(args.workspace), args.target or RUNNERS[args.runner])
-    if args.resume:
-        this = runs.again(runs.folder_of(args.resume, environment.runs))
-    else:
-        this = runs.new(runs.compiled(args.pipeline), _options(args), environment)
+    this = _resumed(args) if args.resume else _started(args)
     if args.runner == "docker":
-        if this.arguments.get("target") == "local":
-            raise UserError("target is local, but an endpoint ends with its container; give --target register-only")
         this = runs.in_containers(this)
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
@@ -186,6 +183,18 @@ def gc(args: argparse.Namespace) -> int:
     console.print(sweep.table(plan, "removed" if args.delete else "would be removed", now))
     console.print(sweep.lineage(plan.lineage))
     return 0 if args.delete else _say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")
+
+
+def _started(args: argparse.Namespace) -> Run:
+    environment = local(Path(args.workspace), args.target or RUNNERS[args.runner])
+    return runs.new(runs.compiled(args.pipeline), _options(args), environment)
+
+
+def _resumed(args: argparse.Namespace) -> Run:
+    given = [*_options(args), *(["target"] if args.target else [])]
+    if given:
+        raise UserError(f"a run is resumed with its own parameters; leave out {', '.join(given)}, or start a new run")
+    return runs.again(runs.folder_of(args.resume, _environment(args).runs))
 
 
 def _show(folder: Path) -> int:

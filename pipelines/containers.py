@@ -1,5 +1,6 @@
 """The steps of a run in containers, each in its image, through the Docker API; none of them outlives the run."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Mapping
@@ -109,8 +110,12 @@ class Containers:
     def stop(self) -> None:
         """End all of them."""
         self._stopped.set()
+        from docker.errors import APIError
+
         for container in self._found():
-            container.kill()
+            # one that has ended, or has not begun: `run` looks after both
+            with contextlib.suppress(APIError):
+                container.kill()
 
     def _give(self, path: str | Path) -> None:
         """Let the containers' user write to a folder that root has made for it."""
@@ -118,7 +123,9 @@ class Containers:
             os.chown(path, self._user, self._user)
 
     def _found(self) -> "list[Container]":
-        return list(self._client.containers.list(all=True, filters={"label": f"{LABEL}={self._lock}"}))
+        filters = {"label": f"{LABEL}={self._lock}"}
+        # steps that end meanwhile remove theirs
+        return list(self._client.containers.list(all=True, filters=filters, ignore_removed=True))
 
     def _remove(self) -> None:
         for container in self._found():

@@ -1,6 +1,7 @@
 """What a person sees of a run while it goes on and when it is over."""
 
 import json
+import shlex
 import threading
 import time
 from pathlib import Path
@@ -84,9 +85,10 @@ def explain_failure(run: Run, console: Console) -> None:
         console.print(last_lines(Path(outcome.log), 12), markup=False, highlight=False)
         console.print(f"\nlog      {outcome.log}", highlight=False, soft_wrap=True)
         console.print(f"command  {_shortened(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"resume   nightshift run --resume {run.folder.name}", highlight=False, soft_wrap=True)
+        named = _named(run)
+        console.print(f"resume   nightshift run --resume {named}", markup=False, highlight=False, soft_wrap=True)
         if "reporting" in [task.name for task in run.pipeline.tasks]:
-            console.print(f"report   nightshift report {run.folder.name}", highlight=False, soft_wrap=True)
+            console.print(f"report   nightshift report {named}", markup=False, highlight=False, soft_wrap=True)
 
 
 def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
@@ -151,6 +153,13 @@ def _metrics(summary: dict[str, Any]) -> Table:
         mark = " (selected)" if name == summary.get("selected") else ""
         table.add_row(name + mark, *["-" if metrics[c] is None else f"{metrics[c]:.3f}" for c in columns])
     return table
+
+
+def _named(run: Run) -> str:
+    """Return the words by which a command finds a run from here."""
+    workspace = run.folder.parent.parent
+    place = [] if workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
+    return shlex.join([run.folder.name, *place])
 
 
 def _reason(code: int) -> str:

@@ -72,7 +72,16 @@ def name(pipeline: ir.Pipeline, values: dict[str, Any]) -> str:
 
 
 def in_containers(run: Run) -> Run:
-    """Have a run's steps run in containers, to which the local folders among its arguments are given."""
+    """Have a run's steps run in containers, to which the local folders among its arguments are given.
+
+    Raises:
+        UserError: when it is to serve its model: an endpoint ends with its container.
+    """
+    if run.arguments.get("target") == "local":
+        raise UserError(
+            "target is local, but an endpoint ends with its container; leave out --runner docker, "
+            "or start a run with --target register-only"
+        )
     folders = {text: name for name, text in run.arguments.items() if isinstance(text, str) and text.startswith("/")}
     volumes = {folder: "ro" if name == "data" else "rw" for folder, name in folders.items()}
     return replace(run, runner=Containers(str(_lock(run)), volumes | {str(run.folder.parent): "rw"}))
@@ -99,7 +108,7 @@ def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
 def alone(run: Run) -> Iterator[None]:
     """Keep other runs of the same pipeline, use case and date out while this one goes on.
 
-    The operating system ends the lock with this process and its steps, however they end, so none is ever stale.
+    The operating system ends the lock with this process and the one that ends its steps, so none is ever stale.
 
     Raises:
         UserError: when there is such a run already; it names the run.
@@ -159,7 +168,7 @@ def _locks(folder: Path) -> Path:
 
 @contextmanager
 def _held(path: Path, how: int) -> Iterator[TextIO]:
-    """Hold a lock on a file, here and in the steps to come: `Processes` has them gone before the lock is."""
+    """Hold a lock on a file, here and in the process by which `Processes` ends the steps."""
     with path.open("a+") as file:
         fcntl.flock(file, how)
         os.set_inheritable(file.fileno(), True)
@@ -181,7 +190,8 @@ def folder_of(run: str, runs: str) -> Path:
     folder = Path(runs) / run
     if not (folder / "run.json").exists():
         known = [name for name in storage.names(runs) if (Path(runs) / name / "run.json").exists()]
-        newest = f"; the newest is {known[-1]}" if known else ""
+        # a name ends in the time of its start
+        newest = f"; the newest is {max(known, key=lambda name: name.rsplit('-', 1)[-1])}" if known else ""
         raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
     return folder.resolve()
 

@@ -102,7 +102,8 @@ def partition_uri(lake: str, use_case: str, table: str, day: date, key: str) -> 
 def find_partition(uri: str) -> Partition | None:
     """Return the partition at a URI when it is complete, that is when its sidecar has been written."""
     sidecar = f"{uri}.json"
-    return Partition(**storage.read_json(sidecar)) if storage.exists(sidecar) else None
+    # the lake may have been moved since
+    return Partition(**storage.read_json(sidecar) | {"uri": uri}) if storage.exists(sidecar) else None
 
 
 def write_partition(uri: str, day: date, frame: "pd.DataFrame", details: dict[str, Any]) -> Partition:

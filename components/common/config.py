@@ -219,7 +219,7 @@ class Drift(Section):
     volume: Annotated[float, annotated_types.Gt(0)] = Field(
         0.5, description="relative change of the rows a day, either way: 0.5 is half as many again, or a third less"
     )
-    average_precision: Share = Field(0.08, description="loss against the validation, on rows whose labels are due")
+    average_precision: Share = Field(0.08, description="loss against the model's promise, on rows whose labels are due")
     min_frauds: Positive = Field(200, description="fewer positives with labels say nothing by either limit here")
     fraud_wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(
         0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"

@@ -149,10 +149,3 @@ def test_what_a_killed_engine_leaves_is_gone_with_the_next_run(engine: Any, tmp_
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-
-
-def test_an_endpoint_is_not_put_where_it_would_end_with_its_container(tmp_path: Path) -> None:
-    words = ["run", "--runner", "docker", "--target", "local", "--workspace", str(tmp_path)]
-    done = subprocess.run([sys.executable, "-m", "pipelines", *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "target is local, but an endpoint ends with its container; give --target register-only" in done.stderr

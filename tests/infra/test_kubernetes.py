@@ -61,6 +61,13 @@ def test_the_claims_that_steps_mount_are_there(place: Site) -> None:
 
 
 @pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
+def test_volumes_are_mounted_with_the_locks_by_which_writers_take_turns(place: Site) -> None:
+    volumes = of_kind(FOLDER / place.name, "PersistentVolume")
+
+    assert [volume["spec"].get("mountOptions") for volume in volumes] == [["flock"]]
+
+
+@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
 def test_every_binding_ties_a_role_that_is_there_to_an_account_that_is_there(place: Site) -> None:
     folder = FOLDER / place.name
     roles = {role["metadata"]["name"] for role in of_kind(folder, "Role")}

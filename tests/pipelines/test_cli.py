@@ -48,7 +48,7 @@ def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_
     assert "shell failed (exit code 3)" in done.stdout
     assert "out of luck" in done.stdout
     assert "command  sh -c echo out of luck" in done.stdout
-    assert f"nightshift run --resume {folder.name}" in done.stdout
+    assert f"nightshift run --resume {folder.name} --workspace {tmp_path}\n" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -67,6 +67,10 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),
         (["run", "--resume", "r1"], "there is no run 'r1'"),
+        (["run", "--resume", "r1", "--date", "2025-01-01"], "leave out date, or start a new run"),
+        (["run", "--resume", "r1", "--target", "record-only"], "leave out target, or start a new run"),
+        (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
+        (["run", "--runner", "docker", "--set", "target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
     ],
 )
@@ -104,6 +108,37 @@ def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "write reused" in done.stdout
     assert "shell done" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        write(text="a")
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "pipelines", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[0] == "nightshift: [Errno 28] No space left on device"
+
+
+def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path) -> None:
+    def pipeline(target: str) -> None:
+        shell(script="exit 1")
+
+    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    done = nightshift("run", "--resume", folder.name, "--runner", "docker", "--workspace", str(tmp_path))
+    assert done.returncode == 2
+    assert "an endpoint ends with its container" in done.stderr
+
+
+def test_a_run_that_is_not_there_is_answered_with_the_one_that_started_last(tmp_path: Path) -> None:
+    for name in ("sample-2025-01-02-20250103T000000", "sample-2025-01-01-20250104T000000"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text("{}")
+    done = nightshift("show", "r1", "--workspace", str(tmp_path))
+    assert "the newest is sample-2025-01-01-20250104T000000" in done.stderr
 
 
 def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ def test_a_table_read_back_is_the_one_written(tmp_path: Path) -> None:
     assert found.partition(MONDAY).details == {"read": 4}
 
 
+def test_a_partition_is_found_where_the_lake_lies_now(tmp_path: Path) -> None:
+    uri = table(tmp_path / "before").partition(MONDAY).uri
+    shutil.move(tmp_path / "before", tmp_path / "now")
+
+    found = artifacts.find_partition(uri.replace("before", "now"))
+
+    assert found is not None
+    pd.testing.assert_frame_equal(artifacts.Table("events", [found]).read([MONDAY]), frame(MONDAY))
+
+
 def test_rows_keep_their_types_through_the_lake(tmp_path: Path) -> None:
     found = table(tmp_path).read([MONDAY])
 
