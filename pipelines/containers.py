@@ -26,6 +26,7 @@ CREDENTIALS = "AWS_"  # environment variables of that name reach the steps
 class Containers:
     """Runs steps as a user that is not root, on a file system that only the volumes and /tmp can be written to."""
 
+    name: ClassVar = "docker"
     ignored: ClassVar = "CPU and memory requests"
 
     def __init__(self, lock: str, volumes: Mapping[str, str]) -> None:

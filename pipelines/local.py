@@ -30,7 +30,7 @@ class Outcome:
 
     Attributes:
         state: `done`, `reused` (unchanged since an earlier attempt of the run) or `failed`.
-        seconds: wall time.
+        seconds: wall time, with all tries and the pauses between them.
         peak_memory_bytes: the largest resident set, as the step says or else of its process; 0 when unknown.
         exit_code: 0 when it went well; negative is a signal.
         command: what ran.
@@ -62,6 +62,7 @@ class Observer(Protocol):
 class Runner(Protocol):
     """Runs the steps' commands, and ends what still runs when its block ends."""
 
+    name: ClassVar[str]
     ignored: ClassVar[str]
 
     def __enter__(self) -> Self:
@@ -164,8 +165,8 @@ class Run:
 
     def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
         delay, log = task.retry.seconds, self._folder(task) / "log.txt"
+        started = time.monotonic()
         for attempt in range(task.retry.count + 1):
-            started = time.monotonic()
             code, peak = self.runner.run(task, command, log)
             # exit code 2 is the user's to mend: another try would only repeat the message
             if code in (0, USER_ERROR) or code < 0 or attempt == task.retry.count:

@@ -21,6 +21,7 @@ class Processes:
     death, would miss the children of a step, and macOS has nothing like it.
     """
 
+    name: ClassVar = "process"
     ignored: ClassVar = "CPU and memory requests and limits"
 
     def __enter__(self) -> Self:

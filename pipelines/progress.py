@@ -14,6 +14,7 @@ from rich.table import Table
 
 from pipelines import ir
 from pipelines.local import Outcome, Run, last_lines
+from pipelines.processes import Processes
 
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "reused": "green", "failed": "bold red"}
 
@@ -86,7 +87,10 @@ def explain_failure(run: Run, console: Console) -> None:
         console.print(f"\nlog      {outcome.log}", highlight=False, soft_wrap=True)
         console.print(f"command  {_shortened(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
         named = _named(run)
-        console.print(f"resume   nightshift run --resume {named}", markup=False, highlight=False, soft_wrap=True)
+        runner = f" --runner {run.runner.name}" if run.runner.name != Processes.name else ""
+        console.print(
+            f"resume   nightshift run --resume {named}{runner}", markup=False, highlight=False, soft_wrap=True
+        )
         if "reporting" in [task.name for task in run.pipeline.tasks]:
             console.print(f"report   nightshift report {named}", markup=False, highlight=False, soft_wrap=True)
 

@@ -71,5 +71,5 @@ def test_after_old_runs_are_removed_the_champions_date_gives_the_same_hashes(wor
     again = run(workspace, DATES[1])
     assert again["hashes"] == champion["hashes"]
     assert (again["repeat"]["run"], again["repeat"]["differs"]) == (champion["run"], [])
-    details = json.loads((workspace / "runs" / again["run"] / "features" / "features").read_text())["details"]
-    assert details["computed_days"] == 0
+    record = json.loads((workspace / "runs" / again["run"] / "features" / "executor_output.json").read_text())
+    assert record["artifacts"]["features"]["artifacts"][0]["metadata"]["computed_days"] == 0
