@@ -41,9 +41,7 @@ def main() -> None:
         print(f"nightshift: {error}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
-        # a container engine's answer, and a pipe nobody reads, have no file
-        said = storage.explained(error, error.filename) if error.filename else error
-        print(f"nightshift: {said}", file=sys.stderr)
+        print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

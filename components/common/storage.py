@@ -215,14 +215,15 @@ def remove_folder(path: str) -> None:
         raise explained(error, path) from error
 
 
-def explained(error: OSError, place: str) -> UserError:
-    """Return what a user has to mend after an error of the system at a place, a path or a URI."""
-    if isinstance(error, FileNotFoundError):
+def explained(error: OSError, place: str | None) -> UserError:
+    """Return what a user has to mend after an error of the system at a place, a path or a URI, if it has one."""
+    if place and isinstance(error, FileNotFoundError):
         return UserError(f"{place} does not exist; check the path and the date")
-    if isinstance(error, PermissionError):
+    if place and isinstance(error, PermissionError):
         return UserError(f"{place}: permission denied; check the rights or the credentials")
     reason = error.strerror or " ".join(str(error).split())
-    return UserError(f"{place}: {reason}; {MENDS.get(error.errno or 0, 'check the path')}")
+    mend = MENDS.get(error.errno or 0, "check the path" if place else "")
+    return UserError("; ".join(filter(None, [f"{place}: {reason}" if place else reason, mend])))
 
 
 def _attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]") -> T:
