@@ -72,7 +72,6 @@ LIBRARIES = (
     "sklearn.linear_model",
     "torch._dynamo",
     "torch.onnx",
-    "onnxscript",
     "onnxruntime",
     "plotly.offline",
     "components.drift.evidently_report",
