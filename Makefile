@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 MINOR := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 CONSTRAINTS := constraints/py$(MINOR).txt
+# Airflow and the checks of infra/ want other versions than the project does
+AIRFLOW_VENV := .venv-airflow
+INFRA_VENV := .venv-infra
 # PyTorch's own index of CPU builds; a wheel folder in PIP_FIND_LINKS is used instead when there is one
 TORCH_INDEX ?= $(if $(PIP_FIND_LINKS),,--index-url https://download.pytorch.org/whl/cpu)
 # of the images; GPU builds of features and training need: make images IMAGES=rapids
@@ -78,7 +81,7 @@ constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Pytho
 	$(BIN)/python constraints/resolve.py
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) lake registry runs audit *.egg-info
+	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -104,4 +107,16 @@ $(VENV)/.bench: $(VENV)/.dev
 
 $(VENV)/.search: $(VENV)/.dev
 	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,search]'
+	@touch $@
+
+# the project's source without its dependencies: a DAG reads compiled YAML only
+$(AIRFLOW_VENV)/.installed: pyproject.toml constraints/airflow-py$(MINOR).txt
+	$(PYTHON) -m venv $(AIRFLOW_VENV)
+	$(AIRFLOW_VENV)/bin/pip install --quiet -r constraints/airflow-py$(MINOR).txt
+	$(AIRFLOW_VENV)/bin/pip install --quiet --no-deps -e .
+	@touch $@
+
+$(INFRA_VENV)/.installed: constraints/infra-py$(MINOR).txt
+	$(PYTHON) -m venv $(INFRA_VENV)
+	$(INFRA_VENV)/bin/pip install --quiet -r constraints/infra-py$(MINOR).txt
 	@touch $@

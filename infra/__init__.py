@@ -1,0 +1,1 @@
+"""What runs Terraform and reads its plans; the configurations themselves are in `aws/` and `gcp/`."""
