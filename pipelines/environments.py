@@ -5,7 +5,7 @@ your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,8 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
-LOCAL = Site("local", light=_STEP, heavy=_STEP)
+# light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
+LOCAL = Site("local", light=replace(_STEP, retry=Retry(2, 10.0, 2.0)), heavy=_STEP)
 AWS = _cluster("aws", "registry.example.com/nightshift", Toleration("eks.amazonaws.com/capacityType", "SPOT"))
 GCP = _cluster("gcp", "registry.example.com/nightshift", Toleration("cloud.google.com/gke-spot", "true"))
 SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

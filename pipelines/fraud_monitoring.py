@@ -45,7 +45,7 @@ def define(site: Site) -> Any:
             kubeflow: where a retraining is started, see `Place`; where it is {} the step says how to start it.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake).set_retry(2, "10s", 2.0)
+        events = ingestion(**day, data=data, lake=lake)
         table = features(**day, device=device, lake=lake, events=events.output)
         rows = {"features": table.output}
         scores = scoring_of_champion(**day, **rows, lake=lake, registry=registry)

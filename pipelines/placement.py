@@ -7,7 +7,7 @@ from pipelines.environments import GPU, SHARED_MEMORY, Placement
 
 
 def place(placement: Placement, *steps: PipelineTask) -> None:
-    """Give the steps of a pipeline, while it is traced, their place; retries it has replace their own."""
+    """Give the steps of a pipeline, while it is traced, their place."""
     for step in steps:
         _container(step, placement)
         _pod(step, placement)

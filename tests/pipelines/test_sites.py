@@ -97,7 +97,7 @@ def test_a_step_gets_the_cpu_the_memory_the_image_and_the_retries_of_its_kind(na
         accelerator = task.resources.get("accelerator", {"resourceType": GPU, "resourceCount": "0"})
         assert (accelerator["resourceType"], int(accelerator["resourceCount"])) == (GPU, wanted.gpus)
         assert task.image == wanted.image
-        assert task.retry == wanted.retry or (environment, task.name) == ("local", "ingestion")
+        assert task.retry == wanted.retry
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
