@@ -23,7 +23,7 @@ class Day:
 
     date: str
     state: str
-    run: Run
+    folder: Path
 
 
 def days(first: date, last: date) -> list[str]:
@@ -60,19 +60,19 @@ def backfill(
     for number, day in enumerate(dates, 1):
         fresh = runs.new(pipeline, options | {"date": day}, environment)
         earlier = _earlier(fresh)
-        complete = earlier is not None and runs.complete(earlier)
+        complete = earlier is not None and runs.record(earlier).complete
         if earlier and complete and not force:
             yield Day(day, "complete", earlier)
             continue
-        run = fresh if complete or not earlier else earlier
+        run = fresh if complete or not earlier else runs.again(earlier)
         console.print(f"\n[bold]{day}[/] ({number} of {len(dates)}), run {run.folder.name}", highlight=False)
         with runs.alone(run), Progress(run.pipeline, console) as progress:
             succeeded = run.execute(progress)
         if not succeeded:
             explain_failure(run, console)
-            yield Day(day, "failed", run)
+            yield Day(day, "failed", run.folder)
             return
-        yield Day(day, "resumed" if run is earlier else "done", run)
+        yield Day(day, "done" if run is fresh else "resumed", run.folder)
 
 
 def table(found: list[Day]) -> Table:
@@ -81,7 +81,7 @@ def table(found: list[Day]) -> Table:
     for column in ("date", "state", "read", "quarantined", "model", "average precision", "seconds"):
         made.add_column(column, justify="left" if column in ("date", "state", "model") else "right")
     for day in found:
-        made.add_row(day.date, day.state, *_figures(day.run.folder / "summary.json"))
+        made.add_row(day.date, day.state, *_figures(day.folder / "summary.json"))
     return made
 
 
@@ -99,12 +99,10 @@ def _figures(path: Path) -> list[str]:
     ]
 
 
-def _earlier(fresh: Run) -> Run | None:
-    """Return the newest run of the same pipeline with the same arguments."""
+def _earlier(fresh: Run) -> Path | None:
+    """Return the folder of the newest run of the same pipeline with the same arguments."""
     prefix = fresh.folder.name.rsplit("-", 1)[0]
     for folder in sorted(fresh.folder.parent.glob(f"{prefix}-*"), reverse=True):
-        if folder != fresh.folder and (folder / "run.json").exists():
-            run = runs.again(folder)
-            if run.arguments == fresh.arguments:
-                return run
+        if (folder / "run.json").exists() and runs.record(folder).parameters == fresh.arguments:
+            return folder
     return None

@@ -114,7 +114,13 @@ class Run:
             except BaseException:
                 self.runner.stop()
                 raise
-        return all(outcome.state != "failed" for outcome in self.outcomes.values())
+        return self.complete
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step went well."""
+        well = {name for name, outcome in self.outcomes.items() if outcome.state != "failed"}
+        return all(task.name in well for task in self.pipeline.tasks)
 
     def record(self) -> None:
         """Write `run.json`: the arguments, how each step went, and what this engine does not do."""
@@ -123,16 +129,16 @@ class Run:
             | {"error": last_lines(Path(o.log), 3) if o.state == "failed" else None}
             for name, o in self.outcomes.items()
         }
-        head = {
+        record = {
             "pipeline": self.pipeline.name,
             "engine": "local",
             "started": self.started,
             "parameters": self.arguments,
+            "steps": steps,
+            "complete": self.complete,
+            "ignored": self._ignored(),
         }
-        storage.write_json(
-            str(self.folder / "run.json"),
-            head | {"parameters": self.arguments, "steps": steps, "ignored": self._ignored()},
-        )
+        storage.write_json(str(self.folder / "run.json"), record)
 
     def command(self, task: ir.Task) -> list[str]:
         """Return a step's command line in this run."""
