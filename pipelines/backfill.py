@@ -14,7 +14,9 @@ from components.common.errors import UserError
 from pipelines import ir, runs
 from pipelines.environments import Environment
 from pipelines.local import Run
-from pipelines.progress import Progress, explain_failure
+from pipelines.progress import Progress, explain_failure, watch
+
+TEXTS = ("date", "state", "model", "monitoring")
 
 
 @dataclass(frozen=True)
@@ -76,27 +78,42 @@ def backfill(
 
 
 def table(found: list[Day]) -> Table:
-    """Return the days with their rows, metrics and seconds."""
+    """Return the days with what their runs have to tell, a column each."""
     made = Table(title="backfill", title_justify="left")
-    for column in ("date", "state", "read", "quarantined", "model", "average precision", "seconds"):
-        made.add_column(column, justify="left" if column in ("date", "state", "model") else "right")
-    for day in found:
-        made.add_row(day.date, day.state, *_figures(day.folder / "summary.json"))
+    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    for column in columns:
+        made.add_column(column, justify="left" if column in TEXTS else "right")
+    for row in rows:
+        made.add_row(*[row.get(column, "") for column in columns])
     return made
 
 
-def _figures(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    summary = json.loads(path.read_text())
+def _figures(folder: Path) -> dict[str, str]:
+    """Return what a run tells, column -> text: of the model it made, or of the day it watched."""
+    steps = json.loads((folder / "run.json").read_text())["steps"]
+    seconds = {"seconds": f"{sum(step['seconds'] for step in steps.values()):.1f}"}
+    path = folder / "summary.json"
+    return seconds | (_made(json.loads(path.read_text())) if path.exists() else _watched(*watch(folder)))
+
+
+def _made(summary: dict[str, Any]) -> dict[str, str]:
     metrics = summary["models"].get(summary["selected"], {})
-    return [
-        f"{summary['rows']['read']:,}",
-        f"{sum(summary['rows']['quarantined'].values()):,}",
-        str(summary["selected"]),
-        f"{metrics.get('average_precision') or 0:.3f}",
-        f"{sum(step['seconds'] or 0 for step in summary['steps'].values()):.1f}",
-    ]
+    return {
+        "read": f"{summary['rows']['read']:,}",
+        "quarantined": f"{sum(summary['rows']['quarantined'].values()):,}",
+        "model": str(summary["selected"]),
+        "average precision": f"{metrics.get('average_precision') or 0:.3f}",
+    }
+
+
+def _watched(scores: dict[str, Any], request: dict[str, Any]) -> dict[str, str]:
+    told: dict[str, str] = {}
+    if scores:
+        details = scores["details"]
+        told |= {"scored": f"{scores['partitions'][-1]['rows']:,}", "flagged": f"{details['flagged']:,}"}
+        told |= {"version": details["version"]}
+    return told | ({"monitoring": request["reason"]} if request else {})
 
 
 def _earlier(fresh: Run) -> Path | None:
