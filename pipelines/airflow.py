@@ -8,10 +8,18 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, DeadlineAlert, DeadlineReference, Param, SyncCallback
+from airflow.sdk import (
+    DAG,
+    Asset,
+    BaseOperator,
+    DeadlineAlert,
+    DeadlineReference,
+    PartitionedAssetTimetable,
+    SyncCallback,
+)
 
 from pipelines import configs, ir, runs
-from pipelines.environments import TARGETS
+from pipelines.operators import forms
 from pipelines.operators.alerts import failed, late
 from pipelines.operators.context import Place, Rendering
 from pipelines.operators.kubeflow import KubeflowRunOperator
@@ -19,6 +27,8 @@ from pipelines.operators.kubernetes import pod
 from pipelines.operators.process import StepOperator
 
 GPU_POOL = "gpu"
+# of every DAG
+COMMON = {"default_args": {"owner": "nightshift", "on_failure_callback": failed}, "tags": ["nightshift"]}
 
 
 @contextmanager
@@ -41,12 +51,11 @@ def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[st
     rendering = Rendering(compiled, place)
     made = DAG(
         name.replace("-", "_"),
-        params=form(compiled, place),
+        params=forms.start(compiled, place),
         user_defined_macros={"fill": rendering.fill},
         max_active_runs=1,
         deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, deadline, SyncCallback(late)),
-        default_args={"owner": "nightshift", "on_failure_callback": failed},
-        tags=["nightshift", place.environment],
+        **COMMON,
         **options,
     )
     with made:
@@ -54,6 +63,12 @@ def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[st
             yield {"run": KubeflowRunOperator(task_id="run", rendering=rendering)}
         else:
             yield steps(rendering)
+
+
+def retraining(cron: str, requests: Asset) -> str | PartitionedAssetTimetable:
+    """Return when a model is trained: by the clock, or for each request, as the config's policy says."""
+    policy = configs.load(Place.named().config)["controller"]["retrain"]
+    return cron if policy == "daily" else PartitionedAssetTimetable(assets=requests)
 
 
 def steps(rendering: Rendering) -> dict[str, BaseOperator]:
@@ -69,19 +84,6 @@ def steps(rendering: Rendering) -> dict[str, BaseOperator]:
 def words(step: ir.Task) -> list[str]:
     """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
     return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
-
-
-def form(compiled: ir.Pipeline, place: Place) -> dict[str, Param]:
-    """Return the fields of the form that starts a run by hand, of those that the pipeline declares."""
-    day = "the logical date; empty: the day of the asset's event, or the last complete UTC day"
-    known = {
-        "date": Param(None, type=["null", "string"], format="date", description=day),
-        "data": Param(place.data, type="string", minLength=1, description="simulator, a folder, s3:// or gs://"),
-        "config": Param(place.config, type="string", examples=configs.names(), description="a use case, or its file"),
-        "device": Param(place.device, type="string", enum=["cpu", "cuda"], description="where to compute"),
-        "target": Param(place.target, type="string", enum=list(TARGETS), description="where models are deployed"),
-    }
-    return {name: param for name, param in known.items() if name in compiled.parameters}
 
 
 def _common(step: ir.Task) -> dict[str, Any]:

@@ -20,6 +20,11 @@ class Commands:
     root: str
     arguments: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.root.rsplit("/", 1)[-1]
+
     def argv(self, task: ir.Task) -> list[str]:
         """Return a step's command line."""
         return ir.argv(task, lambda kind, name: self.fill(task, kind, name))
@@ -30,7 +35,7 @@ class Commands:
             kfp_type, source = task.parameters[name]
             return ir.text(self._value(source), kfp_type)
         if kind == "run":
-            return self.root.rsplit("/", 1)[-1]
+            return self.name
         if kind == "input":
             return self.uri(task.artifacts[name])
         return self.uri(ir.Artifact(task.name, name)) if kind == "output" else json.dumps(self._executor_input(task))

@@ -18,6 +18,7 @@ from pipelines import environments, ir, runs
 from pipelines.commands import Commands
 
 BACKFILL = "record-only"
+EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Place:
         workspace: folder of everything a local environment keeps.
         python: the interpreter of the project's own environment, for processes.
         kubeflow: URL of Kubeflow's API, when a cluster's runs are to be its; else empty.
-        namespace: of the pods, or of the runs on a multi-user Kubeflow.
+        namespace: of the pods; of the runs on a multi-user Kubeflow.
         reports: URL under which the folder of the runs is served; empty when it is not.
         config: the use case.
         data: where the raw events lie.
@@ -53,12 +54,15 @@ class Place:
         """
         environment = environments.site(variables.get("NIGHTSHIFT_ENVIRONMENT", environments.LOCAL.name)).name
         is_cluster = environment != environments.LOCAL.name
+        kubeflow = variables.get("KFP_ENDPOINT", "") if is_cluster else ""
         return cls(
             environment=environment,
             workspace=Path(variables.get("NIGHTSHIFT_WORKSPACE", ".")),
             python=Path(variables.get("NIGHTSHIFT_PYTHON", sys.executable)),
-            kubeflow=variables.get("KFP_ENDPOINT", "") if is_cluster else "",
-            namespace=variables.get("NIGHTSHIFT_NAMESPACE", "nightshift"),
+            kubeflow=kubeflow,
+            namespace=variables.get("KFP_NAMESPACE", "")
+            if kubeflow
+            else variables.get("NIGHTSHIFT_NAMESPACE", "nightshift"),
             reports=variables.get("NIGHTSHIFT_REPORTS", "").rstrip("/"),
             config=variables.get("NIGHTSHIFT_CONFIG", "fraud"),
             data=variables.get("NIGHTSHIFT_DATA", runs.SIMULATOR),
@@ -78,6 +82,14 @@ class Place:
     def target(self) -> str:
         """Where models are deployed by default."""
         return str(self.state["target"])
+
+    @property
+    def inside(self) -> dict[str, str]:
+        """Where a step on Kubeflow starts a retraining; elsewhere none does, since Airflow follows the request."""
+        if not self.kubeflow:
+            return {}
+        place = {"endpoint": environments.KUBEFLOW_INSIDE, "experiment": EXPERIMENT}
+        return place | {"namespace": self.namespace, "service_account": SERVICE_ACCOUNT}
 
     @property
     def state(self) -> dict[str, Any]:
@@ -121,7 +133,7 @@ class Rendering:
             options["target"] = BACKFILL
         if "data" in options and not self.place.is_cluster:
             options["data"] = runs.absolute(options["data"])
-        return runs.gathered(self.pipeline, options, self.place.state | {"kubeflow": {}})
+        return runs.gathered(self.pipeline, options, self.place.state | {"kubeflow": self.place.inside})
 
 
 def logical_date(context: Any) -> str:

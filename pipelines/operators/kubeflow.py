@@ -12,11 +12,9 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from components.common.errors import UserError
 from components.common.kubeflow import Definition, Place, Server
 from pipelines.kubeflow import ENDED, SUCCEEDED
-from pipelines.operators.context import Rendering
+from pipelines.operators.context import EXPERIMENT, SERVICE_ACCOUNT, Rendering
 from pipelines.operators.links import KUBEFLOW_RUN
 
-EXPERIMENT = "nightshift"
-SERVICE_ACCOUNT = "nightshift"
 SECONDS = 30.0
 
 
@@ -35,10 +33,11 @@ class KubeflowRunOperator(BaseOperator):
         Raises:
             AirflowFailException: when Kubeflow refuses.
         """
-        place = Place(self.rendering.place.kubeflow, EXPERIMENT, service_account=SERVICE_ACCOUNT)
+        given = self.rendering.place
+        place = Place(given.kubeflow, EXPERIMENT, given.namespace, SERVICE_ACCOUNT)
         commands = self.rendering.commands(context)
-        # a second try asks for another run: Kubeflow has tried the steps of the first one often enough
-        name = f"{commands.fill_run()}-{context['ti'].try_number}"
+        # a cleared task asks for another run, a step of which Kubeflow may skip
+        name = f"{commands.name}-{context['ti'].try_number}"
         try:
             run = Server(place).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
         except UserError as error:
@@ -55,3 +54,26 @@ class KubeflowRunOperator(BaseOperator):
         """
         if event["state"] not in SUCCEEDED:
             raise AirflowException(f"the run on Kubeflow ended as {event['state']}; see its page")
+
+
+class KubeflowRunTrigger(BaseTrigger):
+    """Looks at a run until it has ended."""
+
+    def __init__(self, place: dict[str, str], run_id: str) -> None:
+        super().__init__()
+        self.place = place
+        self.run_id = run_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what another process makes this trigger of."""
+        return f"{__name__}.{type(self).__name__}", {"place": self.place, "run_id": self.run_id}
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Yield the run's state once it has ended."""
+        server = Server(Place.parse(self.place))
+        while True:
+            run = await asyncio.to_thread(server.run, self.run_id)
+            if run.state in ENDED:
+                yield TriggerEvent({"state": run.state})
+                return
+            await asyncio.sleep(SECONDS)

@@ -9,10 +9,9 @@ from kubernetes.client import models as k8s
 
 from components.common.step import USER_ERROR
 from pipelines import ir
-from pipelines.operators.context import Rendering
+from pipelines.operators.context import SERVICE_ACCOUNT, Rendering
 from pipelines.operators.links import MODEL, REPORT
 
-SERVICE_ACCOUNT = "nightshift"
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
 STARTUP_SECONDS = 1800  # a GPU node may have to be made first

@@ -12,9 +12,8 @@ class _Report(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the address of the run's report; it is there once the reporting step is done."""
-        root = operator.rendering.commands(get_current_context()).root
-        reports = operator.rendering.place.reports
-        return storage.join(f"{reports}/{root.rsplit('/', 1)[-1]}" if reports else root, "report.html")
+        commands, reports = operator.rendering.commands(get_current_context()), operator.rendering.place.reports
+        return storage.join(storage.join(reports, commands.name) if reports else commands.root, "report.html")
 
 
 class _Model(BaseOperatorLink):

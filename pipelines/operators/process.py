@@ -59,7 +59,9 @@ class StepOperator(BaseOperator):
         self._processes = Processes(self.rendering.place.python)
         started = context["dag_run"].start_date.isoformat(timespec="seconds")
         folder = Path(commands.root)
-        return Run(self.rendering.pipeline, commands.arguments, folder, started, runner=self._processes, engine="airflow")
+        return Run(
+            self.rendering.pipeline, commands.arguments, folder, started, runner=self._processes, engine="airflow"
+        )
 
 
 class _Follower:
