@@ -55,7 +55,8 @@ def define(site: Site) -> Any:
         state = {"lake": lake, "registry": registry, "runs": runs, "audit": audit, "target": target}
         given = {"pipeline": "fraud-training", "kubeflow": kubeflow, "data": data, "device": device}
         launch = retraining(**day, **state, **given, request=decision.output)
-        place(site.light, events, scores, shift, decision, launch)
+        place(site.light, events, scores, shift, decision)
+        place(site.launching, launch)
         always_run(events, scores, shift, decision, launch)
 
     return fraud_monitoring

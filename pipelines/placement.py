@@ -37,6 +37,8 @@ def _pod(step: PipelineTask, placement: Placement) -> None:
         kubernetes.add_node_selector(step, key, value)
     for taint in placement.tolerations:
         kubernetes.add_toleration(step, taint.key, "Equal", taint.value, "NoSchedule")
+    for key, value in placement.labels.items():
+        kubernetes.add_pod_label(step, key, value)
     for volume in placement.volumes:
         kubernetes.mount_pvc(step, volume.claim, volume.path)
     for secret in placement.secrets:
