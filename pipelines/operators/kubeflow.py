@@ -26,6 +26,7 @@ class KubeflowRunOperator(BaseOperator):
     def __init__(self, *, rendering: Rendering, **options: Any) -> None:
         super().__init__(**options)
         self.rendering = rendering
+        self.url = ""
 
     def execute(self, context: Any) -> None:
         """Start the run and defer until it has ended.
@@ -42,18 +43,20 @@ class KubeflowRunOperator(BaseOperator):
             run = Server(place).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
         except UserError as error:
             raise AirflowFailException(str(error)) from None
-        context["ti"].xcom_push(key="url", value=run.url)
+        self.url = run.url
         self.log.info("%s is %s: %s", run.name, "started" if run.new else "there already", run.url)
-        self.defer(trigger=KubeflowRunTrigger(asdict(place), run.run_id), method_name="ended")
+        trigger = KubeflowRunTrigger(asdict(place), run.run_id)
+        self.defer(trigger=trigger, method_name="ended", kwargs={"url": run.url})
 
-    def ended(self, context: Any, event: dict[str, str]) -> None:
+    def ended(self, context: Any, event: dict[str, str], url: str) -> None:
         """Say how the run ended.
 
         Raises:
             AirflowException: when it did not succeed.
         """
+        self.url = url
         if event["state"] not in SUCCEEDED:
-            raise AirflowException(f"the run on Kubeflow ended as {event['state']}; see its page")
+            raise AirflowException(f"the run on Kubeflow ended as {event['state']}: {url}")
 
 
 class KubeflowRunTrigger(BaseTrigger):
