@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -9,13 +10,11 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.kubeflow import Definition, Place, Server
 from pipelines.kubeflow import ENDED, SUCCEEDED
 from pipelines.operators.context import EXPERIMENT, SERVICE_ACCOUNT, Rendering
 from pipelines.operators.links import KUBEFLOW_RUN
-
-SECONDS = 30.0
 
 
 class KubeflowRunOperator(BaseOperator):
@@ -62,21 +61,25 @@ class KubeflowRunOperator(BaseOperator):
 class KubeflowRunTrigger(BaseTrigger):
     """Looks at a run until it has ended."""
 
-    def __init__(self, place: dict[str, str], run_id: str) -> None:
+    def __init__(self, place: dict[str, str], run_id: str, every: float = 30.0) -> None:
+        """Wait for a run, looking at it `every` so many seconds."""
         super().__init__()
         self.place = place
         self.run_id = run_id
+        self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what another process makes this trigger of."""
-        return f"{__name__}.{type(self).__name__}", {"place": self.place, "run_id": self.run_id}
+        return f"{__name__}.{type(self).__name__}", {"place": self.place, "run_id": self.run_id, "every": self.every}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the run's state once it has ended."""
         server = Server(Place.parse(self.place))
         while True:
-            run = await asyncio.to_thread(server.run, self.run_id)
-            if run.state in ENDED:
-                yield TriggerEvent({"state": run.state})
-                return
-            await asyncio.sleep(SECONDS)
+            # a server that is away for a while has not lost the run
+            with suppress(UnavailableError):
+                run = await asyncio.to_thread(server.run, self.run_id)
+                if run.state in ENDED:
+                    yield TriggerEvent({"state": run.state})
+                    return
+            await asyncio.sleep(self.every)
