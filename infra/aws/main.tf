@@ -125,6 +125,7 @@ module "identity" {
   source = "./modules/identity"
 
   name         = local.full_name
+  region       = var.region
   account_id   = local.account_id
   cluster_name = module.cluster.name
   bucket_arn   = module.storage.bucket_arn

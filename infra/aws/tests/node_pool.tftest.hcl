@@ -62,6 +62,11 @@ run "efa_has_an_interface_on_every_card_and_one_for_ip" {
   }
 
   assert {
+    condition     = alltrue([for nic in aws_launch_template.this.network_interfaces : contains(nic.security_groups, "sg-efa")])
+    error_message = "every interface is in EFA's security group"
+  }
+
+  assert {
     condition     = aws_placement_group.this[0].strategy == "cluster"
     error_message = "close to each other"
   }

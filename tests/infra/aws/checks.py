@@ -1,6 +1,5 @@
 """Checks that only AWS has; `tests/infra/checks.py` finds them by name."""
 
-import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -33,9 +32,9 @@ def policies(state: Json) -> Iterator[tuple[str, str]]:
 def judge(state: Json) -> None:
     """Let parliament judge the policies of roles: unknown actions, resources and conditions that do not fit."""
     with tempfile.TemporaryDirectory() as folder:
-        for number, (_, text) in enumerate(policies(state)):
-            Path(folder, f"{number}.json").write_text(json.dumps(json.loads(text)))
-        checks.tool("parliament", "--directory", folder)
+        for address, text in policies(state):
+            Path(folder, f"{address}.json").write_text(text)
+        checks.tool("parliament", "--config", terraform.INFRA / "aws" / ".parliament.yaml", "--directory", folder)
 
 
 def parliament(source: Path) -> None:

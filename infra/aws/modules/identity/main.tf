@@ -1,5 +1,4 @@
 data "aws_partition" "current" {}
-data "aws_region" "current" {}
 
 locals {
   # which service account reads and writes below which prefixes of the bucket
@@ -12,7 +11,7 @@ locals {
   read  = ["s3:GetObject"]
   write = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
   through_s3 = {
-    StringEquals = { "kms:ViaService" = "s3.${data.aws_region.current.region}.amazonaws.com" }
+    StringEquals = { "kms:ViaService" = "s3.${var.region}.amazonaws.com" }
   }
 }
 
@@ -126,7 +125,7 @@ resource "aws_iam_role_policy" "autoscaler" {
       {
         Effect    = "Allow"
         Action    = ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"]
-        Resource  = "arn:${data.aws_partition.current.partition}:autoscaling:${data.aws_region.current.region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/*"
+        Resource  = "arn:${data.aws_partition.current.partition}:autoscaling:${var.region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/*"
         Condition = { StringEquals = { "aws:ResourceTag/k8s.io/cluster-autoscaler/${var.cluster_name}" = "owned" } }
       },
     ]
@@ -183,7 +182,7 @@ resource "aws_iam_role_policy" "sagemaker" {
         Sid      = "Logs"
         Effect   = "Allow"
         Action   = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
-        Resource = "arn:${data.aws_partition.current.partition}:logs:${data.aws_region.current.region}:${var.account_id}:log-group:/aws/sagemaker/Endpoints/*"
+        Resource = "arn:${data.aws_partition.current.partition}:logs:${var.region}:${var.account_id}:log-group:/aws/sagemaker/Endpoints/*"
       },
       {
         Sid       = "Metrics"

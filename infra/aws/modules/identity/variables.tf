@@ -3,8 +3,13 @@ variable "name" {
   type        = string
 }
 
+variable "region" {
+  description = "Region of the bucket, the groups that scale and the endpoints"
+  type        = string
+}
+
 variable "account_id" {
-  description = "Account for which SageMaker may take its role"
+  description = "Account of all these, and the only one for which SageMaker may take its role"
   type        = string
 }
 

@@ -79,9 +79,9 @@ resource "aws_eks_pod_identity_association" "this" {
   role_arn        = aws_iam_role.this.arn
 }
 
-# launches what it tags as this cluster's, and ends nothing else
-resource "aws_iam_role_policy" "this" {
-  name = "nodes"
+# launches what it tags as this cluster's, and below ends nothing else
+resource "aws_iam_role_policy" "launch" {
+  name = "launch"
   role = aws_iam_role.this.name
 
   policy = jsonencode({
@@ -113,6 +113,17 @@ resource "aws_iam_role_policy" "this" {
           StringLike   = { "aws:RequestTag/karpenter.sh/nodepool" = "*" }
         }
       },
+    ]
+  })
+}
+
+resource "aws_iam_role_policy" "this" {
+  name = "nodes"
+  role = aws_iam_role.this.name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
       {
         Sid      = "TagAtLaunch"
         Effect   = "Allow"
@@ -170,7 +181,7 @@ resource "aws_iam_role_policy" "this" {
         Sid      = "Images"
         Effect   = "Allow"
         Action   = "ssm:GetParameter"
-        Resource = "arn:${data.aws_partition.current.partition}:ssm:${var.region}::parameter/aws/service/*"
+        Resource = "arn:${data.aws_partition.current.partition}:ssm:${var.region}:*:parameter/aws/service/*"
       },
       {
         Sid      = "Interruptions"
@@ -195,7 +206,7 @@ resource "aws_iam_role_policy" "this" {
         Sid      = "Profiles"
         Effect   = "Allow"
         Action   = "iam:ListInstanceProfiles"
-        Resource = "arn:${data.aws_partition.current.partition}:iam::${var.account_id}:instance-profile/*"
+        Resource = "*"
       },
       {
         Sid      = "Cluster"
