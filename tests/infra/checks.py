@@ -37,14 +37,12 @@ def policies(cloud: str) -> dict[str, Policy]:
     return {policy.__name__: policy for policy in found}
 
 
-def tool(name: str, *arguments: str | Path) -> str:
-    """What one of the tools in `.venv-infra` printed; it must find nothing wrong."""
+def start(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the tools in `.venv-infra`."""
     path = TOOLS / name
     if not path.exists():
         missing(f"{path} is not there: make .venv-infra/.installed")
-    done = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stdout + done.stderr
-    return done.stdout
+    return subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def apply_and_destroy(cloud: str, source: Path = terraform.INFRA) -> Json:
@@ -63,7 +61,8 @@ def apply_and_destroy(cloud: str, source: Path = terraform.INFRA) -> Json:
 
 def checkov(cloud: str, source: Path) -> None:
     """Checkov on the sources; what it need not look for is in the cloud's `.checkov.yaml`, with the reasons."""
-    tool("checkov", "--directory", source / cloud, "--config-file", source / cloud / ".checkov.yaml")
+    done = start("checkov", "--directory", source / cloud, "--config-file", source / cloud / ".checkov.yaml")
+    assert not done.returncode, done.stdout + done.stderr
 
 
 def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:

@@ -1,5 +1,6 @@
 """Checks that only AWS has; `tests/infra/checks.py` finds them by name."""
 
+import json
 import re
 import tempfile
 from collections.abc import Iterator
@@ -34,7 +35,14 @@ def judge(state: Json) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for address, text in policies(state):
             Path(folder, f"{address}.json").write_text(text)
-        checks.tool("parliament", "--config", terraform.INFRA / "aws" / ".parliament.yaml", "--directory", folder)
+        done = checks.start("parliament", "--json", "--directory", folder)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert [line for line in done.stdout.splitlines() if not _shared_out(json.loads(line))] == []
+
+
+def _shared_out(finding: Json) -> bool:
+    """A launch needs a right on each kind of thing it touches; Karpenter's statements share the kinds out."""
+    return finding["issue"] == "RESOURCE_MISMATCH" and finding["location"]["filepath"].endswith("policy.launch.json")
 
 
 def parliament(source: Path) -> None:
