@@ -98,7 +98,7 @@ module "lustre" {
   driver_legacy_port = module.cluster.legacy_lustre_port
   network            = module.network.network_id
   servers            = module.network.service_peering_range
-  node_tag           = module.cluster.node_tag
+  clients            = module.cluster.node_service_account
   key                = module.storage.key
   service_agent      = module.storage.lustre_service_agent
   bucket             = module.storage.buckets["lake"]

@@ -1,7 +1,3 @@
-locals {
-  node_tag = "${var.name}-nodes"
-}
-
 resource "google_service_account" "nodes" {
   account_id   = "${var.name}-nodes"
   display_name = "Nodes of ${var.name}"
@@ -183,7 +179,6 @@ resource "google_container_node_pool" "general" {
     oauth_scopes      = ["https://www.googleapis.com/auth/cloud-platform"]
     labels            = { "nightshift/pool" = "general" }
     resource_labels   = var.labels
-    tags              = [local.node_tag]
     metadata          = { disable-legacy-endpoints = "true" }
 
     gvnic {

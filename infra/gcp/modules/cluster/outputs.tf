@@ -20,11 +20,6 @@ output "node_service_account" {
   depends_on = [google_project_iam_member.nodes, google_artifact_registry_repository_iam_member.nodes]
 }
 
-output "node_tag" {
-  description = "Network tag of every node."
-  value       = local.node_tag
-}
-
 output "legacy_lustre_port" {
   description = "Whether the Lustre driver speaks port 6988 instead of 988."
   value       = google_container_cluster.this.addons_config[0].lustre_csi_driver_config[0].enable_legacy_lustre_port
