@@ -41,7 +41,8 @@ resource "google_container_cluster" "this" {
     boot_disk_kms_key = var.key
 
     shielded_instance_config {
-      enable_secure_boot = true
+      enable_secure_boot          = true
+      enable_integrity_monitoring = true
     }
 
     workload_metadata_config {
