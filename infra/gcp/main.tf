@@ -116,7 +116,7 @@ module "identity" {
   repository    = module.storage.repository
   workloads = {
     # the account of infra/kubernetes/gcp/kustomization.yaml, under which every step runs
-    steps  = { namespace = "kubeflow", account = "nightshift", writes = ["lake", "pipelines", "models"], deploys = true }
+    steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"], deploys = true }
     ui     = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
     mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with
