@@ -1,0 +1,296 @@
+"""Monthly costs of a Terraform plan: what it holds, times what that costs, for three ways of using it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+HOURS = 730.0
+DAYS = HOURS / 24
+POOL = "nightshift/pool"
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a month is spent. The amounts are assumptions: put your own here.
+
+    Attributes:
+        trainings: trainings in the month, on one GPU node each.
+        hours: hours that a training holds its GPU node, the node's start and end included.
+        full: all pools stand at their maximum the whole month.
+        stored: GB in buckets and registries.
+        moved: GB through NAT and private endpoints.
+        logged: GB of logs taken in.
+    """
+
+    trainings: float = 0
+    hours: float = 2
+    full: bool = False
+    stored: float = 100
+    moved: float = 10
+    logged: float = 5
+
+
+PROFILES = {
+    "idle": Use(),
+    "one training a day": Use(trainings=DAYS, stored=500, moved=100, logged=20),
+    "always on": Use(full=True, stored=1000, moved=500, logged=100),
+}
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one unit of something costs.
+
+    Attributes:
+        usd: US dollars, or None when no source is known.
+        per: the unit: hour, month, GB-month (a GB held for a month) or GB (moved once).
+        date: day of the source, or the day it was looked up when the source has none.
+        source: page that names the price.
+    """
+
+    usd: float | None
+    per: str
+    date: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """An amount of something that has a price.
+
+    Attributes:
+        group: line of the table it belongs to.
+        price: its key in the price table.
+        amount: units in a month.
+        per: the unit.
+    """
+
+    group: str
+    price: str
+    amount: float
+    per: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a group costs a month: at least `usd`, and more by what the prices in `unknown` add."""
+
+    usd: float
+    unknown: frozenset[str]
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.usd + other.usd, self.unknown | other.unknown)
+
+
+NOTHING = Cost(0.0, frozenset())
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource as it will be after the plan; values known only after apply are missing."""
+
+    type: str
+    address: str
+    values: Mapping[str, Any]
+
+    def first(self, block: str) -> Mapping[str, Any]:
+        """Return the first of a nested block, or an empty one."""
+        blocks = self.values.get(block) or [{}]
+        return blocks[0] or {}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Nodes of one kind.
+
+    Attributes:
+        gpu: they carry GPUs.
+        price: key of a node's price by the hour.
+        minimum: nodes that always run.
+        maximum: nodes that may run.
+        spot: they may be taken away.
+        disk: GB of a node's own disk.
+    """
+
+    gpu: bool
+    price: str
+    minimum: int
+    maximum: int
+    spot: bool
+    disk: float
+
+
+def resources(plan: Mapping[str, Any]) -> list[Resource]:
+    """Return what a plan (`terraform show -json`) leaves standing, without data sources."""
+    return list(_walk(plan["planned_values"].get("root_module", {})))
+
+
+def changes(plan: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Return how many resources of each type a plan would create, update or delete; a replacement counts as both."""
+    found: dict[str, Counter[str]] = {}
+    for change in plan.get("resource_changes", []):
+        actions = [action for action in change["change"]["actions"] if action in ("create", "update", "delete")]
+        if actions:
+            found.setdefault(change["type"], Counter()).update(actions)
+    return dict(sorted(found.items()))
+
+
+def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
+    """Return what a plan is charged for in a month of a use."""
+    standing = resources(plan)
+    zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
+    found = [charge for each in standing if each.type in RULES for charge in RULES[each.type](each, use, zones)]
+    return found + _nodes([_POOLS[each.type](each) for each in standing if each.type in _POOLS], use)
+
+
+def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, Cost]:
+    """Return the cost of each group, largest first, in US dollars a month: the sum of amount times price.
+
+    Raises:
+        ValueError: when a price is by another unit than the amount.
+    """
+    found: dict[str, Cost] = {}
+    for charge in charged:
+        found[charge.group] = found.get(charge.group, NOTHING) + _cost(charge, prices)
+    return dict(sorted(found.items(), key=lambda item: -item[1].usd))
+
+
+def unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
+    """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
+    return sorted({each.type for each in resources(plan)} - set(RULES) - set(_POOLS) - set(named))
+
+
+def _walk(module: Mapping[str, Any]) -> Iterator[Resource]:
+    for each in module.get("resources", []):
+        if each["mode"] == "managed":
+            yield Resource(each["type"], each["address"], each["values"])
+    for child in module.get("child_modules", []):
+        yield from _walk(child)
+
+
+def _cost(charge: Charge, prices: Mapping[str, Price]) -> Cost:
+    price = prices.get(charge.price)
+    if price is None or price.usd is None:
+        return Cost(0.0, frozenset({charge.price} if charge.amount else ()))
+    if price.per != charge.per:
+        raise ValueError(f"{charge.price}: priced by the {price.per}, charged by the {charge.per}")
+    return Cost(charge.amount * price.usd, frozenset())
+
+
+def _nodes(pools: Sequence[Pool], use: Use) -> list[Charge]:
+    trains = _trains(pools)
+    return [charge for pool in pools for charge in _of_pool(pool, use, pool is trains)]
+
+
+def _trains(pools: Sequence[Pool]) -> Pool | None:
+    """Return the pool a training takes: the first spot one with GPUs, else the first with GPUs."""
+    with_gpus = [pool for pool in pools if pool.gpu and pool.maximum]
+    return next((pool for pool in with_gpus if pool.spot), with_gpus[0] if with_gpus else None)
+
+
+def _of_pool(pool: Pool, use: Use, trains: bool) -> list[Charge]:
+    """Charge node hours, and the disks for as long as the nodes run."""
+    standing = pool.maximum if use.full else pool.minimum
+    # a node that always runs is there for trainings too
+    extra = use.trainings * use.hours if trains and not standing else 0.0
+    hours = standing * HOURS + extra
+    group = "GPU nodes" if pool.gpu else "general nodes"
+    return [
+        Charge(group, pool.price, hours, "hour"),
+        Charge(group, "disk", pool.disk * hours / HOURS, "GB-month"),
+    ]
+
+
+def _eks_pool(each: Resource) -> Pool:
+    scaling, spot = each.first("scaling_config"), each.values.get("capacity_type") == "SPOT"
+    market = "spot" if spot else "on-demand"
+    # of several types the first is the wanted one, the others stand in for it
+    machine = (each.values.get("instance_types") or ["unknown"])[0]
+    return Pool(
+        gpu=(each.values.get("labels") or {}).get(POOL) == "gpu",
+        price=f"{machine} {market}",
+        minimum=int(scaling.get("min_size", 0)),
+        maximum=int(scaling.get("max_size", 0)),
+        spot=spot,
+        disk=float(each.values.get("disk_size") or 0),
+    )
+
+
+def _gke_pool(each: Resource) -> Pool:
+    scaling, node = each.first("autoscaling"), each.first("node_config")
+    market = "spot" if node.get("spot") else "on-demand"
+    return Pool(
+        gpu=(node.get("labels") or {}).get(POOL) == "gpu",
+        price=f"{node.get('machine_type')} {market}",
+        minimum=int(scaling.get("total_min_node_count") or scaling.get("min_node_count") or 0),
+        maximum=int(scaling.get("total_max_node_count") or scaling.get("max_node_count") or 0),
+        spot=bool(node.get("spot")),
+        disk=float(node.get("disk_size_gb") or 0),
+    )
+
+
+_POOLS: dict[str, Callable[[Resource], Pool]] = {
+    "aws_eks_node_group": _eks_pool,
+    "google_container_node_pool": _gke_pool,
+}
+
+Rule = Callable[[Resource, Use, int], list[Charge]]
+
+
+def _standing(group: str, per: str = "hour") -> Rule:
+    """Charge a resource for standing there, by its type's price."""
+    amount = HOURS if per == "hour" else 1.0
+    return lambda each, use, zones: [Charge(group, each.type, amount, per)]
+
+
+def _stored(group: str) -> Rule:
+    """Charge what is stored; the assumption is for the whole plan, so each of its stores bears all of it."""
+    return lambda each, use, zones: [Charge(group, each.type, use.stored, "GB-month")]
+
+
+def _gateway(each: Resource, use: Use, zones: int) -> list[Charge]:
+    return [
+        Charge("network", each.type, HOURS, "hour"),
+        Charge("network", f"{each.type} data", use.moved, "GB"),
+    ]
+
+
+def _endpoint(each: Resource, use: Use, zones: int) -> list[Charge]:
+    """Charge an interface endpoint in every zone; gateway endpoints are free."""
+    if each.values.get("vpc_endpoint_type") != "Interface":
+        return []
+    return [Charge("network", each.type, HOURS * zones, "hour")]
+
+
+def _fsx(each: Resource, use: Use, zones: int) -> list[Charge]:
+    kind, speed = each.values.get("deployment_type"), each.values.get("per_unit_storage_throughput")
+    return [Charge("Lustre", f"FSx {kind} {speed}", float(each.values["storage_capacity"]), "GB-month")]
+
+
+def _managed_lustre(each: Resource, use: Use, zones: int) -> list[Charge]:
+    speed = each.values.get("per_unit_storage_throughput")
+    return [Charge("Lustre", f"Managed Lustre {speed}", float(each.values["capacity_gib"]), "GB-month")]
+
+
+def _logs(each: Resource, use: Use, zones: int) -> list[Charge]:
+    return [Charge("logs", each.type, use.logged, "GB")]
+
+
+RULES: dict[str, Rule] = {
+    "aws_eks_cluster": _standing("cluster"),
+    "aws_nat_gateway": _gateway,
+    "aws_eip": _standing("network"),
+    "aws_vpc_endpoint": _endpoint,
+    "aws_fsx_lustre_file_system": _fsx,
+    "aws_s3_bucket": _stored("storage"),
+    "aws_ecr_repository": _stored("storage"),
+    "aws_kms_key": _standing("keys", "month"),
+    "aws_cloudwatch_log_group": _logs,
+    "google_container_cluster": _standing("cluster"),
+    "google_compute_router_nat": _gateway,
+    "google_lustre_instance": _managed_lustre,
+    "google_storage_bucket": _stored("storage"),
+    "google_artifact_registry_repository": _stored("storage"),
+    "google_kms_crypto_key": _standing("keys", "month"),
+}
