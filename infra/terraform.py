@@ -7,12 +7,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from components.common.errors import UnavailableError, UserError
 
 INFRA = Path(__file__).parent
 # real Terraform with the providers' schemas and no cloud; without it Terraform asks the registry and the accounts
 OFFLINE = INFRA.parents[1] / "shared" / "terraform" / "offline-terraform"
 _NO_REMOTE_STATE = 'terraform {\n  backend "local" {}\n}\n'
+# the offline providers are laid out anew by every run, under the feet of one that still goes on
+_TURN = FileLock(Path(tempfile.gettempdir()) / "nightshift-terraform.lock")
 _INIT = "terraform init -input=false -no-color >/dev/null"
 
 
@@ -39,7 +43,8 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
         script = f"{_INIT} && {commands}"
         offline = [str(OFFLINE), str(root), "--", cloud, script]
         command = offline if OFFLINE.exists() else ["sh", "-c", script]
-        done = subprocess.run(command, cwd=root / cloud, capture_output=True, text=True, check=False)
+        with _TURN:
+            done = subprocess.run(command, cwd=root / cloud, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError(f"terraform in infra/{cloud} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
