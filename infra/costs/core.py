@@ -8,6 +8,8 @@ from typing import Any
 HOURS = 730.0
 DAYS = HOURS / 24
 POOL = "nightshift/pool"
+EKS_POOL, GKE_POOL = "aws_eks_node_group", "google_container_node_pool"
+LOCAL_SSD = 375.0
 
 
 @dataclass(frozen=True)
@@ -94,10 +96,28 @@ class Resource:
     address: str
     values: Mapping[str, Any]
 
+    @property
+    def module(self) -> str:
+        """Return the address of the module it is in."""
+        return self.address.rpartition(f"{self.type}.")[0]
+
     def first(self, block: str) -> Mapping[str, Any]:
         """Return the first of a nested block, or an empty one."""
         blocks = self.values.get(block) or [{}]
         return blocks[0] or {}
+
+
+@dataclass(frozen=True)
+class Around:
+    """What a resource's cost takes from the plan around it.
+
+    Attributes:
+        zones: zones the plan spans.
+        share: its share in what the resources of its type hold, move or log together.
+    """
+
+    zones: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -111,6 +131,7 @@ class Pool:
         maximum: nodes that may run.
         spot: they may be taken away.
         disk: GB of a node's own disk.
+        scratch: GB of a node's local disks, where they are charged beside the machine.
     """
 
     gpu: bool
@@ -119,6 +140,7 @@ class Pool:
     maximum: int
     spot: bool
     disk: float
+    scratch: float = 0.0
 
 
 def resources(plan: Mapping[str, Any]) -> list[Resource]:
@@ -140,8 +162,21 @@ def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
     """Return what a plan is charged for in a month of a use."""
     standing = resources(plan)
     zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
-    found = [charge for each in standing if each.type in RULES for charge in RULES[each.type](each, use, zones)]
-    return found + _nodes([_POOLS[each.type](each) for each in standing if each.type in _POOLS], use)
+    alike = Counter(each.type for each in standing)
+    found = [
+        charge
+        for each in standing
+        if each.type in RULES
+        for charge in RULES[each.type](each, use, Around(zones, 1 / alike[each.type]))
+    ]
+    return found + _nodes(pools(standing), use)
+
+
+def pools(standing: Sequence[Resource]) -> list[Pool]:
+    """Return the node pools among resources."""
+    templates = {each.module: each for each in standing if each.type == "aws_launch_template"}
+    eks = [_eks_pool(each, templates.get(each.module)) for each in standing if each.type == EKS_POOL]
+    return eks + [_gke_pool(each) for each in standing if each.type == GKE_POOL]
 
 
 def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, Cost]:
@@ -158,13 +193,13 @@ def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, C
 
 def unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
     """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
-    return sorted({each.type for each in resources(plan)} - set(RULES) - set(_POOLS) - set(named))
+    return sorted({each.type for each in resources(plan)} - set(RULES) - {EKS_POOL, GKE_POOL} - set(named))
 
 
 def _walk(module: Mapping[str, Any]) -> Iterator[Resource]:
     for each in module.get("resources", []):
         if each["mode"] == "managed":
-            yield Resource(each["type"], each["address"], each["values"])
+            yield Resource(each["type"], each["address"], each.get("values", {}))
     for child in module.get("child_modules", []):
         yield from _walk(child)
 
@@ -196,85 +231,88 @@ def _of_pool(pool: Pool, use: Use, trains: bool) -> list[Charge]:
     extra = use.trainings * use.hours if trains and not standing else 0.0
     hours = standing * HOURS + extra
     group = "GPU nodes" if pool.gpu else "general nodes"
+    months = hours / HOURS
     return [
         Charge(group, pool.price, hours, "hour"),
-        Charge(group, "disk", pool.disk * hours / HOURS, "GB-month"),
+        Charge(group, "node disk", pool.disk * months, "GB-month"),
+        Charge(group, "local SSD", pool.scratch * months, "GB-month"),
     ]
 
 
-def _eks_pool(each: Resource) -> Pool:
-    scaling, spot = each.first("scaling_config"), each.values.get("capacity_type") == "SPOT"
-    market = "spot" if spot else "on-demand"
-    # of several types the first is the wanted one, the others stand in for it
-    machine = (each.values.get("instance_types") or ["unknown"])[0]
+def _eks_pool(each: Resource, template: Resource | None) -> Pool:
+    scaling, market = each.first("scaling_config"), str(each.values.get("capacity_type", "ON_DEMAND"))
+    launched: Mapping[str, Any] = template.values if template else {}
+    disks = [disk["ebs"][0]["volume_size"] for disk in launched.get("block_device_mappings", []) if disk.get("ebs")]
+    # of several types the first is the wanted one, the others stand in for it; a capacity block's is in the template
+    machine = [*(each.values.get("instance_types") or []), launched.get("instance_type")][0]
     return Pool(
         gpu=(each.values.get("labels") or {}).get(POOL) == "gpu",
-        price=f"{machine} {market}",
+        price=f"{machine} {market.lower().replace('_', '-')}",
         minimum=int(scaling.get("min_size", 0)),
         maximum=int(scaling.get("max_size", 0)),
-        spot=spot,
-        disk=float(each.values.get("disk_size") or 0),
+        spot=market == "SPOT",
+        disk=float(sum(disks)),
     )
 
 
 def _gke_pool(each: Resource) -> Pool:
     scaling, node = each.first("autoscaling"), each.first("node_config")
-    market = "spot" if node.get("spot") else "on-demand"
+    market = "spot" if node.get("spot") else "flex-start" if node.get("flex_start") else "on-demand"
+    scratch = (node.get("ephemeral_storage_local_ssd_config") or [{}])[0].get("local_ssd_count") or 0
     return Pool(
         gpu=(node.get("labels") or {}).get(POOL) == "gpu",
         price=f"{node.get('machine_type')} {market}",
-        minimum=int(scaling.get("total_min_node_count") or scaling.get("min_node_count") or 0),
-        maximum=int(scaling.get("total_max_node_count") or scaling.get("max_node_count") or 0),
-        spot=bool(node.get("spot")),
+        minimum=int(scaling.get("total_min_node_count") or 0),
+        maximum=int(scaling.get("total_max_node_count") or 0),
+        spot=market == "spot",
         disk=float(node.get("disk_size_gb") or 0),
+        scratch=scratch * LOCAL_SSD,
     )
 
 
-_POOLS: dict[str, Callable[[Resource], Pool]] = {
-    "aws_eks_node_group": _eks_pool,
-    "google_container_node_pool": _gke_pool,
-}
-
-Rule = Callable[[Resource, Use, int], list[Charge]]
+Rule = Callable[[Resource, Use, Around], list[Charge]]
 
 
 def _standing(group: str, per: str = "hour") -> Rule:
-    """Charge a resource for standing there, by its type's price."""
+    """Charge a resource for being there, by its type's price."""
     amount = HOURS if per == "hour" else 1.0
-    return lambda each, use, zones: [Charge(group, each.type, amount, per)]
+    return lambda each, use, around: [Charge(group, each.type, amount, per)]
 
 
-def _stored(group: str) -> Rule:
-    """Charge what is stored; the assumption is for the whole plan, so each of its stores bears all of it."""
-    return lambda each, use, zones: [Charge(group, each.type, use.stored, "GB-month")]
+def _stored(each: Resource, use: Use, around: Around) -> list[Charge]:
+    return [Charge("storage", each.type, use.stored * around.share, "GB-month")]
 
 
-def _gateway(each: Resource, use: Use, zones: int) -> list[Charge]:
+def _logged(each: Resource, use: Use, around: Around) -> list[Charge]:
+    return [Charge("logs", each.type, use.logged * around.share, "GB")]
+
+
+def _gateway(each: Resource, use: Use, around: Around) -> list[Charge]:
     return [
         Charge("network", each.type, HOURS, "hour"),
-        Charge("network", f"{each.type} data", use.moved, "GB"),
+        Charge("network", f"{each.type} data", use.moved * around.share, "GB"),
     ]
 
 
-def _endpoint(each: Resource, use: Use, zones: int) -> list[Charge]:
+def _endpoint(each: Resource, use: Use, around: Around) -> list[Charge]:
     """Charge an interface endpoint in every zone; gateway endpoints are free."""
     if each.values.get("vpc_endpoint_type") != "Interface":
         return []
-    return [Charge("network", each.type, HOURS * zones, "hour")]
+    return [Charge("network", each.type, HOURS * around.zones, "hour")]
 
 
-def _fsx(each: Resource, use: Use, zones: int) -> list[Charge]:
+def _fsx(each: Resource, use: Use, around: Around) -> list[Charge]:
     kind, speed = each.values.get("deployment_type"), each.values.get("per_unit_storage_throughput")
-    return [Charge("Lustre", f"FSx {kind} {speed}", float(each.values["storage_capacity"]), "GB-month")]
+    asked = float(each.first("metadata_configuration").get("iops") or 0)
+    return [
+        Charge("Lustre", f"FSx {kind} {speed}", float(each.values["storage_capacity"]), "GB-month"),
+        Charge("Lustre", "FSx metadata IOPS", asked, "IOPS-month"),
+    ]
 
 
-def _managed_lustre(each: Resource, use: Use, zones: int) -> list[Charge]:
+def _managed_lustre(each: Resource, use: Use, around: Around) -> list[Charge]:
     speed = each.values.get("per_unit_storage_throughput")
     return [Charge("Lustre", f"Managed Lustre {speed}", float(each.values["capacity_gib"]), "GB-month")]
-
-
-def _logs(each: Resource, use: Use, zones: int) -> list[Charge]:
-    return [Charge("logs", each.type, use.logged, "GB")]
 
 
 RULES: dict[str, Rule] = {
@@ -283,14 +321,14 @@ RULES: dict[str, Rule] = {
     "aws_eip": _standing("network"),
     "aws_vpc_endpoint": _endpoint,
     "aws_fsx_lustre_file_system": _fsx,
-    "aws_s3_bucket": _stored("storage"),
-    "aws_ecr_repository": _stored("storage"),
+    "aws_s3_bucket": _stored,
+    "aws_ecr_repository": _stored,
     "aws_kms_key": _standing("keys", "month"),
-    "aws_cloudwatch_log_group": _logs,
+    "aws_cloudwatch_log_group": _logged,
     "google_container_cluster": _standing("cluster"),
     "google_compute_router_nat": _gateway,
     "google_lustre_instance": _managed_lustre,
-    "google_storage_bucket": _stored("storage"),
-    "google_artifact_registry_repository": _stored("storage"),
+    "google_storage_bucket": _stored,
+    "google_artifact_registry_repository": _stored,
     "google_kms_crypto_key": _standing("keys", "month"),
 }
