@@ -18,7 +18,7 @@ from components.common.errors import UnavailableError, UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import configs, processes, runs
-from pipelines.environments import SITES, TARGETS, Environment, local, site
+from pipelines.environments import KUBEFLOW_INSIDE, SITES, TARGETS, Environment, local, site
 from pipelines.local import Run
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 RUNNERS = {"process": "local", "docker": "register-only"}  # what runs a step -> where models are deployed by default
-INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 
 
 def main() -> None:
@@ -127,7 +126,7 @@ def report(args: argparse.Namespace) -> int:
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    code = subprocess.run(this.command(task), env=processes.environment(task), check=False).returncode
+    code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
 
@@ -323,7 +322,7 @@ def _add_cluster(command: argparse.ArgumentParser) -> None:
     names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
     command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
     command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
-    command.add_argument("--inside", default=INSIDE, help="its URL as the steps see it (default: %(default)s)")
+    command.add_argument("--inside", default=KUBEFLOW_INSIDE, help="its URL as the steps see it (default: %(default)s)")
     command.add_argument("--experiment", default="nightshift", help="made if there is none (default: %(default)s)")
     command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
     command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")

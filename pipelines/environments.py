@@ -14,6 +14,8 @@ from components.common.image import image
 from pipelines.ir import Retry
 
 TARGETS = ("local", "register-only", "record-only")
+# Kubeflow's API as the steps see it
+KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 

@@ -41,7 +41,7 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
     """
     values = gathered(pipeline, options, asdict(environment) | {"kubeflow": {}})
     if "data" in values:
-        values["data"] = _absolute(values["data"])
+        values["data"] = absolute(values["data"])
     return Run(pipeline, values, Path(environment.runs) / name(pipeline, values))
 
 
@@ -115,10 +115,10 @@ def alone(run: Run) -> Iterator[None]:
     """
     path = _lock(run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
-        held.enter_context(_held(_gate(run.folder.parent, _use_case(run)), fcntl.LOCK_SH))
+    with ExitStack() as stack:
+        stack.enter_context(held(_gate(run.folder.parent, _use_case(run)), fcntl.LOCK_SH))
         try:
-            file = held.enter_context(_held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            file = stack.enter_context(held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             other = path.read_text() or "another run"
             raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
@@ -127,6 +127,15 @@ def alone(run: Run) -> Iterator[None]:
         file.truncate(0)
         file.write(run.folder.name)
         file.flush()
+        yield
+
+
+@contextmanager
+def step_under_way(run: Run) -> Iterator[None]:
+    """Keep `none_under_way` waiting while one step of a run goes on, which another engine has ordered."""
+    gate = _gate(run.folder.parent, _use_case(run))
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    with held(gate, fcntl.LOCK_SH):
         yield
 
 
@@ -144,7 +153,7 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
     gate = _gate(folder, use_case)
     gate.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with _held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield
     except BlockingIOError:
         raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
@@ -167,7 +176,7 @@ def _locks(folder: Path) -> Path:
 
 
 @contextmanager
-def _held(path: Path, how: int) -> Iterator[TextIO]:
+def held(path: Path, how: int) -> Iterator[TextIO]:
     """Hold a lock on a file, here and in the process by which `Processes` ends the steps."""
     with path.open("a+") as file:
         fcntl.flock(file, how)
@@ -201,7 +210,7 @@ def yesterday() -> str:
     return str(last_complete_day(datetime.now(UTC)))
 
 
-def _absolute(data: str) -> str:
+def absolute(data: str) -> str:
     """Make a local path independent of the working folder, so that a run can be resumed from anywhere."""
     return data if data == SIMULATOR or "://" in data else str(Path(data).resolve())
 

@@ -46,7 +46,7 @@ def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path
     options = {"pipeline": "fraud-training"} if name == "nightly" else {"date": "2018-08-14"}
     run = runs.new(runs.compiled(name), options, local(tmp_path))
     for task in run.pipeline.tasks:
-        command = run.command(task)
+        command = run.commands.argv(task)
         module = {"scoring-of-champion": "scoring", "retraining": "launching"}.get(task.name, task.name)
         assert command[:3] == ["python", "-m", f"components.{module}"]
         parsed = importlib.import_module(f"components.{module}.__main__").parser().parse_args(command[3:])
