@@ -90,14 +90,14 @@ infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would 
 infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
 	$(BIN)/pytest -n 2 tests/infra
 
-cluster-secrets: ## Make the secrets a cluster needs, where they are missing: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
+cluster-secrets: ## Make the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
 	@infra/cluster/secrets.sh "$(ARTIFACTS)"
 
 cluster-install: $(VENV)/.run ## Install what a cluster runs beside the pipelines: make cluster-install CLOUD=aws ENV=dev [DRY_RUN=1]
-	@set -o pipefail; $(BIN)/python -m infra.cluster install $(CLOUD) $(ENV) | $(if $(DRY_RUN),cat,bash -euxo pipefail)
+	@commands=$$($(BIN)/python -m infra.cluster install $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balancers: make cluster-uninstall CLOUD=aws ENV=dev [DRY_RUN=1]
-	@set -o pipefail; $(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV) | $(if $(DRY_RUN),cat,bash -euxo pipefail)
+	@commands=$$($(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 clean: ## Remove the environment and everything runs have made
 	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit *.egg-info

@@ -45,7 +45,10 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
         "| while read -r space name; do kubectl delete service --namespace $space $name; done"
     )
     return [
-        *(f"helm uninstall {each['name']} --namespace {each['namespace']} --ignore-not-found --wait" for each in wanted),
+        *(
+            f"helm uninstall {each['name']} --namespace {each['namespace']} --ignore-not-found --wait"
+            for each in wanted
+        ),
         "kubectl delete namespaces airflow kubeflow monitoring nightshift --ignore-not-found --timeout=15m",
         *volumes,
         balancers,
@@ -54,7 +57,9 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
 
 def _install(chart: Chart, cluster: str) -> list[str]:
     if chart["version"] is None:
-        raise UserError(f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up")
+        raise UserError(
+            f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"
+        )
     if "kustomize" in chart:
         remotes = [f"{remote}?ref={chart['version']}" for remote in chart["kustomize"]]
         return [f"kubectl apply --server-side --force-conflicts -k {shlex.quote(remote)}" for remote in remotes]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the secrets that the namespaces' pods read, where they are missing. Passwords are random and are no word of any
+# Make the namespaces, and once the secrets that their pods read. Passwords are random and are no word of any
 # command line; read one with: kubectl get secret --namespace nightshift nightshift-mlflow --output yaml
 set -euo pipefail
 artifacts=${1:-}
@@ -10,11 +10,18 @@ fi
 
 password() { head -c 24 /dev/urandom | base64 | tr -d '+/='; }
 
-# secret NAMESPACE NAME: makes it from the lines KEY=VALUE it is told, unless it is there
+# secret NAMESPACE NAME: makes it from the lines KEY=VALUE it is told
 secret() {
-  if kubectl get secret --namespace "$1" "$2" --output name 2>/dev/null; then cat >/dev/null; return; fi
-  kubectl create secret generic "$2" --namespace "$1" --from-env-file=/dev/stdin
+  kubectl create secret generic "$2" --namespace "$1" --from-env-file=/dev/stdin --dry-run=client --output yaml \
+    | kubectl apply --filename -
 }
+
+kubectl apply --server-side --force-conflicts -k "$(dirname "$0")/namespaces"
+# the last one that is made here: passwords belong together, so all are made or none
+if kubectl get secret --namespace monitoring grafana-admin --output name; then
+  echo "cluster-secrets: the secrets are there; nothing was changed"
+  exit
+fi
 
 login=$(password) database=$(password)
 secret nightshift postgresql <<< "POSTGRES_USER=mlflow

@@ -60,7 +60,7 @@ def _costs(by_use: Mapping[str, Mapping[str, core.Cost]]) -> Table:
     table = Table("group", title="Estimated costs, US dollars a month")
     for name in by_use:
         table.add_column(name, justify="right")
-    groups = dict.fromkeys(group for found in reversed(by_use.values()) for group in found)
+    groups = dict.fromkeys(group for found in [*by_use.values()][::-1] for group in found)
     for group in groups:
         table.add_row(group, *(_amount(found.get(group, core.NOTHING)) for found in by_use.values()))
     table.add_section()
@@ -87,7 +87,7 @@ def _notes(
     dates = sorted(price.date for price in prices.values() if price.usd is not None)
     lines = [
         f"Prices of {table['region']}, from sources of {dates[0]} to {dates[-1]}: refresh infra/costs/prices.yaml.",
-        "Not in it: taxes, discounts, traffic to the internet, nodes that Karpenter adds, reservations while unused.",
+        "Not in it: taxes, discounts, traffic to the internet, nodes that Karpenter adds, disks of claims, unused reservations.",
     ]
     region = plan.get("variables", {}).get("region", {}).get("value")
     if region not in (None, table["region"]):

@@ -20,7 +20,8 @@ class Use:
         trainings: trainings in the month, on one GPU node each.
         hours: hours that a training holds its GPU node, the node's start and end included.
         full: all pools stand at their maximum the whole month.
-        stored: GB in buckets and registries.
+        stored: GB in buckets.
+        images: GB in container registries.
         moved: GB through NAT and private endpoints.
         logged: GB of logs taken in.
     """
@@ -29,6 +30,7 @@ class Use:
     hours: float = 2
     full: bool = False
     stored: float = 100
+    images: float = 50
     moved: float = 10
     logged: float = 5
 
@@ -75,6 +77,27 @@ class Charge:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """What is charged by use, once for all resources of a type.
+
+    Attributes:
+        group: line of the table it belongs to.
+        price: its key in the price table.
+        by: the attribute of `Use` that says how much.
+        per: the unit.
+    """
+
+    group: str
+    price: str
+    by: str
+    per: str
+
+    def charge(self, use: Use) -> Charge:
+        """Return the charge of a month of a use."""
+        return Charge(self.group, self.price, getattr(use, self.by), self.per)
+
+
+@dataclass(frozen=True)
 class Cost:
     """What a group costs a month: at least `usd`, and more by what the prices in `unknown` add."""
 
@@ -90,11 +113,19 @@ NOTHING = Cost(0.0, frozenset())
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource as it will be after the plan; values known only after apply are missing."""
+    """A resource as it will be after the plan.
+
+    Attributes:
+        type: of the resource, as Terraform names it.
+        address: of the resource in the plan.
+        values: its arguments; those known only after apply are missing.
+        zones: zones the plan spans.
+    """
 
     type: str
     address: str
     values: Mapping[str, Any]
+    zones: int
 
     @property
     def module(self) -> str:
@@ -105,19 +136,6 @@ class Resource:
         """Return the first of a nested block, or an empty one."""
         blocks = self.values.get(block) or [{}]
         return blocks[0] or {}
-
-
-@dataclass(frozen=True)
-class Around:
-    """What a resource's cost takes from the plan around it.
-
-    Attributes:
-        zones: zones the plan spans.
-        share: its share in what the resources of its type hold, move or log together.
-    """
-
-    zones: int
-    share: float
 
 
 @dataclass(frozen=True)
@@ -145,7 +163,8 @@ class Pool:
 
 def resources(plan: Mapping[str, Any]) -> list[Resource]:
     """Return what a plan (`terraform show -json`) leaves standing, without data sources."""
-    return list(_walk(plan["planned_values"].get("root_module", {})))
+    zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
+    return list(_walk(plan["planned_values"].get("root_module", {}), zones))
 
 
 def changes(plan: Mapping[str, Any]) -> dict[str, Counter[str]]:
@@ -161,14 +180,9 @@ def changes(plan: Mapping[str, Any]) -> dict[str, Counter[str]]:
 def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
     """Return what a plan is charged for in a month of a use."""
     standing = resources(plan)
-    zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
-    alike = Counter(each.type for each in standing)
-    found = [
-        charge
-        for each in standing
-        if each.type in RULES
-        for charge in RULES[each.type](each, use, Around(zones, 1 / alike[each.type]))
-    ]
+    found = [charge for each in standing if each.type in RULES for charge in RULES[each.type](each)]
+    types = {each.type for each in standing}
+    found += [measured.charge(use) for name, measured in MEASURED.items() if name in types]
     return found + _nodes(pools(standing), use)
 
 
@@ -193,15 +207,17 @@ def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, C
 
 def unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
     """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
-    return sorted({each.type for each in resources(plan)} - set(RULES) - {EKS_POOL, GKE_POOL} - set(named))
+    return sorted(
+        {each.type for each in resources(plan)} - set(RULES) - set(MEASURED) - {EKS_POOL, GKE_POOL} - set(named)
+    )
 
 
-def _walk(module: Mapping[str, Any]) -> Iterator[Resource]:
+def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
     for each in module.get("resources", []):
         if each["mode"] == "managed":
-            yield Resource(each["type"], each["address"], each.get("values", {}))
+            yield Resource(each["type"], each["address"], each.get("values", {}), zones)
     for child in module.get("child_modules", []):
-        yield from _walk(child)
+        yield from _walk(child, zones)
 
 
 def _cost(charge: Charge, prices: Mapping[str, Price]) -> Cost:
@@ -270,38 +286,23 @@ def _gke_pool(each: Resource) -> Pool:
     )
 
 
-Rule = Callable[[Resource, Use, Around], list[Charge]]
+def _hourly(group: str) -> Callable[[Resource], list[Charge]]:
+    """Charge a resource for every hour, by its type's price."""
+    return lambda each: [Charge(group, each.type, HOURS, "hour")]
 
 
-def _standing(group: str, per: str = "hour") -> Rule:
-    """Charge a resource for being there, by its type's price."""
-    amount = HOURS if per == "hour" else 1.0
-    return lambda each, use, around: [Charge(group, each.type, amount, per)]
+def _key(each: Resource) -> list[Charge]:
+    return [Charge("keys", each.type, 1.0, "month")]
 
 
-def _stored(each: Resource, use: Use, around: Around) -> list[Charge]:
-    return [Charge("storage", each.type, use.stored * around.share, "GB-month")]
-
-
-def _logged(each: Resource, use: Use, around: Around) -> list[Charge]:
-    return [Charge("logs", each.type, use.logged * around.share, "GB")]
-
-
-def _gateway(each: Resource, use: Use, around: Around) -> list[Charge]:
-    return [
-        Charge("network", each.type, HOURS, "hour"),
-        Charge("network", f"{each.type} data", use.moved * around.share, "GB"),
-    ]
-
-
-def _endpoint(each: Resource, use: Use, around: Around) -> list[Charge]:
+def _endpoint(each: Resource) -> list[Charge]:
     """Charge an interface endpoint in every zone; gateway endpoints are free."""
     if each.values.get("vpc_endpoint_type") != "Interface":
         return []
-    return [Charge("network", each.type, HOURS * around.zones, "hour")]
+    return [Charge("network", each.type, HOURS * each.zones, "hour")]
 
 
-def _fsx(each: Resource, use: Use, around: Around) -> list[Charge]:
+def _fsx(each: Resource) -> list[Charge]:
     kind, speed = each.values.get("deployment_type"), each.values.get("per_unit_storage_throughput")
     asked = float(each.first("metadata_configuration").get("iops") or 0)
     return [
@@ -310,25 +311,31 @@ def _fsx(each: Resource, use: Use, around: Around) -> list[Charge]:
     ]
 
 
-def _managed_lustre(each: Resource, use: Use, around: Around) -> list[Charge]:
+def _managed_lustre(each: Resource) -> list[Charge]:
     speed = each.values.get("per_unit_storage_throughput")
     return [Charge("Lustre", f"Managed Lustre {speed}", float(each.values["capacity_gib"]), "GB-month")]
 
 
-RULES: dict[str, Rule] = {
-    "aws_eks_cluster": _standing("cluster"),
-    "aws_nat_gateway": _gateway,
-    "aws_eip": _standing("network"),
+RULES: dict[str, Callable[[Resource], list[Charge]]] = {
+    "aws_eks_cluster": _hourly("cluster"),
+    "aws_nat_gateway": _hourly("network"),
+    "aws_eip": _hourly("network"),
     "aws_vpc_endpoint": _endpoint,
     "aws_fsx_lustre_file_system": _fsx,
-    "aws_s3_bucket": _stored,
-    "aws_ecr_repository": _stored,
-    "aws_kms_key": _standing("keys", "month"),
-    "aws_cloudwatch_log_group": _logged,
-    "google_container_cluster": _standing("cluster"),
-    "google_compute_router_nat": _gateway,
+    "aws_kms_key": _key,
+    "google_container_cluster": _hourly("cluster"),
+    "google_compute_router_nat": _hourly("network"),
     "google_lustre_instance": _managed_lustre,
-    "google_storage_bucket": _stored,
-    "google_artifact_registry_repository": _stored,
-    "google_kms_crypto_key": _standing("keys", "month"),
+    "google_kms_crypto_key": _key,
+}
+MEASURED = {
+    "aws_nat_gateway": Measured("network", "aws_nat_gateway data", "moved", "GB"),
+    "aws_s3_bucket": Measured("storage", "aws_s3_bucket", "stored", "GB-month"),
+    "aws_ecr_repository": Measured("storage", "aws_ecr_repository", "images", "GB-month"),
+    "aws_cloudwatch_log_group": Measured("logs", "aws_cloudwatch_log_group", "logged", "GB"),
+    "google_compute_router_nat": Measured("network", "google_compute_router_nat data", "moved", "GB"),
+    "google_storage_bucket": Measured("storage", "google_storage_bucket", "stored", "GB-month"),
+    "google_artifact_registry_repository": Measured(
+        "storage", "google_artifact_registry_repository", "images", "GB-month"
+    ),
 }
