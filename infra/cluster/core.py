@@ -23,8 +23,9 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     namespaces = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
     wanted = [chart for chart in charts if cloud in chart["clouds"]]
     commands = [command for chart in wanted for command in _install(chart, cluster)]
-    # Kubeflow brings its own namespace object: ours last again, for the labels it lacks
-    return [namespaces, *commands, namespaces, f"kubectl apply -k infra/kubernetes/{cloud}"]
+    last = [f"kubectl apply -k infra/{folder}" for folder in (f"kubernetes/{cloud}", "monitoring")]
+    # Kubeflow brings its own namespace object: ours again, for the labels it lacks
+    return [namespaces, *commands, namespaces, *last]
 
 
 def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
@@ -69,4 +70,5 @@ def _install(chart: Chart, cluster: str) -> list[str]:
     words += ["--values", f"infra/cluster/values/{chart['name']}.yaml"]
     # in double quotes, so that the shell fills in its variables
     words += [f'--set "{key}={value.format(cluster=cluster)}"' for key, value in chart.get("set", {}).items()]
+    words += [f"--set-file {key}={path}" for key, path in chart.get("files", {}).items()]
     return [" ".join([*words, "--wait", "--timeout 15m"])]
