@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Resource:
-    """A managed resource: what is known of it before anything was asked of a cloud."""
+    """A managed resource, and what is known of it: in a plan that is what does not depend on a cloud's answer."""
 
     address: str
     type: str
@@ -19,7 +19,7 @@ class Resource:
 def _walk(module: Json) -> Iterator[Resource]:
     for found in module.get("resources", []):
         if found["mode"] == "managed":
-            yield Resource(found["address"], found["type"], found["values"])
+            yield Resource(found["address"], found["type"], found.get("values", {}))
     for child in module.get("child_modules", []):
         yield from _walk(child)
 
