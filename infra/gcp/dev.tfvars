@@ -4,6 +4,8 @@ environment     = "dev"
 region          = "europe-west4"
 zones           = ["europe-west4-a", "europe-west4-b"]
 
+deletion_protection = false
+
 general_pool = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
 
 gpu_pools = {

@@ -44,7 +44,7 @@ module "storage" {
   name        = local.name
   project_id  = var.project_id
   region      = var.region
-  disposable  = var.environment == "dev"
+  disposable  = !var.deletion_protection
   bucket_uses = ["lake", "pipelines", "models"]
 
   depends_on = [google_project_service.needed]
@@ -65,7 +65,7 @@ module "cluster" {
   kubernetes_version  = var.kubernetes_version
   release_channel     = var.release_channel
   external            = var.external_control_plane
-  deletion_protection = var.environment == "prod"
+  deletion_protection = var.deletion_protection
   legacy_lustre_port  = var.lustre.legacy_port
   general_pool        = var.general_pool
   key                 = module.storage.key
@@ -116,7 +116,7 @@ module "identity" {
   repository    = module.storage.repository
   workloads = {
     # the account of infra/kubernetes/gcp/kustomization.yaml, under which every step runs
-    steps  = { namespace = "kubeflow", account = "nightshift", writes = ["lake", "pipelines", "models"], deploys = true }
+    steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"], deploys = true }
     ui     = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
     mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with

@@ -30,7 +30,7 @@ variable "name" {
 }
 
 variable "environment" {
-  description = "dev can be destroyed with all its data; prod refuses to lose its cluster or a bucket that is not empty."
+  description = "What the names of all resources end with, and a label on them."
   type        = string
 
   validation {
@@ -89,6 +89,12 @@ variable "external_control_plane" {
   description = "Whether the control plane's DNS name, which asks IAM, answers from outside the network."
   type        = bool
   default     = false
+}
+
+variable "deletion_protection" {
+  description = "Whether a destroy stops at the cluster and at buckets that are not empty."
+  type        = bool
+  default     = true
 }
 
 variable "general_pool" {

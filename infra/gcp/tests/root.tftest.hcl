@@ -19,12 +19,12 @@ variables {
   budget          = { amount = 100, emails = ["ml@example.com"] }
 }
 
-run "dev_can_be_destroyed_with_its_data" {
+run "names_are_the_name_and_the_environment" {
   command = plan
 
   assert {
-    condition     = module.cluster.name == "nightshift-dev"
-    error_message = "names are the name and the environment"
+    condition     = output.cluster == "nightshift-dev"
+    error_message = "dev and prod do not share a name"
   }
 }
 

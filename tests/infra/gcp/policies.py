@@ -208,7 +208,7 @@ def costs_can_be_attributed(plan: Json) -> Iterator[str]:
     labelled = [("the cluster", cluster(plan)["resource_labels"])]
     labelled += [(pool.address, node(pool)["resource_labels"]) for pool in pools(plan)]
     for what, labels in labelled:
-        if not LABELS <= (labels or {}).keys():
+        if not (labels or {}).keys() >= LABELS:
             yield f"{what} lacks labels"
 
 

@@ -1,29 +1,29 @@
 locals {
   # What Google sells with an accelerator: the machine type, its local SSDs, the boot disk it takes, and the
   # capacities it can be had by.
-  anyhow   = ["on_demand", "spot", "flex_start", "reserved"]
-  no_wait  = ["spot", "flex_start"]
-  assigned = ["spot", "flex_start", "reserved"]
+  any_capacity  = ["on_demand", "spot", "flex_start", "reserved"]
+  interruptible = ["spot", "flex_start"]
+  not_on_demand = ["spot", "flex_start", "reserved"]
   machines = {
-    "nvidia-l4 x1"             = { type = "g2-standard-12", ssds = 1, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-l4 x2"             = { type = "g2-standard-24", ssds = 2, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-l4 x4"             = { type = "g2-standard-48", ssds = 4, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-l4 x8"             = { type = "g2-standard-96", ssds = 8, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-tesla-a100 x1"     = { type = "a2-highgpu-1g", ssds = 1, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-tesla-a100 x2"     = { type = "a2-highgpu-2g", ssds = 2, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-tesla-a100 x4"     = { type = "a2-highgpu-4g", ssds = 4, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-tesla-a100 x8"     = { type = "a2-highgpu-8g", ssds = 8, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-a100-80gb x1"      = { type = "a2-ultragpu-1g", ssds = 1, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-a100-80gb x2"      = { type = "a2-ultragpu-2g", ssds = 2, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-a100-80gb x4"      = { type = "a2-ultragpu-4g", ssds = 4, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-a100-80gb x8"      = { type = "a2-ultragpu-8g", ssds = 8, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-h100-80gb x1"      = { type = "a3-highgpu-1g", ssds = 2, disk = "pd-balanced", capacities = local.no_wait }
-    "nvidia-h100-80gb x2"      = { type = "a3-highgpu-2g", ssds = 4, disk = "pd-balanced", capacities = local.no_wait }
-    "nvidia-h100-80gb x4"      = { type = "a3-highgpu-4g", ssds = 8, disk = "pd-balanced", capacities = local.no_wait }
-    "nvidia-h100-80gb x8"      = { type = "a3-highgpu-8g", ssds = 16, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-h100-mega-80gb x8" = { type = "a3-megagpu-8g", ssds = 16, disk = "pd-balanced", capacities = local.anyhow }
-    "nvidia-h200-141gb x8"     = { type = "a3-ultragpu-8g", ssds = 32, disk = "hyperdisk-balanced", capacities = local.assigned }
-    "nvidia-b200 x8"           = { type = "a4-highgpu-8g", ssds = 32, disk = "hyperdisk-balanced", capacities = local.assigned }
+    "nvidia-l4 x1"             = { type = "g2-standard-12", ssds = 1, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-l4 x2"             = { type = "g2-standard-24", ssds = 2, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-l4 x4"             = { type = "g2-standard-48", ssds = 4, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-l4 x8"             = { type = "g2-standard-96", ssds = 8, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-tesla-a100 x1"     = { type = "a2-highgpu-1g", ssds = 1, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-tesla-a100 x2"     = { type = "a2-highgpu-2g", ssds = 2, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-tesla-a100 x4"     = { type = "a2-highgpu-4g", ssds = 4, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-tesla-a100 x8"     = { type = "a2-highgpu-8g", ssds = 8, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-a100-80gb x1"      = { type = "a2-ultragpu-1g", ssds = 1, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-a100-80gb x2"      = { type = "a2-ultragpu-2g", ssds = 2, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-a100-80gb x4"      = { type = "a2-ultragpu-4g", ssds = 4, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-a100-80gb x8"      = { type = "a2-ultragpu-8g", ssds = 8, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-h100-80gb x1"      = { type = "a3-highgpu-1g", ssds = 2, disk = "pd-balanced", capacities = local.interruptible }
+    "nvidia-h100-80gb x2"      = { type = "a3-highgpu-2g", ssds = 4, disk = "pd-balanced", capacities = local.interruptible }
+    "nvidia-h100-80gb x4"      = { type = "a3-highgpu-4g", ssds = 8, disk = "pd-balanced", capacities = local.interruptible }
+    "nvidia-h100-80gb x8"      = { type = "a3-highgpu-8g", ssds = 16, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-h100-mega-80gb x8" = { type = "a3-megagpu-8g", ssds = 16, disk = "pd-balanced", capacities = local.any_capacity }
+    "nvidia-h200-141gb x8"     = { type = "a3-ultragpu-8g", ssds = 32, disk = "hyperdisk-balanced", capacities = local.not_on_demand }
+    "nvidia-b200 x8"           = { type = "a4-highgpu-8g", ssds = 32, disk = "hyperdisk-balanced", capacities = local.not_on_demand }
   }
   machine = { for name, pool in var.pools : name => local.machines["${pool.accelerator} x${pool.gpus}"] }
 

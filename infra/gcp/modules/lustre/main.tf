@@ -21,6 +21,10 @@ resource "google_lustre_instance" "this" {
   gke_support_enabled         = var.legacy_port
   kms_key                     = var.key
 
+  timeouts {
+    create = "120m"
+  }
+
   lifecycle {
     precondition {
       condition     = var.capacity_gib >= local.tier.step && var.capacity_gib <= local.tier.max && var.capacity_gib % local.step == 0
