@@ -10,7 +10,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from components.common.errors import UnavailableError, UserError
+from components.common.errors import UnavailableError, UserError, check_names
 from infra import terraform
 from infra.costs import core
 
@@ -24,10 +24,21 @@ def main() -> None:
     parser.add_argument("environment", help="name of a .tfvars file: dev or prod")
     args = parser.parse_args()
     try:
+        check(args.cloud, args.environment)
         show(terraform.plan(args.cloud, args.environment), table_of(args.cloud), Console())
     except (UserError, UnavailableError) as error:
         print(f"infra-plan: {error}", file=sys.stderr)
         sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+def check(cloud: str, environment: str) -> None:
+    """Refuse an environment that a cloud has no file for.
+
+    Raises:
+        UserError: naming those it has.
+    """
+    found = sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+    check_names("ENV", [environment], found)
 
 
 def table_of(cloud: str) -> dict[str, Any]:

@@ -170,15 +170,13 @@ def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
         subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
 
 
-def test_disks_and_load_balancers_go_after_the_charts() -> None:
+def test_disks_and_load_balancers_go_after_the_charts_and_the_latest_chart_goes_first() -> None:
     commands = core.uninstall(CHARTS, "aws")
-    helm = [number for number, line in enumerate(commands) if line.startswith("helm uninstall")]
-    rest = [number for number, line in enumerate(commands) if "persistentvolume" in line or "LoadBalancer" in line]
+    charts = [chart["name"] for chart in CHARTS[::-1] if "chart" in chart]
 
-    assert max(helm) < min(rest)
-    assert [line.split()[2] for line in commands if line.startswith("helm")] == [
-        chart["name"] for chart in CHARTS[::-1] if "chart" in chart
-    ]
+    assert [line.split()[2] for line in commands[: len(charts)]] == charts
+    order = ["delete namespaces", "delete persistentvolumeclaims", "delete persistentvolume ", "wait", "LoadBalancer"]
+    assert [words in line for words, line in zip(order, commands[len(charts) :], strict=True)] == [True] * 5
 
 
 @pytest.mark.parametrize("name", ("nvidia-device-plugin", "dcgm-exporter"))

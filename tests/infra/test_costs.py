@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from components.common.errors import UserError
 from infra.costs import core
-from infra.costs.__main__ import show, table_of
+from infra.costs.__main__ import check, show, table_of
 
 Json = dict[str, Any]
 CLOUDS = ("aws", "gcp")
@@ -129,6 +130,12 @@ def test_changes_are_counted_by_type_and_a_replacement_is_one_of_each() -> None:
     ]
 
     assert core.changes({"resource_changes": changed}) == {"a": {"create": 2, "delete": 1}}
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_an_environment_that_is_not_there_is_refused_with_those_that_are(cloud: str) -> None:
+    with pytest.raises(UserError, match=r"ENV.prd: unknown; allowed here: dev, prod; did you mean 'prod'"):
+        check(cloud, "prd")
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
