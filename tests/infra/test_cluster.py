@@ -34,6 +34,20 @@ def of_kind(namespace: str, kind: str) -> list[Json]:
     return [value for value in objects(NAMESPACES / namespace) if value["kind"] == kind]
 
 
+def lets_in(policy: Json, caller: str, port: int) -> bool:
+    """Whether a policy lets every pod of a namespace in at a port."""
+    for rule in policy.get("ingress", []):
+        ports = [each["port"] for each in rule.get("ports", [{"port": port}])]
+        selectors = [each.get("namespaceSelector", {}) for each in rule.get("from", [])]
+        names = {selector.get("matchLabels", {}).get("kubernetes.io/metadata.name") for selector in selectors}
+        names |= {
+            value for selector in selectors for each in selector.get("matchExpressions", []) for value in each["values"]
+        }
+        if port in ports and caller in names:
+            return True
+    return False
+
+
 def named(found: list[Json], name: str) -> Json:
     return next(value for value in found if value["metadata"]["name"] == name)
 
@@ -72,6 +86,25 @@ def test_a_namespace_lets_nobody_in_or_out_by_default(namespace: str) -> None:
     assert policy["podSelector"] == {} and set(policy["policyTypes"]) == {"Ingress", "Egress"}
     assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
     assert all(rule["to"] for rule in policy["egress"])
+
+
+@pytest.mark.parametrize(
+    ("caller", "port", "called"),
+    [
+        ("kubeflow", 5000, "nightshift"),
+        ("kubeflow", 9091, "nightshift"),
+        ("airflow", 8888, "kubeflow"),
+        ("nightshift", 8888, "kubeflow"),
+        ("monitoring", 9090, "kubeflow"),
+        ("monitoring", 9108, "nightshift"),
+    ],
+)
+def test_who_has_to_call_another_namespace_is_let_in(caller: str, port: int, called: str) -> None:
+    assert any(lets_in(policy["spec"], caller, port) for policy in of_kind(called, "NetworkPolicy"))
+
+
+def test_airflow_is_not_let_into_monitoring() -> None:
+    assert not any(lets_in(policy["spec"], "airflow", 9090) for policy in of_kind("monitoring", "NetworkPolicy"))
 
 
 @pytest.mark.parametrize("namespace", OURS)
