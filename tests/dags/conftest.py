@@ -48,6 +48,10 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
     return parsed
 
 
+POD = b"""{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "pod", "namespace": "nightshift", "labels": {}},
+    "spec": {"containers": [{"name": "base", "image": "none"}]}}"""
+
+
 class _Kubernetes(BaseHTTPRequestHandler):
     """Answers whatever is done to a pod with the pod."""
 
@@ -56,9 +60,9 @@ class _Kubernetes(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-type", "application/json")
         self.end_headers()
-        self.wfile.write(b'{"kind": "Pod", "apiVersion": "v1"}')
+        self.wfile.write(POD)
 
-    do_GET = do_PATCH = do_DELETE = answer
+    do_GET = do_PATCH = do_DELETE = answer  # noqa: N815 - their names
 
     def log_message(self, *words: Any) -> None:
         pass

@@ -251,6 +251,7 @@ def ended_pod(exit_code: int) -> k8s.V1Pod:
     phase = "Failed" if exit_code else "Succeeded"
     return k8s.V1Pod(
         metadata=k8s.V1ObjectMeta(name="pod", namespace="nightshift"),
+        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="base")]),
         status=k8s.V1PodStatus(phase=phase, container_statuses=[status]),
     )
 
@@ -262,6 +263,6 @@ def test_a_pod_that_ends_with_a_users_mistake_is_not_tried_again(
     task = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"].get_task("ingestion")
     pod = ended_pod(exit_code)
 
-    with pytest.raises(AirflowException) as raised:
+    with pytest.raises(AirflowException, match="Pod pod returned a failure") as raised:
         task.cleanup(pod, pod)
     assert isinstance(raised.value, AirflowFailException) is not tried_again
