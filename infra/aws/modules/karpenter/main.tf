@@ -204,9 +204,15 @@ resource "aws_iam_role_policy" "this" {
         Resource = "arn:${data.aws_partition.current.partition}:iam::${var.account_id}:instance-profile/karpenter/${var.region}/${var.cluster_name}/*"
       },
       {
+        Sid      = "LookAtProfile" # asked by name, before there is one with a path
+        Effect   = "Allow"
+        Action   = "iam:GetInstanceProfile"
+        Resource = "arn:${data.aws_partition.current.partition}:iam::${var.account_id}:instance-profile/*"
+      },
+      {
         Sid      = "Profiles"
         Effect   = "Allow"
-        Action   = ["iam:GetInstanceProfile", "iam:ListInstanceProfiles"]
+        Action   = "iam:ListInstanceProfiles"
         Resource = "*"
       },
       {
