@@ -87,6 +87,7 @@ def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:
     elif name.endswith(".tftest.hcl"):
         terraform.run(cloud, f"terraform test -no-color -filter=tests/{name}", source)
     elif name in policies(cloud):
-        assert list(policies(cloud)[name](terraform.plan(cloud, "dev", source))) == []
+        broken = list(policies(cloud)[name](terraform.plan(cloud, "dev", source)))
+        assert not broken, "; ".join(broken)
     else:
         getattr(importlib.import_module(f"tests.infra.{cloud}.checks"), name)(source)
