@@ -88,6 +88,6 @@ def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:
         terraform.run(cloud, f"terraform test -no-color -filter=tests/{name}", source)
     elif name in policies(cloud):
         broken = list(policies(cloud)[name](terraform.plan(cloud, "dev", source)))
-        assert not broken, "; ".join(broken)
+        assert not broken, broken
     else:
         getattr(importlib.import_module(f"tests.infra.{cloud}.checks"), name)(source)

@@ -101,7 +101,7 @@ def test_every_condition_is_seen_to_fail(cloud: str) -> None:
     tests = "\n".join(path.read_text() for path in (root / "tests").glob("*.tftest.hcl"))
     failures = [
         entry
-        for entries in re.findall(r"expect_failures = \[(.*?)\]", tests, re.DOTALL)
+        for entries in re.findall(r"expect_failures = \[(.*?)\]$", tests, re.DOTALL | re.MULTILINE)
         for entry in entries.split(",")
     ]
 
