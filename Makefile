@@ -35,7 +35,7 @@ stop: $(VENV)/.run ## End the local endpoint that a run has started
 	@$(BIN)/nightshift stop
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
-	$(BIN)/pytest -n 2 --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
 	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
 	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
 
@@ -88,7 +88,7 @@ infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would 
 	@$(BIN)/python -m infra.costs $(CLOUD) $(ENV)
 
 infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
-	$(BIN)/pytest -n 2 tests/infra
+	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
 
 cluster-secrets: ## Make the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
 	@infra/cluster/secrets.sh "$(ARTIFACTS)"
