@@ -5,12 +5,13 @@ your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from components.common.errors import UserError, nearest
 from components.common.image import image
+from components.common.telemetry import GATEWAY
 from pipelines.ir import Retry
 
 TARGETS = ("local", "register-only", "record-only")
@@ -82,6 +83,7 @@ class Placement:
         shared_memory: size of `/dev/shm`, through which torch's processes exchange tensors.
         volumes: what it mounts.
         secrets: what it is told by reference.
+        environment: what it is told, by environment variable.
     """
 
     image: str
@@ -97,6 +99,7 @@ class Placement:
     shared_memory: str = ""
     volumes: tuple[Volume, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,13 @@ class Site:
     light: Placement
     heavy: Placement
     parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    def telling(self, **environment: str) -> Self:
+        """Return the site with more environment variables for all steps."""
+        light, heavy = (
+            replace(kind, environment={**kind.environment, **environment}) for kind in (self.light, self.heavy)
+        )
+        return replace(self, light=light, heavy=heavy)
 
 
 def local(workspace: Path, target: str = "local") -> Environment:
@@ -168,7 +178,8 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
     )
     roots = {part: f"{lustre.path}/{part}" for part in ("lake", "runs", "audit")}
     state = Environment(registry="http://mlflow.nightshift:5000", target="register-only", **roots)
-    return Site(name, light, heavy, asdict(state) | {"device": "cuda"})
+    place = Site(name, light, heavy, asdict(state) | {"device": "cuda"})
+    return place.telling(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
