@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import httpx
 import pytest
@@ -27,6 +27,11 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def pushgateway() -> AbstractContextManager[str]:
+    """Run a Pushgateway that keeps nothing; Debian's keeps what was pushed in /var/lib."""
+    return running("prometheus-pushgateway", "--persistence.file=")
 
 
 @contextmanager

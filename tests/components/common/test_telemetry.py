@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from components.common.telemetry import GATEWAY, PIPELINE
-from tests.prometheus import free_port, running, samples
+from tests.prometheus import free_port, pushgateway, samples
 
 SCRIPT = """
 from components.common import step
@@ -25,7 +25,7 @@ LABELS = {"job": "nightshift", "instance": "", "pipeline": "fraud-training", "us
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[str]:
-    with running("prometheus-pushgateway") as url:
+    with pushgateway() as url:
         yield url
 
 
