@@ -1,11 +1,11 @@
 """Real runs, a real endpoint and the exporter, scraped by a real Prometheus: the metrics, and the panels."""
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,11 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def ran(folder: Path, gateway: str) -> str:
     """Train twice and monitor, each step pushing its metrics; return where the champion is served."""
     (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
-    options = ("--config", str(folder / "fraud.yaml"))
-    os.environ[GATEWAY] = gateway
-    try:
-        nightshift(folder, "run", "--date", TRAINED, *options)
-        # with a champion to compare with
-        nightshift(folder, "run", "--date", NEXT, "--target", "record-only", *options)
-        nightshift(folder, "run", "fraud-monitoring", "--date", NEXT, *options)
-    finally:
-        del os.environ[GATEWAY]
+    run = partial(nightshift, folder, "run", "--config", str(folder / "fraud.yaml"), **{GATEWAY: gateway})
+    run("--date", TRAINED)
+    # with a champion to compare with
+    run("--date", NEXT, "--target", "record-only")
+    run("fraud-monitoring", "--date", NEXT)
     (record,) = folder.glob(f"runs/fraud-training-{TRAINED}-*/deployment/deployment")
     endpoint: str = json.loads(record.read_text())["endpoint"]
     return endpoint
