@@ -31,14 +31,12 @@ class Runs:
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; where the API does not answer only that it does not."""
+        found = []
         try:
             found = [*self._schedules(), *self._runs()]
         except (UserError, UnavailableError) as error:
             self._say(str(error))
-            found = []
-            yield GaugeMetricFamily("nightshift_kubeflow_up", "whether its API answers", 0)
-        else:
-            yield GaugeMetricFamily("nightshift_kubeflow_up", "whether its API answers", 1)
+        yield GaugeMetricFamily("nightshift_kubeflow_up", "whether its API answers", float(bool(found)))
         yield from found
 
     def _schedules(self) -> Iterator[GaugeMetricFamily]:
