@@ -31,8 +31,9 @@ run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONF
 stop: $(VENV)/.run ## End the local endpoint that a run has started
 	@$(BIN)/nightshift stop
 
-test: $(VENV)/.dev ## Run all tests
-	$(BIN)/pytest -n 2 --cov=components --cov=pipelines --cov-report=
+test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
+	$(BIN)/pytest -n 2 --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
 	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules

@@ -10,6 +10,7 @@ from pipelines.environments import Site
 
 # file name -> module, whose `define` gives the pipeline of a site
 PIPELINES = {
+    "fraud-ingestion": "fraud_ingestion",
     "fraud-training": "fraud_training",
     "fraud-scoring": "fraud_scoring",
     "fraud-monitoring": "fraud_monitoring",

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, Self
 from components.common import storage
 from components.common.step import USER_ERROR
 from pipelines import ir
+from pipelines.commands import Commands
 from pipelines.processes import Processes
 
 DEFINITION = "pipeline.yaml"
@@ -82,7 +83,7 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a pipeline with its arguments, below `folder` (whose name is the run's)."""
+    """One run of a pipeline with its arguments, below `folder` (whose name is the run's); `engine` orders its steps."""
 
     pipeline: ir.Pipeline
     arguments: dict[str, Any]
@@ -90,6 +91,7 @@ class Run:
     started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     runner: Runner = field(default_factory=Processes)
+    engine: str = "local"
 
     def execute(self, observer: Observer) -> bool:
         """Run all steps; after a failure those under way finish and no other starts.
@@ -97,8 +99,7 @@ class Run:
         Returns:
             whether every step went well.
         """
-        storage.write_bytes(str(self.folder / DEFINITION), self.pipeline.yaml)
-        self.record()
+        self.begin()
         waiting = list(self.pipeline.tasks)
         running: dict[Future[Outcome], ir.Task] = {}
         with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -106,7 +107,7 @@ class Run:
                 while True:
                     for task in self._ready(waiting):
                         waiting.remove(task)
-                        running[pool.submit(self._step, task, observer)] = task
+                        running[pool.submit(self.attempt, task, self.commands.argv(task), observer)] = task
                     if not running:
                         break
                     for done in wait(running, return_when=FIRST_COMPLETED).done:
@@ -114,7 +115,18 @@ class Run:
             except BaseException:
                 self.runner.stop()
                 raise
-        return all(outcome.state != "failed" for outcome in self.outcomes.values())
+        return self.complete
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step went well."""
+        well = {name for name, outcome in self.outcomes.items() if outcome.state != "failed"}
+        return all(task.name in well for task in self.pipeline.tasks)
+
+    def begin(self) -> None:
+        """Write the pipeline and the record into the run's folder."""
+        storage.write_bytes(str(self.folder / DEFINITION), self.pipeline.yaml)
+        self.record()
 
     def record(self) -> None:
         """Write `run.json`: the arguments, how each step went, and what this engine does not do."""
@@ -123,20 +135,40 @@ class Run:
             | {"error": last_lines(Path(o.log), 3) if o.state == "failed" else None}
             for name, o in self.outcomes.items()
         }
-        head = {
-            "pipeline": self.pipeline.name,
-            "engine": "local",
-            "started": self.started,
-            "parameters": self.arguments,
-        }
-        storage.write_json(
-            str(self.folder / "run.json"),
-            head | {"parameters": self.arguments, "steps": steps, "ignored": self._ignored()},
-        )
+        head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
+        made = {"parameters": self.arguments, "steps": steps, "complete": self.complete, "ignored": self._ignored()}
+        storage.write_json(str(self.folder / "run.json"), head | made)
 
-    def command(self, task: ir.Task) -> list[str]:
-        """Return a step's command line in this run."""
-        return ir.argv(task, lambda kind, name: self._fill(task, kind, name))
+    @property
+    def commands(self) -> Commands:
+        """The steps' command lines in this run."""
+        return Commands(str(self.folder), self.arguments)
+
+    def attempt(self, task: ir.Task, command: list[str], observer: Observer) -> Outcome:
+        """Run one step, with all its tries, or reuse what it has made in an earlier attempt of the run.
+
+        Args:
+            task: the step; those it needs are done.
+            command: its command line.
+            observer: is told when a process starts.
+        """
+        fingerprint = self._fingerprint(task, command)
+        before = self.earlier(task)
+        made = (fingerprint, self._hashes(task))
+        if task.cached and before and before.state == "done" and (before.fingerprint, before.outputs) == made:
+            return replace(before, state="reused")
+        folder = self._folder(task)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        observer.started(task, folder / "log.txt")
+        outcome = self._attempts(task, command, fingerprint)
+        storage.write_json(str(folder / "outcome.json"), asdict(outcome))
+        return outcome
+
+    def earlier(self, task: ir.Task) -> Outcome | None:
+        """Return how a step went when it was last tried in this run."""
+        path = self._folder(task) / "outcome.json"
+        return Outcome(**json.loads(path.read_text())) if path.exists() else None
 
     def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
         if any(outcome.state == "failed" for outcome in self.outcomes.values()):
@@ -147,21 +179,6 @@ class Run:
         self.outcomes[task.name] = outcome
         self.record()
         observer.finished(task, outcome)
-
-    def _step(self, task: ir.Task, observer: Observer) -> Outcome:
-        command = self.command(task)
-        fingerprint = self._fingerprint(task, command)
-        before = self._earlier(task)
-        if task.cached and before and before.fingerprint == fingerprint and before.outputs == self._hashes(task):
-            return Outcome(**asdict(before) | {"state": "reused"})
-        folder = self._folder(task)
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        observer.started(task, folder / "log.txt")
-        outcome = self._attempts(task, command, fingerprint)
-        if outcome.state == "done":
-            storage.write_json(str(folder / "outcome.json"), asdict(outcome))
-        return outcome
 
     def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
         delay, log = task.retry.seconds, self._folder(task) / "log.txt"
@@ -177,50 +194,16 @@ class Run:
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
         return Outcome(state, seconds, self._measured(task) or peak, code, command, str(log), fingerprint, hashes)
 
-    def _fill(self, task: ir.Task, kind: str, name: str) -> str:
-        if kind == "parameter":
-            kfp_type, source = task.parameters[name]
-            return ir.text(self._value(source), kfp_type)
-        if kind == "run":
-            return self.folder.name
-        if kind == "input":
-            return self._uri(task.artifacts[name])
-        return self._uri(ir.Artifact(task.name, name)) if kind == "output" else json.dumps(self._executor_input(task))
-
-    def _value(self, source: ir.Constant | ir.Reference) -> Any:
-        return source.value if isinstance(source, ir.Constant) else self.arguments[source.name]
-
-    def _executor_input(self, task: ir.Task) -> dict[str, Any]:
-        def artifact(key: str, source: ir.Artifact, metadata: dict[str, Any]) -> dict[str, Any]:
-            return {"artifacts": [{"name": key, "uri": self._uri(source), "metadata": metadata}]}
-
-        inputs = {key: artifact(key, source, self._metadata(source)) for key, source in task.artifacts.items()}
-        outputs = {key: artifact(key, ir.Artifact(task.name, key), {}) for key in task.outputs}
-        values = {key: self._value(source) for key, (_, source) in task.parameters.items()}
-        output_file = str(self._folder(task) / "executor_output.json")
-        return {
-            "inputs": {"parameterValues": values, "artifacts": inputs},
-            "outputs": {"artifacts": outputs, "outputFile": output_file},
-        }
-
-    def _metadata(self, source: ir.Artifact) -> dict[str, Any]:
-        path = self.folder / source.task / "executor_output.json"
-        if not path.exists():
-            return {}
-        made = json.loads(path.read_text()).get("artifacts", {}).get(source.output, {}).get("artifacts", [{}])
-        return dict(made[0].get("metadata", {}))
-
     def _fingerprint(self, task: ir.Task, command: list[str]) -> str:
         words = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
-        hashes = [self.outcomes[source.task].outputs.get(source.output) for source in task.artifacts.values()]
+        hashes = [self._hash(source) for source in task.artifacts.values()]
         return storage.fingerprint([words, hashes])
 
-    def _earlier(self, task: ir.Task) -> Outcome | None:
-        path = self._folder(task) / "outcome.json"
-        return Outcome(**json.loads(path.read_text())) if path.exists() else None
-
     def _hashes(self, task: ir.Task) -> dict[str, str]:
-        return {name: _hash(Path(self._uri(ir.Artifact(task.name, name)))) for name in task.outputs}
+        return {name: self._hash(ir.Artifact(task.name, name)) for name in task.outputs}
+
+    def _hash(self, artifact: ir.Artifact) -> str:
+        return _hash(Path(self.commands.uri(artifact)))
 
     def _ignored(self) -> list[str]:
         """Return, a line each, what steps ask for and this run does not give."""
@@ -230,14 +213,11 @@ class Run:
 
     def _measured(self, task: ir.Task) -> int:
         """Return the peak memory that a step has measured itself, in bytes; 0 when it has not."""
-        made = (self._metadata(ir.Artifact(task.name, output)) for output in task.outputs)
+        made = (self.commands.metadata(ir.Artifact(task.name, output)) for output in task.outputs)
         return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in made), default=0)
 
     def _folder(self, task: ir.Task) -> Path:
         return self.folder / task.name
-
-    def _uri(self, artifact: ir.Artifact) -> str:
-        return str(self.folder / artifact.task / artifact.output)
 
 
 def last_lines(log: Path, count: int) -> str:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
@@ -14,8 +15,9 @@ from pipelines import ir
 LEADER = "trap '' HUP TERM; read -r line; kill -KILL 0"
 
 
+@dataclass
 class Processes:
-    """A process group that ends with the block, and with this process, however that ends.
+    """A process group that ends with the block, and with this process, however that ends; `python` runs the steps.
 
     Its leader holds the other end of a pipe. What only concerns a process itself, such as Linux' signal on a parent's
     death, would miss the children of a step, and macOS has nothing like it.
@@ -23,6 +25,7 @@ class Processes:
 
     name: ClassVar = "process"
     ignored: ClassVar = "CPU and memory requests and limits"
+    python: Path = Path(sys.executable)
 
     def __enter__(self) -> Self:
         # not closing descriptors hands on the lock of `runs.alone`: the next run begins after the last step has ended
@@ -58,19 +61,24 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=environment(task),
+                env=environment(task, self.python),
                 process_group=self._leader.pid,
             )
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        return process.returncode, usage.ru_maxrss * 1024
+        return process.returncode, in_bytes(usage.ru_maxrss)
 
     def stop(self) -> None:
         """Ask all of them to end."""
         os.killpg(self._leader.pid, signal.SIGTERM)
 
 
-def environment(task: ir.Task) -> dict[str, str]:
-    """Return a step's environment; its `python` is the one that runs this, as in a container it is the image's."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+def in_bytes(largest: int, platform: str = sys.platform) -> int:
+    """Return a largest resident set (`ru_maxrss`) in bytes, in which macOS counts it; Linux counts KiB."""
+    return largest if platform == "darwin" else largest * 1024
+
+
+def environment(task: ir.Task, python: Path = Path(sys.executable)) -> dict[str, str]:
+    """Return a step's environment, in which `python` is the given one, as in a container it is the image's."""
+    path = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
     return os.environ | {"PATH": path} | task.environment

@@ -5,10 +5,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
+
+from pydantic import TypeAdapter, ValidationError
 
 from components.common import storage
 from components.common.errors import UserError, nearest
@@ -31,6 +33,23 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
+@dataclass(frozen=True)
+class Record:
+    """What commands need of a run's `run.json`.
+
+    Attributes:
+        pipeline: what it ran.
+        started: when, UTC.
+        parameters: its arguments.
+        complete: whether every step went well.
+    """
+
+    pipeline: str
+    started: datetime
+    parameters: dict[str, Any]
+    complete: bool
+
+
 def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
     """Prepare a run of a pipeline.
 
@@ -41,7 +60,7 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment
     """
     values = gathered(pipeline, options, asdict(environment) | {"kubeflow": {}})
     if "data" in values:
-        values["data"] = _absolute(values["data"])
+        values["data"] = absolute(values["data"])
     return Run(pipeline, values, Path(environment.runs) / name(pipeline, values))
 
 
@@ -89,13 +108,22 @@ def in_containers(run: Run) -> Run:
 
 def again(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
-    return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
+    return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
 
 
-def complete(run: Run) -> bool:
-    """Tell whether every step of a run went well."""
-    steps = storage.read_json(str(run.folder / "run.json"))["steps"]
-    return all(steps.get(task.name, {}).get("state") in ("done", "reused") for task in run.pipeline.tasks)
+def record(folder: Path) -> Record:
+    """Read a run's record.
+
+    Raises:
+        UserError: when it is missing or no record.
+    """
+    path = str(folder / "run.json")
+    try:
+        return TypeAdapter(Record).validate_json(storage.read_bytes(path))
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        what = ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise UserError(f"{path} is no record of a run ({what}); start a new run, remove this one by hand") from None
 
 
 def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
@@ -115,10 +143,10 @@ def alone(run: Run) -> Iterator[None]:
     """
     path = _lock(run)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as held:
-        held.enter_context(_held(_gate(run.folder.parent, _use_case(run)), fcntl.LOCK_SH))
+    with ExitStack() as stack:
+        stack.enter_context(held(_gate(run.folder.parent, _use_case(run)), fcntl.LOCK_SH))
         try:
-            file = held.enter_context(_held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            file = stack.enter_context(held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             other = path.read_text() or "another run"
             raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
@@ -127,6 +155,15 @@ def alone(run: Run) -> Iterator[None]:
         file.truncate(0)
         file.write(run.folder.name)
         file.flush()
+        yield
+
+
+@contextmanager
+def step_under_way(run: Run) -> Iterator[None]:
+    """Keep `none_under_way` waiting while one step of a run goes on, which another engine has ordered."""
+    gate = _gate(run.folder.parent, _use_case(run))
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    with held(gate, fcntl.LOCK_SH):
         yield
 
 
@@ -144,7 +181,7 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
     gate = _gate(folder, use_case)
     gate.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with _held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
             yield
     except BlockingIOError:
         raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
@@ -167,7 +204,7 @@ def _locks(folder: Path) -> Path:
 
 
 @contextmanager
-def _held(path: Path, how: int) -> Iterator[TextIO]:
+def held(path: Path, how: int) -> Iterator[TextIO]:
     """Hold a lock on a file, here and in the process by which `Processes` ends the steps."""
     with path.open("a+") as file:
         fcntl.flock(file, how)
@@ -201,7 +238,7 @@ def yesterday() -> str:
     return str(last_complete_day(datetime.now(UTC)))
 
 
-def _absolute(data: str) -> str:
+def absolute(data: str) -> str:
     """Make a local path independent of the working folder, so that a run can be resumed from anywhere."""
     return data if data == SIMULATOR or "://" in data else str(Path(data).resolve())
 

@@ -104,9 +104,9 @@ def test_a_step_gets_in_its_container_what_the_compiled_pipeline_says(engine: An
     assert isinstance(inside, Containers)
     with inside:
         for task in run.pipeline.tasks:
-            made = inside.create(task, run.command(task)).attrs
+            made = inside.create(task, run.commands.argv(task)).attrs
             assert made["Config"]["Image"] == task.image
-            assert made["Config"]["Cmd"] == run.command(task)
+            assert made["Config"]["Cmd"] == run.commands.argv(task)
             assert set(made["Config"]["Env"]) >= {f"{name}={value}" for name, value in task.environment.items()}
             assert made["HostConfig"]["Memory"] == made["HostConfig"]["MemorySwap"] == 2_000_000_000
             assert made["HostConfig"]["ReadonlyRootfs"]

@@ -9,8 +9,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from pipelines.__main__ import INSIDE, _parser
-from pipelines.environments import SITES
+from pipelines.__main__ import _parser
+from pipelines.environments import KUBEFLOW_INSIDE, SITES
 from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
 
@@ -144,6 +144,6 @@ def test_the_exporter_is_started_scraped_and_let_through_as_its_command_line_say
     assert (args.host, args.port) == ("0.0.0.0", port["containerPort"])  # noqa: S104
     assert (service["port"], service["targetPort"]) == (args.port, port["name"])
     assert [each["port"] for each in entry["ports"]] == [args.port]
-    assert container["env"] == [{"name": "KFP_ENDPOINT", "value": INSIDE}]
-    assert INSIDE.endswith(f":{egress['ports'][0]['port']}")
+    assert container["env"] == [{"name": "KFP_ENDPOINT", "value": KUBEFLOW_INSIDE}]
+    assert KUBEFLOW_INSIDE.endswith(f":{egress['ports'][0]['port']}")
     assert manifest("ServiceMonitor")["spec"]["endpoints"][0]["port"] == service["name"]

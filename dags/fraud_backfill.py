@@ -1,0 +1,13 @@
+"""Trains for many past days, one after the other, as runs of `fraud_training` that put no model in use.
+
+A day's run is called `backfill-<day>`. The same days again run again what has changed or failed.
+"""
+
+from airflow.sdk import DAG
+
+from pipelines import airflow
+from pipelines.operators import backfill, forms
+from pipelines.operators.context import Place
+
+with DAG("fraud_backfill", schedule=None, doc_md=__doc__, params=forms.span(Place.named()), **airflow.COMMON):
+    backfill.each_day("fraud_training")

@@ -1,0 +1,9 @@
+"""Has the events of the last complete UTC day checked and in the lake, and announces the day as `fraud/day`."""
+
+from datetime import timedelta
+
+from pipelines import airflow
+from pipelines.operators.assets import DAY
+
+with airflow.pipeline("fraud-ingestion", timedelta(hours=2), schedule="0 1 * * *", doc_md=__doc__) as tasks:
+    DAY.follow(tasks)

@@ -1,0 +1,97 @@
+"""Turn a compiled pipeline into the tasks of an Airflow DAG: a task a step, or one for a run on Kubeflow.
+
+Airflow's environment needs neither kfp nor torch: compiled YAML is all that is read while a DAG is parsed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import (
+    DAG,
+    Asset,
+    BaseOperator,
+    DeadlineAlert,
+    DeadlineReference,
+    PartitionedAssetTimetable,
+    SyncCallback,
+)
+
+from pipelines import configs, ir, runs
+from pipelines.operators import forms
+from pipelines.operators.alerts import failed, late
+from pipelines.operators.context import Place, Rendering
+from pipelines.operators.kubeflow import KubeflowRunOperator
+from pipelines.operators.kubernetes import pod
+from pipelines.operators.process import StepOperator
+
+GPU_POOL = "gpu"
+# of every DAG
+COMMON = {"default_args": {"owner": "nightshift", "on_failure_callback": failed}, "tags": ["nightshift"]}
+
+
+@contextmanager
+def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
+    """Make a DAG of a shipped pipeline; what its block makes is part of it.
+
+    Args:
+        name: of the pipeline; the DAG's id is the same with underscores.
+        deadline: time after a run was queued at which it is reported as late.
+        options: for the DAG: `schedule`, `doc_md` ...
+
+    Yields:
+        the tasks by the names of their steps; on Kubeflow a single one, `run`.
+
+    Raises:
+        UserError: when the environment variables name no place to run in, or the YAML is not to be run.
+    """
+    place = Place.named()
+    compiled = runs.compiled(name, place.environment)
+    rendering = Rendering(compiled, place)
+    made = DAG(
+        name.replace("-", "_"),
+        params=forms.start(compiled, place),
+        user_defined_macros=rendering.macros,
+        max_active_runs=1,
+        deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, deadline, SyncCallback(late)),
+        **COMMON,
+        **options,
+    )
+    with made:
+        if place.kubeflow:
+            yield {"run": KubeflowRunOperator(task_id="run", rendering=rendering)}
+        else:
+            yield steps(rendering)
+
+
+def retraining(cron: str, requests: Asset) -> str | PartitionedAssetTimetable:
+    """Return when a model is trained: by the clock, or for each request, as the config's policy says."""
+    policy = configs.load(Place.named().config)["controller"]["retrain"]
+    return cron if policy == "daily" else PartitionedAssetTimetable(assets=requests)
+
+
+def steps(rendering: Rendering) -> dict[str, BaseOperator]:
+    """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML."""
+    made: dict[str, BaseOperator] = {}
+    for step in rendering.pipeline.tasks:
+        options = {"task_id": step.name, "argv": words(step), "rendering": rendering, **_common(step)}
+        made[step.name] = pod(step, **options) if rendering.place.is_cluster else StepOperator(step=step, **options)
+        made[step.name].set_upstream([made[need] for need in step.needs])
+    return made
+
+
+def words(step: ir.Task) -> list[str]:
+    """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
+    return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
+
+
+def _common(step: ir.Task) -> dict[str, Any]:
+    seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))
+    return {
+        "retries": step.retry.count,
+        "retry_delay": timedelta(seconds=step.retry.seconds),
+        "retry_exponential_backoff": step.retry.factor,
+        "execution_timeout": timedelta(seconds=seconds) if seconds else None,
+        "pool": GPU_POOL if "accelerator" in step.resources else "default_pool",
+    }

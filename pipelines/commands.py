@@ -1,0 +1,69 @@
+"""What the placeholders of a compiled pipeline stand for in one run: values, URIs and KFP's executor input."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from components.common import storage
+from pipelines import ir
+
+
+@dataclass(frozen=True)
+class Commands:
+    """The command lines of a run's steps.
+
+    Attributes:
+        root: URI of the run's folder, whose last part is the run's name; a step's artifacts lie in `<root>/<step>/`.
+        arguments: the pipeline's parameters.
+    """
+
+    root: str
+    arguments: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self.root.rsplit("/", 1)[-1]
+
+    def argv(self, task: ir.Task) -> list[str]:
+        """Return a step's command line."""
+        return ir.argv(task, lambda kind, name: self.fill(task, kind, name))
+
+    def fill(self, task: ir.Task, kind: str, name: str) -> str:
+        """Return the text that stands for a placeholder of a step; see `ir.argv` for the kinds."""
+        if kind == "parameter":
+            kfp_type, source = task.parameters[name]
+            return ir.text(self._value(source), kfp_type)
+        if kind == "run":
+            return self.name
+        if kind == "input":
+            return self.uri(task.artifacts[name])
+        return self.uri(ir.Artifact(task.name, name)) if kind == "output" else json.dumps(self._executor_input(task))
+
+    def uri(self, artifact: ir.Artifact) -> str:
+        """Return where an artifact lies."""
+        return storage.join(self.root, artifact.task, artifact.output)
+
+    def metadata(self, artifact: ir.Artifact) -> dict[str, Any]:
+        """Return what the step that made an artifact has measured; empty when it has not or is not done."""
+        path = self._executor_output(artifact.task)
+        made = storage.read_json(path)["artifacts"] if storage.exists(path) else {}
+        return dict(made.get(artifact.output, {}).get("artifacts", [{}])[0].get("metadata", {}))
+
+    def _value(self, source: ir.Constant | ir.Reference) -> Any:
+        return source.value if isinstance(source, ir.Constant) else self.arguments[source.name]
+
+    def _executor_output(self, task: str) -> str:
+        return storage.join(self.root, task, "executor_output.json")
+
+    def _executor_input(self, task: ir.Task) -> dict[str, Any]:
+        def artifact(key: str, source: ir.Artifact, metadata: dict[str, Any]) -> dict[str, Any]:
+            return {"artifacts": [{"name": key, "uri": self.uri(source), "metadata": metadata}]}
+
+        inputs = {key: artifact(key, source, self.metadata(source)) for key, source in task.artifacts.items()}
+        outputs = {key: artifact(key, ir.Artifact(task.name, key), {}) for key in task.outputs}
+        values = {key: self._value(source) for key, (_, source) in task.parameters.items()}
+        return {
+            "inputs": {"parameterValues": values, "artifacts": inputs},
+            "outputs": {"artifacts": outputs, "outputFile": self._executor_output(task.name)},
+        }

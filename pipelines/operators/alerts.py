@@ -1,0 +1,56 @@
+"""Whom a failed task and a late run are told to: the log, and the channels that have a connection.
+
+The connection `nightshift_slack` is a Slack incoming webhook, `nightshift_email` an SMTP server whose extra has `to`.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+SLACK, EMAIL = "nightshift_slack", "nightshift_email"
+
+log = logging.getLogger(__name__)
+
+
+def failed(context: Any) -> None:
+    """Tell of a task that has failed and is not tried again."""
+    task, run = context["ti"], context["dag_run"]
+    error = str(context.get("exception") or "").strip()
+    tell(f"{task.dag_id}: {task.task_id} failed in {run.run_id}", f"{error}\n{task.log_url}")
+
+
+def late(context: Any) -> None:
+    """Tell of a run that is not done by its deadline."""
+    run = context["dag_run"]
+    tell(f"{run['dag_id']}: {run['dag_run_id']} is late", f"due by {context['deadline']['deadline_time']}")
+
+
+def tell(subject: str, text: str) -> None:
+    """Send a message; a channel that does not take it is logged, since the failure it tells of counts more."""
+    log.error("%s: %s", subject, text)
+    for connection, send in CHANNELS.items():
+        try:
+            send(Connection.get(connection), subject, text)
+        except AirflowNotFoundException:
+            continue
+        except Exception:
+            log.exception("connection %s did not take the message", connection)
+
+
+def _slack(connection: Connection, subject: str, text: str) -> None:
+    from airflow.providers.slack.hooks.slack_webhook import SlackWebhookHook
+
+    SlackWebhookHook(slack_webhook_conn_id=connection.conn_id).send(text=f"*{subject}*\n{text}")
+
+
+def _email(connection: Connection, subject: str, text: str) -> None:
+    from airflow.providers.smtp.hooks.smtp import SmtpHook
+
+    with SmtpHook(smtp_conn_id=connection.conn_id) as server:
+        server.send_email_smtp(to=connection.extra_dejson["to"], subject=subject, html_content=f"<pre>{text}</pre>")
+
+
+CHANNELS: dict[str, Callable[[Connection, str, str], None]] = {SLACK: _slack, EMAIL: _email}

@@ -1,0 +1,39 @@
+"""Runs of another DAG for past days, one after the other."""
+
+from datetime import date, timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import task
+from airflow.sdk.exceptions import AirflowFailException
+
+from pipelines.operators.context import BACKFILL
+
+
+@task
+def days(params: Any = None) -> list[dict[str, Any]]:
+    """Return, for each day of the form, the run of it: its id, fixed by the day, and its parameters.
+
+    Raises:
+        AirflowFailException: when the last day is before the first.
+    """
+    first, last = (date.fromisoformat(params[name]) for name in ("first", "last"))
+    if last < first:
+        raise AirflowFailException(f"last is {last}, before first ({first}); start again with the older day first")
+    shared = {name: params[name] for name in ("data", "config", "device")} | {"target": BACKFILL}
+    dates = [str(first + timedelta(days=day)) for day in range((last - first).days + 1)]
+    return [{"trigger_run_id": f"backfill-{day}", "conf": shared | {"date": day}} for day in dates]
+
+
+def each_day(dag_id: str) -> None:
+    """Make the tasks that run a DAG for the days of the form; a run that is there already is cleared and runs again."""
+    runs = TriggerDagRunOperator.partial(
+        task_id="run",
+        trigger_dag_id=dag_id,
+        reset_dag_run=True,
+        wait_for_completion=True,
+        deferrable=True,
+        max_active_tis_per_dagrun=1,
+        map_index_template="{{ task.conf.date }}",
+    )
+    runs.expand_kwargs(days())
