@@ -142,7 +142,7 @@ def site(name: str) -> Site:
         UserError: when there is none of that name.
     """
     if name not in SITES:
-        raise UserError(f"--environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
+        raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
     return SITES[name]
 
 
