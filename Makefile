@@ -20,7 +20,7 @@ DEVICE ?= cpu
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop test lint format compile images sbom audit bench drift-bench kill-points reproduce search clean constraints
+.PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce search clean constraints
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -30,6 +30,13 @@ run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONF
 
 stop: $(VENV)/.run ## End the local endpoint that a run has started
 	@$(BIN)/nightshift stop
+
+airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with the DAGs: make airflow [DATA=...] [CONFIG=...]
+	@NIGHTSHIFT_WORKSPACE="$(CURDIR)" NIGHTSHIFT_PYTHON="$(CURDIR)/$(BIN)/python" NIGHTSHIFT_DATA="$(DATA)" \
+	  NIGHTSHIFT_CONFIG="$(CONFIG)" $(AIRFLOW_VENV)/bin/python -m pipelines.standalone start
+
+airflow-stop: $(AIRFLOW_VENV)/.installed ## End the local Airflow with all its processes
+	@$(AIRFLOW_VENV)/bin/python -m pipelines.standalone stop
 
 test: $(VENV)/.dev ## Run all tests
 	$(BIN)/pytest -n 2 --cov=components --cov=pipelines --cov-report=
@@ -81,7 +88,7 @@ constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Pytho
 	$(BIN)/python constraints/resolve.py
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit *.egg-info
+	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit .airflow *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
