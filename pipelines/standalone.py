@@ -36,7 +36,7 @@ PARTS = (
     "airflow triggerer --skip-serve-logs",
 )
 USER = "admin"
-START_SECONDS, STOP_SECONDS = 300, 15
+START_SECONDS, STOP_SECONDS = 300, 5  # a triggerer told to end waits for ever for its child, which was told too
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     if found := running(home):
         raise UserError(f"Airflow runs already at {found.url}; look there, or end it first: make airflow-stop")
     url, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8081))
-    environment = os.environ | _settings(home, dags, url) | {"NIGHTSHIFT_REPORTS": reports} | variables
+    environment = {**os.environ, **_settings(home, dags, url), "NIGHTSHIFT_REPORTS": reports, **variables}
     served = Place.named(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs
