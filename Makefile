@@ -38,8 +38,9 @@ airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with t
 airflow-stop: $(AIRFLOW_VENV)/.installed ## End the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.standalone stop
 
-test: $(VENV)/.dev ## Run all tests
-	$(BIN)/pytest -n 2 --cov=components --cov=pipelines --cov-report=
+test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
+	$(BIN)/pytest -n 2 --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
 	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules

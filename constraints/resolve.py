@@ -33,7 +33,7 @@ def extras(names: tuple[str, ...]) -> Iterator[str]:
 for version in ("3.11", "3.12", "3.13"):
     project = [line for line in resolve(version, *extras(CPU)) if not OMITTED.match(line)]
     (FOLDER / f"py{version}.txt").write_text("".join(project))
-    for group in ("airflow", "infra"):
-        (FOLDER / f"{group}-py{version}.txt").write_text("".join(resolve(version, "--group", f"{PROJECT}:{group}")))
+    for name, group in (("airflow", "airflow-test"), ("infra", "infra")):
+        (FOLDER / f"{name}-py{version}.txt").write_text("".join(resolve(version, "--group", f"{PROJECT}:{group}")))
 # of the one GPU image
 (FOLDER / "gpu-py3.11.txt").write_text("".join(resolve("3.11", *extras(GPU))))

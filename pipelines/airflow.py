@@ -52,7 +52,7 @@ def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[st
     made = DAG(
         name.replace("-", "_"),
         params=forms.start(compiled, place),
-        user_defined_macros={"fill": rendering.fill},
+        user_defined_macros=rendering.macros,
         max_active_runs=1,
         deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, deadline, SyncCallback(late)),
         **COMMON,

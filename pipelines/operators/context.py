@@ -112,6 +112,23 @@ class Rendering:
         (task,) = [task for task in self.pipeline.tasks if task.name == step]
         return self.commands(context).fill(task, kind, name)
 
+    @pass_context
+    def root(self, context: Any) -> str:
+        """Return the URI of the run's folder; a macro of Jinja."""
+        return self.commands(context).root
+
+    @pass_context
+    def model_page(self, context: Any) -> str:
+        """Return the model's page in the registry, empty where that has none; a macro of Jinja."""
+        arguments = self.commands(context).arguments
+        registry = str(arguments.get("registry", ""))
+        return storage.join(registry, "#/models", arguments["config"]["name"]) if registry.startswith("http") else ""
+
+    @property
+    def macros(self) -> dict[str, Any]:
+        """What templates may call."""
+        return {"fill": self.fill, "root": self.root, "model_page": self.model_page}
+
     def commands(self, context: Any) -> Commands:
         """Return the command lines of a DAG run.
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -9,13 +10,11 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.kubeflow import Definition, Place, Server
 from pipelines.kubeflow import ENDED, SUCCEEDED
 from pipelines.operators.context import EXPERIMENT, SERVICE_ACCOUNT, Rendering
 from pipelines.operators.links import KUBEFLOW_RUN
-
-SECONDS = 30.0
 
 
 class KubeflowRunOperator(BaseOperator):
@@ -26,6 +25,7 @@ class KubeflowRunOperator(BaseOperator):
     def __init__(self, *, rendering: Rendering, **options: Any) -> None:
         super().__init__(**options)
         self.rendering = rendering
+        self.url = ""
 
     def execute(self, context: Any) -> None:
         """Start the run and defer until it has ended.
@@ -42,38 +42,44 @@ class KubeflowRunOperator(BaseOperator):
             run = Server(place).submit(name, Definition.read(self.rendering.pipeline.yaml), commands.arguments)
         except UserError as error:
             raise AirflowFailException(str(error)) from None
-        context["ti"].xcom_push(key="url", value=run.url)
+        self.url = run.url
         self.log.info("%s is %s: %s", run.name, "started" if run.new else "there already", run.url)
-        self.defer(trigger=KubeflowRunTrigger(asdict(place), run.run_id), method_name="ended")
+        trigger = KubeflowRunTrigger(asdict(place), run.run_id)
+        self.defer(trigger=trigger, method_name="ended", kwargs={"url": run.url})
 
-    def ended(self, context: Any, event: dict[str, str]) -> None:
+    def ended(self, context: Any, event: dict[str, str], url: str) -> None:
         """Say how the run ended.
 
         Raises:
             AirflowException: when it did not succeed.
         """
+        self.url = url
         if event["state"] not in SUCCEEDED:
-            raise AirflowException(f"the run on Kubeflow ended as {event['state']}; see its page")
+            raise AirflowException(f"the run on Kubeflow ended as {event['state']}: {url}")
 
 
 class KubeflowRunTrigger(BaseTrigger):
     """Looks at a run until it has ended."""
 
-    def __init__(self, place: dict[str, str], run_id: str) -> None:
+    def __init__(self, place: dict[str, str], run_id: str, every: float = 30.0) -> None:
+        """Wait for a run, looking at it `every` so many seconds."""
         super().__init__()
         self.place = place
         self.run_id = run_id
+        self.every = every
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what another process makes this trigger of."""
-        return f"{__name__}.{type(self).__name__}", {"place": self.place, "run_id": self.run_id}
+        return f"{__name__}.{type(self).__name__}", {"place": self.place, "run_id": self.run_id, "every": self.every}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield the run's state once it has ended."""
         server = Server(Place.parse(self.place))
         while True:
-            run = await asyncio.to_thread(server.run, self.run_id)
-            if run.state in ENDED:
-                yield TriggerEvent({"state": run.state})
-                return
-            await asyncio.sleep(SECONDS)
+            # a server that is away for a while has not lost the run
+            with suppress(UnavailableError):
+                run = await asyncio.to_thread(server.run, self.run_id)
+                if run.state in ENDED:
+                    yield TriggerEvent({"state": run.state})
+                    return
+            await asyncio.sleep(self.every)

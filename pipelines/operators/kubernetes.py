@@ -10,7 +10,7 @@ from kubernetes.client import models as k8s
 from components.common.step import USER_ERROR
 from pipelines import ir
 from pipelines.operators.context import SERVICE_ACCOUNT, Rendering
-from pipelines.operators.links import MODEL, REPORT
+from pipelines.operators.links import MODEL, REPORT, TEMPLATES
 
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
@@ -20,11 +20,13 @@ STARTUP_SECONDS = 1800  # a GPU node may have to be made first
 class PodOperator(KubernetesPodOperator):
     """A pod of a step; a mistake of the user (exit code 2) is not tried again."""
 
+    template_fields = (*KubernetesPodOperator.template_fields, "links")
     operator_extra_links = (REPORT, MODEL)
 
     def __init__(self, *, rendering: Rendering, **options: Any) -> None:
         super().__init__(**options)
         self.rendering = rendering
+        self.links = TEMPLATES
 
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
         """Clean up as its parent does.

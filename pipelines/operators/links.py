@@ -1,10 +1,13 @@
-"""Buttons of a task's page: the report of its run and the model's page in the registry."""
+"""Buttons of a task's page: the report of its run, the model's page in the registry, the run on Kubeflow."""
 
 from typing import Any
 
-from airflow.sdk import BaseOperatorLink, get_current_context
+from airflow.sdk import BaseOperatorLink
 
 from components.common import storage
+
+# rendered with the command line, since a link is asked for when the context of the task is gone
+TEMPLATES = {"root": "{{ root() }}", "model_page": "{{ model_page() }}"}
 
 
 class _Report(BaseOperatorLink):
@@ -12,8 +15,8 @@ class _Report(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the address of the run's report; it is there once the reporting step is done."""
-        commands, reports = operator.rendering.commands(get_current_context()), operator.rendering.place.reports
-        return storage.join(storage.join(reports, commands.name) if reports else commands.root, "report.html")
+        root, reports = operator.links["root"], operator.rendering.place.reports
+        return storage.join(reports, root.rsplit("/", 1)[-1], "report.html") if reports else f"{root}/report.html"
 
 
 class _Model(BaseOperatorLink):
@@ -21,21 +24,18 @@ class _Model(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Return the page of the model, or of the version that this run has made, where the registry has pages."""
-        commands = operator.rendering.commands(get_current_context())
-        registry = str(commands.arguments.get("registry", ""))
-        if not registry.startswith(("http://", "https://")):
-            return ""
-        page = storage.join(registry, "#/models", commands.arguments["config"]["name"])
-        made = storage.join(commands.root, "deployment", "deployment")
-        return storage.join(page, "versions", str(storage.read_json(made)["version"])) if storage.exists(made) else page
+        page, made = operator.links["model_page"], storage.join(operator.links["root"], "deployment", "deployment")
+        if not page or not storage.exists(made):
+            return str(page)
+        return storage.join(page, "versions", str(storage.read_json(made)["version"]))
 
 
 class _KubeflowRun(BaseOperatorLink):
     name = "Kubeflow run"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Return the run's page on Kubeflow."""
-        return get_current_context()["ti"].xcom_pull(task_ids=ti_key.task_id, key="url") or ""
+        """Return the run's page on Kubeflow, empty when it has not been started."""
+        return str(operator.url)
 
 
 REPORT, MODEL, KUBEFLOW_RUN = _Report(), _Model(), _KubeflowRun()

@@ -15,7 +15,7 @@ from components.common.step import USER_ERROR
 from pipelines import ir, runs
 from pipelines.local import Outcome, Run, last_lines
 from pipelines.operators.context import Rendering
-from pipelines.operators.links import REPORT
+from pipelines.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.processes import Processes
 
 SECONDS = 0.5
@@ -24,13 +24,14 @@ SECONDS = 0.5
 class StepOperator(BaseOperator):
     """Runs one step of a local run, whose folder and record are those of `nightshift run`."""
 
-    template_fields = ("argv",)
-    operator_extra_links = (REPORT,)
+    template_fields = ("argv", "links")
+    operator_extra_links = (REPORT, MODEL)
 
     def __init__(self, *, step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> None:
         super().__init__(**options)
         self.step = replace(step, retry=ir.Retry())  # Airflow's own
         self.argv = argv
+        self.links = TEMPLATES
         self.rendering = rendering
 
     def execute(self, context: Any) -> None:
