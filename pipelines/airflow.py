@@ -32,8 +32,10 @@ COMMON = {"default_args": {"owner": "nightshift", "on_failure_callback": failed}
 
 
 @contextmanager
-def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
+def dag(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
     """Make a DAG of a pipeline, named like it but with underscores; what its block makes is part of it.
+
+    Airflow looks for DAGs only in files that hold the word, which this function's name brings there.
 
     Args:
         name: of a shipped pipeline, or a file of compiled YAML.

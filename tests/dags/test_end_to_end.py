@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,7 +88,12 @@ class Airflow:
         return answer.json()
 
     def unpause(self, dag: str) -> None:
-        until(lambda: self.client.get(f"/dags/{dag}").is_success, f"{dag} is there")
+        def there() -> bool:
+            errors = self.call("GET", "/importErrors")["import_errors"]
+            assert not errors, errors
+            return bool(self.client.get(f"/dags/{dag}").is_success)
+
+        until(there, f"{dag} is there")
         self.call("PATCH", f"/dags/{dag}", {"is_paused": False})
 
     def trigger(self, dag: str, name: str, **values: str) -> None:
@@ -123,6 +127,9 @@ class Airflow:
     def clear(self, dag: str, run: str, **what: Any) -> None:
         body = {"dag_run_id": run, "dry_run": False, **what}
         self.call("POST", f"/dags/{dag}/clearTaskInstances", body)
+
+    def events(self, asset: str) -> list[Any]:
+        return list(self.call("GET", f"/assets/events?name_pattern={asset}")["asset_events"])
 
     def artifact(self, pattern: str) -> Any:
         """Read the only file of the workspace that fits."""
@@ -246,8 +253,7 @@ def test_a_drifted_day_has_one_model_trained_and_the_next_one_has_none(airflow: 
     assert airflow.artifact(f"audit/small/{NEXT}.json")["reason"].startswith(f"Cooling down: {DRIFTED} asked")
     for run in (watched, cooled):
         assert airflow.states("fraud_monitoring", run)["announce_retrain"] == "skipped"
-    events = airflow.call("GET", "/assets/events?name_pattern=fraud/retrain")["asset_events"]
-    assert [event["extra"]["date"] for event in events] == [DRIFTED]
+    assert [event["extra"]["date"] for event in airflow.events("fraud/retrain")] == [DRIFTED]
     assert [run["dag_run_id"] for run in airflow.runs("fraud_training", "asset_triggered")] == [trained]
 
 

@@ -5,5 +5,5 @@ from pathlib import Path
 
 from pipelines import airflow
 
-with airflow.pipeline(str(Path(__file__).with_name("pipeline.yaml")), timedelta(seconds=1), schedule=None):
+with airflow.dag(str(Path(__file__).with_name("pipeline.yaml")), timedelta(seconds=1), schedule=None):
     pass
