@@ -166,9 +166,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         "NIGHTSHIFT_PYTHON": str(PYTHON),
         "NIGHTSHIFT_CONFIG": str(config),
     }
-    running = standalone.start(
-        folder / "home", dags, places | {"AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "MENDING": str(folder)}
-    )
+    others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "MENDING": str(folder)}
+    running = standalone.start(folder / "home", dags, places | others)
     by_hand = nightshift(
         *("run", "--date", DATE, "--target", "register-only"),
         *("--config", str(config), "--workspace", str(folder / "by hand")),
