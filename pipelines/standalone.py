@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -170,6 +171,7 @@ def _settings(home: Path, dags: Path, url: str) -> dict[str, str]:
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": url.rsplit(":", 1)[-1],
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # seconds; the default, 5, is short for busy cores
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
 
@@ -190,7 +192,8 @@ def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
         for part in sorted({name for name, status in parts.items() if status == "healthy"} - named):
             print(f"  {part}", flush=True)
             named.add(part)
-        if parts and named >= set(parts):
+        # the API for tasks is made on its first request, for which a task would not wait long enough
+        if parts and named >= set(parts) and _answer(f"{made.url}/execution/health"):
             return
         time.sleep(1)
     log = _log(Path(made.home))
@@ -199,11 +202,15 @@ def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
 
 def _health(url: str) -> dict[str, str | None]:
     """Return the status of each part, nothing while the API does not answer."""
+    found = _answer(f"{url}/api/v2/monitor/health")
+    return {name: part["status"] for name, part in found.items()}
+
+
+def _answer(url: str) -> dict[str, Any]:
     try:
-        parts = httpx.get(f"{url}/api/v2/monitor/health").raise_for_status().json()
+        return dict(httpx.get(url, timeout=START_SECONDS).raise_for_status().json())
     except httpx.HTTPError:
         return {}
-    return {name: part["status"] for name, part in parts.items()}
 
 
 def _add_pool(made: Standalone) -> None:

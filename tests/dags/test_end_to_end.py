@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.common.errors import UserError
 from pipelines import standalone
 
 ROOT = Path(__file__).parents[2]
@@ -265,3 +266,17 @@ def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when
         for event in airflow.call("GET", "/assets/events?name_pattern=fraud/model")["asset_events"]
     ]
     assert (deployment["version"] in versions) == (deployment["decision"] == "promoted")
+
+
+def test_it_cannot_be_started_twice(airflow: Airflow) -> None:
+    with pytest.raises(UserError, match=f"Airflow runs already at {airflow.running.url}; .* make airflow-stop"):
+        standalone.start(Path(airflow.running.home), airflow.folder / "dags", {})
+
+
+def test_stopping_it_leaves_no_process(airflow: Airflow) -> None:
+    airflow.running.stop()
+
+    said = subprocess.check_output(["ps", "-A", "-o", "sess=,stat=,args="], text=True).splitlines()
+    left = [line for line in said if line.split()[0] == str(airflow.running.session) and line.split()[1][0] != "Z"]
+    assert left == []
+    assert standalone.running(Path(airflow.running.home)) is None
