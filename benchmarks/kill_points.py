@@ -86,8 +86,6 @@ CUT = 64  # bytes that a write cut off in the middle has written
 # what two undisturbed runs differ in too: figures of the attempt, and names by chance or by time
 MEASURED = {"seconds", "cpu_seconds", "peak_memory_bytes", "started", "finished", "state", "fingerprint"}
 MEASURED |= {"computed_days"}  # of those the killed attempt has left
-# what a deployment says of the champion it found: its own version, when a killed attempt has promoted that already
-DECIDED = {"decision", "reasons", "previous_champion_version"}
 RANDOM = re.compile(r"[0-9a-f]{32}|\d{8}T\d{12}")
 REGISTRY = (
     "SELECT name, version FROM model_versions",
@@ -189,8 +187,7 @@ def _rows(database: Path) -> list[list[tuple[object, ...]]]:
 
 def _stable(value: object) -> object:
     if isinstance(value, dict):
-        left_out = MEASURED | (DECIDED if set(value) >= DECIDED else set())
-        return {key: _stable(item) for key, item in value.items() if key not in left_out}
+        return {key: _stable(item) for key, item in value.items() if key not in MEASURED}
     if isinstance(value, list):
         return [_stable(item) for item in value]
     return "of a run" if isinstance(value, str) and RANDOM.search(value) else value

@@ -102,16 +102,20 @@ def schedule(args: argparse.Namespace) -> int:
     from pipelines import kubeflow
 
     server, nightly = _server(args), runs.compiled("nightly", site(args.environment).name)
+    changes = []
     for pipeline, cron in (("fraud-training", args.cron), ("fraud-monitoring", args.monitoring_cron)):
         values = runs.gathered(nightly, _options(args) | {"pipeline": pipeline}, {"kubeflow": _inside(args)})
-        uploaded = kubeflow.upload(server, pipeline, runs.COMPILED / args.environment / f"{pipeline}.yaml")
-        _say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
         name, policy = f"{pipeline}-{values['config']['name']}", values["config"]["controller"]["retrain"]
         daily = pipeline == "fraud-monitoring" or policy == "daily"
         wanted = kubeflow.recurring(name, nightly, values, cron) if daily else None
-        changed = kubeflow.schedule(server, name, wanted, args.replace)
         said = f"at {cron}" if daily else f"not by the clock, since controller.retrain is {policy}"
-        _say(f"{name}: {said}{'' if changed else ', as before'}")
+        changes.append((pipeline, kubeflow.change(server, name, wanted, args.replace), said))
+    # only now, so that a refusal leaves everything as it was
+    for pipeline, change, said in changes:
+        uploaded = kubeflow.upload(server, pipeline, runs.COMPILED / args.environment / f"{pipeline}.yaml")
+        _say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
+        changed = kubeflow.schedule(server, change)
+        _say(f"{change.name}: {said}{'' if changed else ', as before'}")
     return 0
 
 
@@ -126,7 +130,8 @@ def report(args: argparse.Namespace) -> int:
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
-    code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
+    with runs.alone(this):
+        code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
     return code or _say(f"report   {this.folder / 'report.html'}")
 
 
@@ -174,6 +179,8 @@ def gc(args: argparse.Namespace) -> int:
     environment, config, now = local(Path(args.workspace)), parse(configs.load(args.config)), datetime.now(UTC)
     environment = replace(environment, lake=args.lake or environment.lake)
     plan = (sweep.collect if args.delete else sweep.planned)(environment, config, now)
+    for problem in plan.problems:
+        print(f"nightshift: kept: {problem}", file=sys.stderr)
     if plan.empty:
         return _say(f"nothing of {config.name!r} is past its age")
     console = Console()

@@ -14,7 +14,9 @@ from components.common.errors import UserError
 from pipelines import ir, runs
 from pipelines.environments import Environment
 from pipelines.local import Run
-from pipelines.progress import Progress, explain_failure
+from pipelines.progress import Progress, explain_failure, watch
+
+TEXTS = ("date", "state", "model", "monitoring")
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Day:
 
     date: str
     state: str
-    run: Run
+    folder: Path
 
 
 def days(first: date, last: date) -> list[str]:
@@ -60,51 +62,64 @@ def backfill(
     for number, day in enumerate(dates, 1):
         fresh = runs.new(pipeline, options | {"date": day}, environment)
         earlier = _earlier(fresh)
-        complete = earlier is not None and runs.complete(earlier)
+        complete = earlier is not None and runs.record(earlier).complete
         if earlier and complete and not force:
             yield Day(day, "complete", earlier)
             continue
-        run = fresh if complete or not earlier else earlier
+        run = fresh if complete or not earlier else runs.again(earlier)
         console.print(f"\n[bold]{day}[/] ({number} of {len(dates)}), run {run.folder.name}", highlight=False)
         with runs.alone(run), Progress(run.pipeline, console) as progress:
             succeeded = run.execute(progress)
         if not succeeded:
             explain_failure(run, console)
-            yield Day(day, "failed", run)
+            yield Day(day, "failed", run.folder)
             return
-        yield Day(day, "resumed" if run is earlier else "done", run)
+        yield Day(day, "done" if run is fresh else "resumed", run.folder)
 
 
 def table(found: list[Day]) -> Table:
-    """Return the days with their rows, metrics and seconds."""
+    """Return the days with what their runs have to tell, a column each."""
     made = Table(title="backfill", title_justify="left")
-    for column in ("date", "state", "read", "quarantined", "model", "average precision", "seconds"):
-        made.add_column(column, justify="left" if column in ("date", "state", "model") else "right")
-    for day in found:
-        made.add_row(day.date, day.state, *_figures(day.run.folder / "summary.json"))
+    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    for column in columns:
+        made.add_column(column, justify="left" if column in TEXTS else "right")
+    for row in rows:
+        made.add_row(*[row.get(column, "") for column in columns])
     return made
 
 
-def _figures(path: Path) -> list[str]:
-    if not path.exists():
-        return []
-    summary = json.loads(path.read_text())
+def _figures(folder: Path) -> dict[str, str]:
+    """Return what a run tells, column -> text: of the model it made, or of the day it watched."""
+    steps = json.loads((folder / "run.json").read_text())["steps"]
+    seconds = {"seconds": f"{sum(step['seconds'] for step in steps.values()):.1f}"}
+    path = folder / "summary.json"
+    return seconds | (_made(json.loads(path.read_text())) if path.exists() else _watched(*watch(folder)))
+
+
+def _made(summary: dict[str, Any]) -> dict[str, str]:
     metrics = summary["models"].get(summary["selected"], {})
-    return [
-        f"{summary['rows']['read']:,}",
-        f"{sum(summary['rows']['quarantined'].values()):,}",
-        str(summary["selected"]),
-        f"{metrics.get('average_precision') or 0:.3f}",
-        f"{sum(step['seconds'] or 0 for step in summary['steps'].values()):.1f}",
-    ]
+    return {
+        "read": f"{summary['rows']['read']:,}",
+        "quarantined": f"{sum(summary['rows']['quarantined'].values()):,}",
+        "model": str(summary["selected"]),
+        "average precision": f"{metrics.get('average_precision') or 0:.3f}",
+    }
 
 
-def _earlier(fresh: Run) -> Run | None:
-    """Return the newest run of the same pipeline with the same arguments."""
+def _watched(scores: dict[str, Any], request: dict[str, Any]) -> dict[str, str]:
+    told: dict[str, str] = {}
+    if scores:
+        details = scores["details"]
+        told |= {"scored": f"{scores['partitions'][-1]['rows']:,}", "flagged": f"{details['flagged']:,}"}
+        told |= {"version": details["version"]}
+    return told | ({"monitoring": request["reason"]} if request else {})
+
+
+def _earlier(fresh: Run) -> Path | None:
+    """Return the folder of the newest run of the same pipeline with the same arguments."""
     prefix = fresh.folder.name.rsplit("-", 1)[0]
     for folder in sorted(fresh.folder.parent.glob(f"{prefix}-*"), reverse=True):
-        if folder != fresh.folder and (folder / "run.json").exists():
-            run = runs.again(folder)
-            if run.arguments == fresh.arguments:
-                return run
+        if (folder / "run.json").exists() and runs.record(folder).parameters == fresh.arguments:
+            return folder
     return None

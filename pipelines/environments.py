@@ -5,7 +5,7 @@ your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,7 @@ class Placement:
         shared_memory: size of `/dev/shm`, through which torch's processes exchange tensors.
         volumes: what it mounts.
         secrets: what it is told by reference.
+        labels: of its pod.
     """
 
     image: str
@@ -99,6 +100,7 @@ class Placement:
     shared_memory: str = ""
     volumes: tuple[Volume, ...] = ()
     secrets: tuple[Secret, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,19 @@ class Site:
         heavy: steps that take `--device`: features, training, profiling.
         parameters: pipeline parameters that have a default there. The device is always among them on a cluster,
             since the image of the heavy steps fits one device only.
+        token: label of the pods that start runs, by which a multi-user Kubeflow mounts a token for its API into them.
     """
 
     name: str
     light: Placement
     heavy: Placement
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    token: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def launching(self) -> Placement:
+        """What the steps that start runs get: light ones, with a token for Kubeflow's API."""
+        return replace(self.light, labels=self.token)
 
 
 def local(workspace: Path, target: str = "local") -> Environment:
@@ -133,7 +142,7 @@ def site(name: str) -> Site:
         UserError: when there is none of that name.
     """
     if name not in SITES:
-        raise UserError(f"--environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
+        raise UserError(f"environment {name!r} is none of: {', '.join(SITES)}{nearest(name, SITES)}")
     return SITES[name]
 
 
@@ -170,11 +179,12 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
     )
     roots = {part: f"{lustre.path}/{part}" for part in ("lake", "runs", "audit")}
     state = Environment(registry="http://mlflow.nightshift:5000", target="register-only", **roots)
-    return Site(name, light, heavy, asdict(state) | {"device": "cuda"})
+    return Site(name, light, heavy, asdict(state) | {"device": "cuda"}, token={"access-ml-pipeline": "true"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
-LOCAL = Site("local", light=_STEP, heavy=_STEP)
+# light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
+LOCAL = Site("local", light=replace(_STEP, retry=Retry(2, 10.0, 2.0)), heavy=_STEP)
 AWS = _cluster("aws", "registry.example.com/nightshift", Toleration("eks.amazonaws.com/capacityType", "SPOT"))
 GCP = _cluster("gcp", "registry.example.com/nightshift", Toleration("cloud.google.com/gke-spot", "true"))
 SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

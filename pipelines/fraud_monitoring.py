@@ -45,7 +45,7 @@ def define(site: Site) -> Any:
             kubeflow: where a retraining is started, see `Place`; where it is {} the step says how to start it.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake).set_retry(2, "10s", 2.0)
+        events = ingestion(**day, data=data, lake=lake)
         table = features(**day, device=device, lake=lake, events=events.output)
         rows = {"features": table.output}
         scores = scoring_of_champion(**day, **rows, lake=lake, registry=registry)
@@ -55,7 +55,8 @@ def define(site: Site) -> Any:
         state = {"lake": lake, "registry": registry, "runs": runs, "audit": audit, "target": target}
         given = {"pipeline": "fraud-training", "kubeflow": kubeflow, "data": data, "device": device}
         launch = retraining(**day, **state, **given, request=decision.output)
-        place(site.light, events, scores, shift, decision, launch)
+        place(site.light, events, scores, shift, decision)
+        place(site.launching, launch)
         always_run(events, scores, shift, decision, launch)
 
     return fraud_monitoring

@@ -27,7 +27,7 @@ def define(site: Site) -> Any:
             registry: root of the model registry.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake).set_retry(2, "10s", 2.0)
+        events = ingestion(**day, data=data, lake=lake)
         table = features(**day, device=device, lake=lake, events=events.output)
         scores = scoring_of_champion(**day, lake=lake, registry=registry, features=table.output)
         place(site.heavy, table)

@@ -37,7 +37,7 @@ def define(site: Site) -> Any:
             target: local promotes and serves, register-only promotes, record-only does neither.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake).set_retry(2, "10s", 2.0)
+        events = ingestion(**day, data=data, lake=lake)
         table = features(**day, device=device, lake=lake, events=events.output)
         rows = {"features": table.output}
         model = training(**day, **rows, device=device)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -98,41 +99,55 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
     )
 
 
-def schedule(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> bool:
-    """Let the recurring runs of a name be the wanted one alone, or none.
+@dataclass(frozen=True)
+class Change:
+    """What is to become of the recurring runs of a name.
 
-    Args:
-        server: where.
-        name: the display name.
-        wanted: what is to be there; None for nothing.
-        replace: delete what is there instead.
+    Attributes:
+        name: their display name.
+        wanted: the one that is to be there alone; None for nothing.
+        others: those that are there instead.
+    """
 
-    Returns:
-        whether anything had to be changed.
+    name: str
+    wanted: api.V2beta1RecurringRun | None
+    others: list[api.V2beta1RecurringRun]
+
+
+def change(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:
+    """Find what is there instead of the wanted recurring run, and change nothing yet.
 
     Raises:
         UserError: when there is another one, and `replace` does not allow to delete it.
     """
-    service = api.RecurringRunServiceApi(server.client)
-    listing = service.recurring_run_service_list_recurring_runs
-
-    def there(same: bool) -> list[Any]:
-        found = server.named(listing, "recurring_runs", name, experiment_id=server.experiment)
-        return [run for run in found if _alike(run, wanted) == same]
-
-    others = server.ask(lambda: there(same=False))
+    others = [run for run in server.ask(lambda: _named(server, name)) if not _alike(run, wanted)]
     if others and not replace:
         raise UserError(f"there is another recurring run {name!r} ({others[0].recurring_run_id}); --replace deletes it")
-    new = False
+    return Change(name, wanted, others)
+
+
+def schedule(server: Server, change: Change) -> bool:
+    """Carry a change out.
+
+    Returns:
+        whether anything had to be changed.
+    """
+    service, wanted, new = api.RecurringRunServiceApi(server.client), change.wanted, False
     if wanted is not None:
         wanted.experiment_id, wanted.service_account = server.experiment, server.place.service_account or None
         _, new = server.once(
-            lambda: there(same=True), lambda: service.recurring_run_service_create_recurring_run(wanted)
+            lambda: [run for run in _named(server, change.name) if _alike(run, wanted)],
+            lambda: service.recurring_run_service_create_recurring_run(wanted),
         )
     # only now, so that at no moment there is none
-    for run in others:
+    for run in change.others:
         server.ask(partial(service.recurring_run_service_delete_recurring_run, run.recurring_run_id))
-    return new or bool(others)
+    return new or bool(change.others)
+
+
+def _named(server: Server, name: str) -> list[api.V2beta1RecurringRun]:
+    listing = api.RecurringRunServiceApi(server.client).recurring_run_service_list_recurring_runs
+    return server.named(listing, "recurring_runs", name, experiment_id=server.experiment)
 
 
 def _alike(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:

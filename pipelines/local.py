@@ -115,7 +115,13 @@ class Run:
             except BaseException:
                 self.runner.stop()
                 raise
-        return all(outcome.state != "failed" for outcome in self.outcomes.values())
+        return self.complete
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step went well."""
+        well = {name for name, outcome in self.outcomes.items() if outcome.state != "failed"}
+        return all(task.name in well for task in self.pipeline.tasks)
 
     def begin(self) -> None:
         """Write the pipeline and the record into the run's folder."""
@@ -130,8 +136,8 @@ class Run:
             for name, o in self.outcomes.items()
         }
         head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
-        made = head | {"parameters": self.arguments, "steps": steps, "ignored": self._ignored()}
-        storage.write_json(str(self.folder / "run.json"), made)
+        made = {"parameters": self.arguments, "steps": steps, "complete": self.complete, "ignored": self._ignored()}
+        storage.write_json(str(self.folder / "run.json"), head | made)
 
     @property
     def commands(self) -> Commands:

@@ -41,7 +41,7 @@ def define(site: Site) -> Any:
         """
         state = {"lake": lake, "registry": registry, "runs": runs, "audit": audit, "target": target}
         launch = launching(pipeline=pipeline, kubeflow=kubeflow, config=config, data=data, device=device, **state)
-        place(site.light, launch)
+        place(site.launching, launch)
         always_run(launch)
 
     return nightly

@@ -7,7 +7,7 @@ from pipelines.environments import GPU, SHARED_MEMORY, Placement
 
 
 def place(placement: Placement, *steps: PipelineTask) -> None:
-    """Give the steps of a pipeline, while it is traced, their place; retries it has replace their own."""
+    """Give the steps of a pipeline, while it is traced, their place."""
     for step in steps:
         _container(step, placement)
         _pod(step, placement)
@@ -37,6 +37,8 @@ def _pod(step: PipelineTask, placement: Placement) -> None:
         kubernetes.add_node_selector(step, key, value)
     for taint in placement.tolerations:
         kubernetes.add_toleration(step, taint.key, "Equal", taint.value, "NoSchedule")
+    for key, value in placement.labels.items():
+        kubernetes.add_pod_label(step, key, value)
     for volume in placement.volumes:
         kubernetes.mount_pvc(step, volume.claim, volume.path)
     for secret in placement.secrets:

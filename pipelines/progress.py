@@ -118,7 +118,7 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
 
 def show_watch(folder: Path, console: Console) -> None:
     """Print what a run without a summary has scored, and what monitoring has decided."""
-    scores, request = _watch(folder)
+    scores, request = watch(folder)
     if scores:
         newest, details = scores["partitions"][-1], scores["details"]
         said = f"{newest['rows']:,} events scored by version {details['version']}, {details['flagged']:,} flagged"
@@ -133,14 +133,14 @@ def show_watch(folder: Path, console: Console) -> None:
 
 def next_pipeline(folder: Path) -> str | None:
     """Return the pipeline that a run without a summary asks for, or None."""
-    scores, request = _watch(folder)
+    scores, request = watch(folder)
     if request:
         return "fraud-training" if request["retrain"] else None
     return "fraud-monitoring" if scores else None
 
 
-def _watch(folder: Path) -> list[dict[str, Any]]:
-    """Return the manifest of the champion's scores and the request, each empty where there is none."""
+def watch(folder: Path) -> list[dict[str, Any]]:
+    """Return a run's manifest of the champion's scores and its request, each empty where there is none."""
     paths = (folder / "scoring-of-champion/scores/scores.json", folder / "monitoring/request")
     return [json.loads(path.read_text()) if path.exists() else {} for path in paths]
 

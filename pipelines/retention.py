@@ -51,11 +51,13 @@ class Run(Item):
         pipeline: what it ran.
         complete: whether every step went well.
         partitions: names of the partitions that its tables consist of.
+        problem: why its record cannot be read, so that it stays; empty when it can be.
     """
 
     pipeline: str
     complete: bool
     partitions: frozenset[str]
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,14 @@ class Lineage:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to go, and what stays for the sake of live versions."""
+    """What is to go, what stays for the sake of live versions, and why runs stay that cannot be read."""
 
     versions: list[Version]
     runs: list[Run]
     partitions: list[Partition]
     leftovers: tuple[str, ...]
     lineage: list[Lineage]
+    problems: list[str]
 
     @property
     def empty(self) -> bool:
@@ -125,12 +128,13 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
     """Decide what is to go.
 
     A version lives while it is pinned or younger than `versions_days`. A run stays while it is younger than
-    `runs_days`, made a live version, is the newest complete one of its pipeline, or is what `latest` points at.
+    `runs_days`, made a live version, is the newest complete one of its pipeline, is what `latest` points at, or
+    cannot be read.
     A partition stays while such a run names it, or for `partitions_days` after it was written.
     """
     live = [version for version in found.versions if version.pinned or not version.past(limits.versions_days, now)]
     roots = {version.run for version in live} | _newest(found.runs) | {found.latest}
-    kept = [run for run in found.runs if run.name in roots or not run.past(limits.runs_days, now)]
+    kept = [run for run in found.runs if run.problem or run.name in roots or not run.past(limits.runs_days, now)]
     needed = _partitions(kept)
     return Plan(
         versions=[version for version in found.versions if version not in live],
@@ -140,6 +144,7 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
         ],
         leftovers=found.leftovers,
         lineage=_lineage(live, found.runs, f"younger than {limits.versions_days} days"),
+        problems=[run.problem for run in found.runs if run.problem],
     )
 
 

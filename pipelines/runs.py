@@ -5,10 +5,12 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
+
+from pydantic import TypeAdapter, ValidationError
 
 from components.common import storage
 from components.common.errors import UserError, nearest
@@ -29,6 +31,23 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "STRUCT": (dict,),
     "LIST": (list,),
 }
+
+
+@dataclass(frozen=True)
+class Record:
+    """What commands need of a run's `run.json`.
+
+    Attributes:
+        pipeline: what it ran.
+        started: when, UTC.
+        parameters: its arguments.
+        complete: whether every step went well.
+    """
+
+    pipeline: str
+    started: datetime
+    parameters: dict[str, Any]
+    complete: bool
 
 
 def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
@@ -89,13 +108,22 @@ def in_containers(run: Run) -> Run:
 
 def again(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
-    return Run(ir.load(folder / DEFINITION), storage.read_json(str(folder / "run.json"))["parameters"], folder)
+    return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
 
 
-def complete(run: Run) -> bool:
-    """Tell whether every step of a run went well."""
-    steps = storage.read_json(str(run.folder / "run.json"))["steps"]
-    return all(steps.get(task.name, {}).get("state") in ("done", "reused") for task in run.pipeline.tasks)
+def record(folder: Path) -> Record:
+    """Read a run's record.
+
+    Raises:
+        UserError: when it is missing or no record.
+    """
+    path = str(folder / "run.json")
+    try:
+        return TypeAdapter(Record).validate_json(storage.read_bytes(path))
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        what = ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise UserError(f"{path} is no record of a run ({what}); start a new run, remove this one by hand") from None
 
 
 def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:

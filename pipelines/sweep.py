@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from rich.table import Table
 
 from components.common import registry, storage
 from components.common.config import Config
+from components.common.errors import UserError
 from components.deployment import endpoint
 from pipelines import runs
 from pipelines.environments import Environment
 from pipelines.retention import Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
 
 REMOVED = ".removed"
+UNREAD = runs.Record(pipeline="", started=datetime.min.replace(tzinfo=UTC), parameters={}, complete=False)
 
 
 def planned(environment: Environment, config: Config, now: datetime) -> Plan:
@@ -119,20 +121,25 @@ def _runs(folder: Path, use_case: str) -> Iterator[Run]:
         # the link to the newest run is no run
         if path.parent.is_symlink():
             continue
-        record = storage.read_json(str(path))
-        if record["parameters"].get("config", {}).get("name") == use_case:
-            yield _run(path.parent, record)
+        try:
+            record, problem = runs.record(path.parent), ""
+        except UserError as error:
+            record, problem = UNREAD, str(error)
+        # of what nobody can read nobody knows whose it is
+        if problem or record.parameters.get("config", {}).get("name") == use_case:
+            yield _run(path.parent, record, problem)
 
 
-def _run(folder: Path, record: dict[str, Any]) -> Run:
+def _run(folder: Path, record: runs.Record, problem: str) -> Run:
     named = [partition_of(part["uri"]) for manifest in _manifests(folder) for part in manifest["partitions"]]
     return Run(
         name=folder.name,
-        since=datetime.fromisoformat(record["started"]),
+        since=record.started,
         size=_size_of(str(folder)),
-        pipeline=record["pipeline"],
-        complete=runs.complete(runs.again(folder)),
+        pipeline=record.pipeline,
+        complete=record.complete,
         partitions=frozenset(name for name in named if name),
+        problem=problem,
     )
 
 

@@ -164,20 +164,26 @@ def promote(registry: str, name: str, version: int) -> Version:
         return _version(client, registry, name, version)
 
 
+def predecessor(registry: str, name: str) -> Version | None:
+    """Return the champion before this one, or None when there was none."""
+    with _open(registry) as client:
+        earlier = _earlier(client, name)
+        return _readable(registry, _version(client, registry, name, earlier[-1])) if earlier else None
+
+
 def previous(registry: str, name: str) -> Version:
     """Return the version `rollback` would go back to.
 
     Raises:
         UserError: when there was no champion before this one.
     """
-    with _open(registry) as client:
-        earlier = _earlier(client, name)
-        if not earlier:
-            raise UserError(
-                f"there was no champion of {name!r} before this one, so there is nothing to roll back to; "
-                "`nightshift models` lists the versions, `nightshift promote VERSION` picks one"
-            )
-        return _readable(registry, _version(client, registry, name, earlier[-1]))
+    found = predecessor(registry, name)
+    if found is None:
+        raise UserError(
+            f"there was no champion of {name!r} before this one, so there is nothing to roll back to; "
+            "`nightshift models` lists the versions, `nightshift promote VERSION` picks one"
+        )
+    return found
 
 
 def rollback(registry: str, name: str) -> Version:

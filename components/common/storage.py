@@ -53,6 +53,8 @@ MENDS = {
 }
 # a store's answers that another try cannot change; s3fs gives them as errors of the system
 FINAL = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError, IsADirectoryError)
+# whose errors, beside those of the system, are a store's answers or the network's; they have no class in common
+CLIENTS = {"aiohttp", "botocore", "gcsfs", "google"}
 FINAL_CODES = (errno.EPERM, errno.EINVAL, errno.ENAMETOOLONG, errno.EMSGSIZE, errno.ENOSYS)
 
 
@@ -245,10 +247,11 @@ def _patiently(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", *plac
 
 def _may_pass(error: BaseException) -> bool:
     """Tell whether a store may answer otherwise in a moment."""
-    # botocore's and Google's errors have no class in common
-    name = type(error).__name__
-    final = isinstance(error, FINAL) or "Credentials" in name or "Validation" in name
-    return isinstance(error, Exception) and not final and getattr(error, "errno", None) not in FINAL_CODES
+    kind = type(error)
+    if not isinstance(error, OSError) and not any(each.__module__.split(".")[0] in CLIENTS for each in kind.__mro__):
+        return False
+    final = isinstance(error, FINAL) or "Credentials" in kind.__name__ or "Validation" in kind.__name__
+    return not final and getattr(error, "errno", None) not in FINAL_CODES
 
 
 def _raised(error: Exception, uri: str, is_local: bool) -> Exception:

@@ -41,9 +41,10 @@ def body(args: argparse.Namespace) -> dict[str, float]:
         champion = registry.champion(args.registry, config.name)
         version = _register(args, config, *verdicts)
         log.info("%s: version %d is registered", config.name, version.version)
-        decision = core.decide(_candidate(version), _candidate(champion) if champion else None, *verdicts)
+        before = _before(args, champion, version, verdicts[0])
+        decision = core.decide(_candidate(version), _candidate(before) if before else None, *verdicts)
         if args.target == "record-only":
-            decision = core.unpromoted(decision, champion is not None)
+            decision = core.unpromoted(decision, before is not None)
         log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
         live = version if decision.outcome == "promoted" else champion
         served = _serve(args, live or version, is_live=live is not None)
@@ -52,7 +53,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
             registry.promote(args.registry, config.name, version.version)
     record = _record(args, version, decision) | {
         "champion_version": live and live.version,
-        "previous_champion_version": champion and champion.version,
+        "previous_champion_version": before and before.version,
     }
     storage.write_json(args.deployment, record | served)
     return {"version": version.version}
@@ -74,6 +75,20 @@ def _register(args: argparse.Namespace, config: Config, evaluation: Any, drift: 
     metrics = {name: value for name, value in evaluation["challenger"].items() if value is not None}
     card = storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode()
     return registry.register(args.registry, config.name, args.model, tags, metrics, core.with_drift(card, drift))
+
+
+def _before(
+    args: argparse.Namespace, champion: "Version | None", version: "Version", evaluation: dict[str, Any]
+) -> "Version | None":
+    """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
+    from components.common import registry
+
+    is_live = champion is not None and champion.version == version.version
+    # an evaluation that was made since has compared the version with itself
+    compared = evaluation["champion"] and evaluation["champion"]["sha256"] == version.sha256
+    if is_live and not compared and version.tags.get("parent_run") == args.run:
+        return registry.predecessor(args.registry, version.name)
+    return champion
 
 
 def _candidate(version: "Version") -> "Candidate":

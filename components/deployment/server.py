@@ -7,6 +7,7 @@ version is loaded beside the old one and takes over between two requests; one th
 """
 
 import argparse
+import errno
 import json
 import os
 import socket
@@ -212,7 +213,7 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
     """Listen on a port, or on the next free one of `attempts`.
 
     Raises:
-        UserError: when all of them are taken.
+        UserError: when all of them are taken, or the host is no address of this machine.
     """
     last = min(port + attempts - 1, 65535)
     for candidate in range(port, last + 1):
@@ -222,8 +223,13 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
             listener.bind((host, candidate))
             listener.listen()
             return listener
-        except OSError:
+        except OSError as error:
             listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise UserError(
+                    f"host is {host!r}, port {candidate}: {error.strerror}; "
+                    f"give an address of this machine with --host, such as {HOST}, and a port that you may listen on"
+                ) from None
     raise UserError(f"port is {port}, but {port} to {last} are all taken; stop what listens there")
 
 

@@ -7,6 +7,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from components.common.kubeflow import MOUNTED_FILE
 from pipelines.environments import SITES, Site
 
 FOLDER = Path(__file__).parents[2] / "infra" / "kubernetes"
@@ -36,7 +37,7 @@ def of_kind(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_every_file_belongs_to_a_kustomization() -> None:
-    used = {path for place in CLUSTERS for path in files(FOLDER / place.name)}
+    used = {path for name in (*[place.name for place in CLUSTERS], "multi-user") for path in files(FOLDER / name)}
 
     assert used == {path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
 
@@ -86,3 +87,23 @@ def test_no_role_is_given_everything_or_all_secrets(place: Site) -> None:
         for rule in role["rules"]:
             assert "*" not in [*rule["verbs"], *rule["resources"], *rule["apiGroups"]]
             assert "secrets" not in rule["resources"] or rule["resourceNames"]
+
+
+def test_the_pods_that_start_runs_find_a_token_of_kubeflows_audience_where_they_look() -> None:
+    (default,) = objects(FOLDER / "multi-user")
+    given = default["spec"]
+    ((source,),) = [volume["projected"]["sources"] for volume in given["volumes"]]
+    (mount,) = given["volumeMounts"]
+
+    assert all(given["selector"]["matchLabels"] == place.launching.labels for place in CLUSTERS)
+    assert f"{mount['mountPath']}/{source['serviceAccountToken']['path']}" == MOUNTED_FILE
+    assert source["serviceAccountToken"]["audience"] == "pipelines.kubeflow.org"
+
+
+def test_what_is_added_to_a_pod_that_starts_runs_is_valid_in_one() -> None:
+    (default,) = objects(FOLDER / "multi-user")
+    container = {"name": "main", "image": "busybox", "volumeMounts": default["spec"]["volumeMounts"]}
+    pod = {"metadata": {"name": "step"}, "spec": {"containers": [container], "volumes": default["spec"]["volumes"]}}
+
+    whole = {"apiVersion": "v1", "kind": "Pod", **pod}
+    kubernetes_validate.validate(whole, kubernetes_validate.latest_version(), strict=True)

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from kfp import dsl
 
 from tests.pipelines.samples import compiled_file, dated, shell, write
 
@@ -158,6 +159,28 @@ def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_pa
     assert "under way for the same date" in second.stderr
     assert first.wait(timeout=20) == 0
     assert nightshift(*words, "2025-01-01").returncode == 0
+
+
+def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_path: Path) -> None:
+    started, gate = tmp_path / "started", tmp_path / "gate"
+
+    @dsl.container_component
+    def reporting(script: str) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script])
+
+    def pipeline() -> None:
+        reporting(script=f'touch "{started}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+
+    command = [sys.executable, "-m", "pipelines", "run", str(compiled_file(pipeline, tmp_path))]
+    run = subprocess.Popen([*command, "--workspace", str(tmp_path)], stdout=subprocess.DEVNULL)
+    while not started.exists():
+        time.sleep(0.05)
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    refused = nightshift("report", folder.name, "--workspace", str(tmp_path))
+    gate.touch()
+    assert run.wait(timeout=20) == 0
+    assert (refused.returncode, f"{folder.name} is under way" in refused.stderr) == (2, True)
+    assert nightshift("report", folder.name, "--workspace", str(tmp_path)).returncode == 0
 
 
 def test_the_lock_of_a_killed_run_is_no_obstacle(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The committed YAML and what it starts."""
 
 import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import yaml
 from components.common.errors import UserError
 from pipelines import configs, ir, runs
 from pipelines.compiling import PIPELINES, compile_pipelines
-from pipelines.environments import SITES, Site, local
+from pipelines.environments import LOCAL, SITES, Site, local
+from pipelines.ir import Retry
 
 
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
@@ -19,6 +21,14 @@ def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, tmp_pat
     for name, documents in fresh:
         assert documents == list(yaml.safe_load_all((committed / name).read_text())), "run: make compile"
     assert {path.name for path in committed.iterdir()} == {name for name, _ in fresh}
+
+
+def test_how_often_a_step_is_tried_is_its_places_to_say_alone(tmp_path: Path) -> None:
+    never = replace(LOCAL, light=replace(LOCAL.light, retry=Retry()))
+
+    tasks = [task for path in compile_pipelines(never, tmp_path) for task in ir.load(path).tasks]
+
+    assert [task.name for task in tasks if task.retry.count] == []
 
 
 def test_there_is_no_compiled_folder_without_an_environment() -> None:
@@ -38,7 +48,7 @@ def test_every_step_of_the_daily_training_is_there_and_reporting_is_the_last() -
 def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: str, site: str) -> None:
     cached = {task.name for task in runs.compiled(name, site).tasks if task.cached}
     on_training = {"features", "training", "profiling", "evaluation"}
-    assert cached == {"fraud-training": on_training, "nightly": set()}.get(name, {"features"})
+    assert cached == {"fraud-training": on_training, "fraud-ingestion": set(), "nightly": set()}.get(name, {"features"})
 
 
 @pytest.mark.parametrize("name", PIPELINES)

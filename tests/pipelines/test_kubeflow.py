@@ -12,7 +12,7 @@ import yaml
 from components.common.errors import UnavailableError, UserError
 from components.common.kubeflow import Definition, Place, Server
 from pipelines import configs, runs
-from pipelines.kubeflow import recurring, schedule, upload, watch
+from pipelines.kubeflow import change, recurring, schedule, upload, watch
 from tests.kubeflow import Failure, Kubeflow
 from tests.pipelines.samples import compiled_file, shell
 
@@ -241,6 +241,18 @@ def test_the_same_schedule_again_changes_nothing_and_another_one_has_to_be_asked
     assert len({run.recurring_run_id for run in kubeflow.recurring} & ids) == 1
 
 
+def test_a_schedule_that_is_refused_has_changed_nothing(kubeflow: Kubeflow) -> None:
+    nightshift(kubeflow, "schedule", *AWS)
+    kubeflow.recurring.pop(0)  # of training; monitoring's differs
+    kubeflow.versions.clear()
+
+    refused = nightshift(kubeflow, "schedule", "--monitoring-cron", "0 0 3 * * *", *AWS)
+
+    assert refused.returncode == 2
+    assert "another recurring run 'fraud-monitoring-fraud'" in refused.stderr
+    assert (len(kubeflow.recurring), kubeflow.versions) == (1, [])
+
+
 def test_a_schedule_that_somebody_has_paused_is_not_taken_for_the_wanted_one(kubeflow: Kubeflow) -> None:
     nightshift(kubeflow, "schedule", *AWS)
     kubeflow.recurring[1].status = "DISABLED"
@@ -259,15 +271,15 @@ def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -
     nightly, server = runs.compiled("nightly", "aws"), server_of(kubeflow)
     place = {"pipeline": "fraud-training", "kubeflow": {}}
     values = runs.gathered(nightly, {}, place)
-    schedule(server, "mine", recurring("mine", nightly, values, "0 0 2 * * *"), replace=False)
+    schedule(server, change(server, "mine", recurring("mine", nightly, values, "0 0 2 * * *"), replace=False))
     (old,) = kubeflow.recurring
     kubeflow.failures += [Failure("POST", "/recurringruns") for _ in range(4)]
 
-    new = recurring("mine", nightly, values, "0 0 3 * * *")
+    new = change(server, "mine", recurring("mine", nightly, values, "0 0 3 * * *"), replace=True)
     with pytest.raises(UnavailableError):
-        schedule(server, "mine", new, replace=True)
+        schedule(server, new)
     assert kubeflow.recurring == [old]
-    assert schedule(server, "mine", new, replace=True)
+    assert schedule(server, new)
     assert [run.trigger.cron_schedule.cron for run in kubeflow.recurring] == ["0 0 3 * * *"]
 
 

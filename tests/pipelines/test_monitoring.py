@@ -95,6 +95,20 @@ def test_the_day_after_the_new_day_is_scored_and_the_one_whose_labels_arrived(
     assert [line.split()[-1] for line in lines] == ["2025-06-25", STABLE[1]]
 
 
+def test_a_backfill_of_the_scoring_tells_what_was_scored_each_day(workspace: Path, scored: dict[str, str]) -> None:
+    words = ["--from", STABLE[0], "--to", STABLE[-1], "--config", workspace / "fraud.yaml", "--workspace", workspace]
+    command = [sys.executable, "-m", "pipelines", "backfill", "fraud-scoring", *words]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
+
+    (heading,) = [line for line in told if "date" in line]
+    assert [word for word in heading.split() if word.isalpha()] == [
+        "date", "state", "seconds", "scored", "flagged", "version",
+    ]  # fmt: skip
+    for day in STABLE:
+        (line,) = [line for line in told if day in line]
+        assert f"{line.split()[7]} events scored" in scored[day]
+
+
 def test_stable_days_ask_for_nothing(workspace: Path, told: dict[str, str]) -> None:
     for day in STABLE:
         assert asked(workspace, day) == {"retrain": False, "reason": "Nothing has drifted.", "key": f"fraud/{day}"}

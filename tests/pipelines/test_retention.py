@@ -259,6 +259,22 @@ def test_half_a_partition_and_drafts_go_and_files_of_somebody_else_stay(workspac
     assert artifacts.find_partition(whole.uri) == whole
 
 
+@pytest.mark.parametrize("record", ["{", "{}", "[]"])
+def test_a_run_whose_record_cannot_be_read_stays_with_its_partitions_and_is_told(
+    record: str, workspace: Workspace
+) -> None:
+    part = workspace.partition("2025-01-01", 100)
+    unread, old = workspace.run("unread", 100, part), workspace.run("old", 100, part)
+    workspace.run("new", 1)
+    (unread / "run.json").write_text(record)
+
+    told = gc(workspace, "--delete")
+
+    assert f"nightshift: kept: {unread}/run.json is no record of a run" in told
+    assert (unread.exists(), old.exists()) == (True, False)
+    assert artifacts.find_partition(part.uri) == part
+
+
 def test_other_use_cases_are_left_alone(workspace: Workspace, save_model: Callable[..., str]) -> None:
     run = workspace.run("theirs", 1000, config="handbook")
     part = workspace.partition("2020-01-01", 1000, use_case="handbook")
@@ -405,7 +421,7 @@ def gc(workspace: Workspace, *words: str) -> str:
     command = [sys.executable, "-m", "pipelines", "gc", *words, "--workspace", str(workspace.folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "120"})
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr + done.stdout
 
 
 def test_the_command_lists_what_would_go_and_the_next_command_and_then_what_went(workspace: Workspace) -> None:
@@ -443,6 +459,7 @@ def anything(draw: st.DrawFn) -> Found:
         pipeline=st.sampled_from(["training", "monitoring"]),
         complete=st.booleans(),
         partitions=st.frozensets(few),
+        problem=st.sampled_from(["", "", "no record"]),
     )
     version = st.builds(
         retention.Version,
@@ -481,10 +498,11 @@ def test_nothing_that_a_live_version_or_a_kept_run_needs_is_ever_planned(found: 
 
 
 @given(anything())
-def test_nothing_young_or_pinned_is_ever_planned(found: Found) -> None:
+def test_nothing_young_or_pinned_and_no_run_that_cannot_be_read_is_ever_planned(found: Found) -> None:
     plan = retention.plan(found, LIMITS, NOW)
 
     assert not [version for version in plan.versions if version.pinned]
+    assert not [run for run in plan.runs if run.problem]
     for items, days in ((plan.versions, 18), (plan.runs, 9), (plan.partitions, 3)):
         assert all(NOW - item.since >= timedelta(days=days) for item in items)
 
@@ -504,7 +522,7 @@ def test_what_is_left_once_a_plan_is_carried_out_needs_no_other(found: Found) ->
 
 @given(anything())
 def test_all_that_is_old_and_nobody_needs_goes(found: Found) -> None:
-    alone = Found([], [dataclasses.replace(run, complete=False) for run in found.runs], found.partitions)
+    alone = Found([], [dataclasses.replace(run, complete=False, problem="") for run in found.runs], found.partitions)
 
     plan = retention.plan(alone, LIMITS, NOW + timedelta(days=100))
 

@@ -19,6 +19,7 @@ from pipelines.environments import GPU, LOCAL, SITES, Placement, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
 HEAVY = {"features", "training", "profiling"}
+STARTING = {"launching", "retraining"}
 EVERYWHERE = list(itertools.product(PIPELINES, SITES))
 ON_CLUSTERS = list(itertools.product(PIPELINES, CLUSTERS))
 
@@ -41,7 +42,8 @@ def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfi
 
 
 def placement(task: str, environment: str) -> Placement:
-    return SITES[environment].heavy if task in HEAVY else SITES[environment].light
+    place = SITES[environment]
+    return place.heavy if task in HEAVY else place.launching if task in STARTING else place.light
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
@@ -97,15 +99,16 @@ def test_a_step_gets_the_cpu_the_memory_the_image_and_the_retries_of_its_kind(na
         accelerator = task.resources.get("accelerator", {"resourceType": GPU, "resourceCount": "0"})
         assert (accelerator["resourceType"], int(accelerator["resourceCount"])) == (GPU, wanted.gpus)
         assert task.image == wanted.image
-        assert task.retry == wanted.retry or (environment, task.name) == ("local", "ingestion")
+        assert task.retry == wanted.retry
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
-def test_a_pod_gets_its_nodes_taints_volumes_secrets_and_deadline(name: str, environment: str) -> None:
+def test_a_pod_gets_its_labels_nodes_taints_volumes_secrets_and_deadline(name: str, environment: str) -> None:
     pods = kubernetes(name, environment)
     assert set(pods) == set(spec(name, environment).root.dag.tasks)
     for task, pod in pods.items():
         wanted = placement(task, environment)
+        assert dict(pod.pod_metadata.labels) == wanted.labels
         assert dict(pod.node_selector.labels) == wanted.nodes
         assert [(t.key, t.value, t.operator, t.effect) for t in pod.tolerations] == [
             (taint.key, taint.value, "Equal", "NoSchedule") for taint in wanted.tolerations
@@ -121,13 +124,22 @@ def test_a_pod_gets_its_nodes_taints_volumes_secrets_and_deadline(name: str, env
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
 def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, environment: str) -> None:
-    tasks = runs.compiled(name, environment).tasks
+    pipeline = runs.compiled(name, environment)
+    tasks, device = pipeline.tasks, pipeline.parameters.get("device")
     asking = {task.name for task in tasks if "accelerator" in task.resources}
 
     assert asking == {task.name for task in tasks} & HEAVY
     assert asking == {task.name for task in tasks if "tolerations" in task.kubernetes}
     assert asking == {task.name for task in tasks if "/rapids:" in task.image}
-    assert runs.compiled(name, environment).parameters["device"].default == "cuda"
+    assert device is None or device.default == "cuda"
+
+
+@pytest.mark.parametrize("environment", SITES)
+def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_clusters(environment: str) -> None:
+    tasks = {task.name: task for name in PIPELINES for task in runs.compiled(name, environment).tasks}
+    given = {name for name, task in tasks.items() if "podMetadata" in task.kubernetes}
+
+    assert given == (STARTING if environment in CLUSTERS else set())
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)

@@ -90,6 +90,11 @@ def test_what_the_user_has_to_mend_is_asked_once(store: Faulty, status: int, cod
     assert len(store.requests) == 1
 
 
+def test_a_mistake_of_ours_is_no_answer_of_a_store_and_is_made_once(store: Faulty) -> None:
+    with pytest.raises(UserError, match="TypeError"):
+        storage.write_bytes(URI, 3)  # type: ignore[arg-type]
+
+
 def test_a_bucket_whose_name_cannot_be_is_the_users_mistake(store: Faulty) -> None:
     with pytest.raises(UserError, match="Invalid bucket name"):
         storage.write_bytes("s3://no such bucket/a", b"")

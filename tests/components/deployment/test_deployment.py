@@ -109,6 +109,31 @@ def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(place, save_
     assert again["endpoint"] == first["endpoint"]
 
 
+@pytest.mark.parametrize("champion", [3, None])
+def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_decision(place, save_model, champion):
+    if champion:
+        registry.promote(f"{place}/registry", "fraud", champion)
+    words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
+    records = []
+    for _ in range(2):
+        body(parser().parse_args(words))
+        records.append(storage.read_json(f"{place}/deployment.json"))
+
+    assert records[0] == records[1]
+    assert (records[1]["decision"], records[1]["previous_champion_version"]) == ("promoted", champion)
+    assert registry.champion(f"{place}/registry", "fraud").version == 4
+    assert registry.predecessor(f"{place}/registry", "fraud") == (
+        registry.find(f"{place}/registry", "fraud", champion) if champion else None
+    )
+
+
+def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save_model):
+    words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
+    body(parser().parse_args(words))
+    body(parser().parse_args([*words, "--run", "run-2"]))
+    assert storage.read_json(f"{place}/deployment.json")["decision"] == "kept"
+
+
 def test_a_backfill_leaves_the_champion(place, save_model):
     registry.promote(f"{place}/registry", "fraud", 3)
     report = deploy(place, save_model(0.4, "2018-07-20"), target="register-only")

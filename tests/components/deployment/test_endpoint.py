@@ -167,6 +167,12 @@ def test_no_port_at_all_is_said_to_be_so():
             server.listen(port, attempts=1)
 
 
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_a_host_that_is_no_address_of_this_machine_is_not_taken_for_ports_that_are(host, free_port):
+    with pytest.raises(UserError, match=f"host is '{host}'.*give an address of this machine with --host"):
+        server.listen(free_port, host=host)
+
+
 def test_stop_ends_the_server_and_a_later_start_begins_afresh(stocked, serve):
     first = serve(1)
     assert endpoint.stop(stocked) == ["fraud"]

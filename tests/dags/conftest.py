@@ -1,0 +1,51 @@
+"""Real Airflow, its state in a folder of the test run."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+HOME = tempfile.TemporaryDirectory(prefix="nightshift-airflow-")
+# a bare import of Airflow would make ~/airflow
+os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+
+import pytest  # noqa: E402
+from airflow.dag_processing.dagbag import DagBag  # noqa: E402
+from airflow.sdk import DAG  # noqa: E402
+
+from tests.kubeflow import Kubeflow, serve  # noqa: E402
+
+DAGS = Path(__file__).parents[2] / "dags"
+Load = Callable[..., dict[str, DAG]]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
+    """Parse the shipped DAGs with environment variables, as the DAG processor does."""
+
+    def parsed(**variables: str) -> dict[str, DAG]:
+        for name in ("NIGHTSHIFT_ENVIRONMENT", "NIGHTSHIFT_CONFIG", "KFP_ENDPOINT", "KFP_NAMESPACE"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in ({"NIGHTSHIFT_WORKSPACE": str(tmp_path)} | variables).items():
+            monkeypatch.setenv(name, value)
+        bag = DagBag(dag_folder=str(DAGS), bundle_path=DAGS)
+        assert not bag.import_errors
+        return dict(bag.dags)
+
+    return parsed
+
+
+@pytest.fixture
+def kubeflow() -> Iterator[Kubeflow]:
+    yield from serve(Kubeflow())
+
+
+def context(dag: DAG, run_id: str = "manual__2026-01-02T03:04:05+00:00", **run: Any) -> dict[str, Any]:
+    """What templates see of a DAG run, of which `run` gives fields and `params` the form."""
+    params = {name: param.value for name, param in dag.params.items()} | run.pop("params", {})
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    fields = {"run_id": run_id, "run_type": "manual", "partition_key": None, "logical_date": None, "run_after": moment}
+    return {"params": params, "dag_run": SimpleNamespace(**fields | run)}

@@ -1,0 +1,244 @@
+"""The operators, with real processes and a server that speaks Kubeflow's API."""
+
+import asyncio
+import json
+import multiprocessing
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
+
+from components.common import storage
+from pipelines import airflow, ir
+from pipelines.operators import assets, context
+from pipelines.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
+from pipelines.operators.process import StepOperator
+from tests.dags.conftest import Load
+from tests.dags.conftest import context as of_run
+from tests.dags.samples import compiled
+from tests.kubeflow import Kubeflow
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class Sample:
+    """A DAG run of a small pipeline, whose tasks are executed one by one."""
+
+    def __init__(self, folder: Path, **scripts: str) -> None:
+        self.place = context.Place.named({"NIGHTSHIFT_WORKSPACE": str(folder)})
+        self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.place)
+        with DAG("sample", schedule=None) as self.dag:
+            self.tasks = airflow.steps(self.rendering)
+        run = {"run_id": "one", "run_type": "manual", "partition_key": None, "logical_date": None}
+        run |= {"run_after": MOMENT, "start_date": MOMENT}
+        self.context: dict[str, Any] = {"params": {"date": "2025-06-30"}, "dag_run": SimpleNamespace(**run)}
+        self.folder = Path(self.rendering.commands(self.context).root)
+
+    def execute(self, step: str) -> None:
+        task = self.tasks[step]
+        assert isinstance(task, StepOperator)
+        task.argv = self.rendering.commands(self.context).argv(task.step)
+        task.execute(self.context)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return json.loads((self.folder / "run.json").read_text())
+
+
+def test_a_step_leaves_what_a_local_run_leaves(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, first='echo "$0" > "$1"')
+    sample.execute("first")
+
+    assert (sample.folder / "first/made").read_text() == "2025-06-30\n"
+    assert sample.record["engine"] == "airflow"
+    assert sample.record["parameters"] == {"date": "2025-06-30"}
+    assert sample.record["steps"]["first"]["state"] == "done"
+    assert ir.load(sample.folder / "pipeline.yaml").name == "sample"
+
+
+def test_what_a_step_prints_is_in_the_tasks_log_while_it_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample = Sample(tmp_path, first=f'echo early; while [ ! -e "{tmp_path}/go" ]; do sleep 0.1; done; echo late')
+    thread = threading.Thread(target=sample.execute, args=("first",))
+    thread.start()
+    printed = ""
+    for _ in range(100):
+        printed += capsys.readouterr().out
+        if "early" in printed:
+            break
+        time.sleep(0.1)
+    (tmp_path / "go").touch()
+    thread.join()
+
+    assert "early" in printed
+    assert "late" not in printed
+    assert "late" in capsys.readouterr().out
+
+
+def test_a_users_mistake_is_not_tried_again_and_other_failures_are(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, mistake="echo give another; exit 2", crash="exit 3")
+
+    with pytest.raises(AirflowFailException, match="exit code 2: give another"):
+        sample.execute("mistake")
+    with pytest.raises(AirflowException, match="exit code 3") as raised:
+        sample.execute("crash")
+    assert not isinstance(raised.value, AirflowFailException)
+    assert {name: step["state"] for name, step in sample.record["steps"].items()} == {
+        "mistake": "failed",
+        "crash": "failed",
+    }
+
+
+def test_tasks_that_end_at_the_same_time_both_are_in_the_record(tmp_path: Path) -> None:
+    steps = {f"step{number}": "true" for number in range(6)}
+    sample = Sample(tmp_path, **steps)
+    fork = multiprocessing.get_context("fork")  # as Airflow's workers do
+    processes = [fork.Process(target=sample.execute, args=(step,)) for step in steps]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+
+    assert set(sample.record["steps"]) == set(steps)
+
+
+def test_a_killed_task_ends_its_processes(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, long=f'echo $$ > "{tmp_path}/pid"; exec sleep 300')
+    caught: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            sample.execute("long")
+        except AirflowException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=execute)
+    thread.start()
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.05)
+    sample.tasks["long"].on_kill()
+    thread.join(timeout=20)
+
+    assert "exit code -15" in str(caught[0])
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+class Events(dict[Any, Any]):
+    """Events of any asset, in and out."""
+
+    def __missing__(self, key: Any) -> Any:
+        self[key] = SimpleNamespace(extra={}, partitions=[])
+        self[key].add_partitions = self[key].partitions.append
+        return self[key]
+
+
+def announce(
+    tmp_path: Path, announcement: assets.Announcement, said: dict[str, Any], earlier: list[dict[str, Any]] | None = None
+) -> Any:
+    """Execute the announcement of an artifact's content; returns the event."""
+    sample = Sample(tmp_path, **{announcement.step: "true"})
+    storage.write_json(str(sample.folder / announcement.step / announcement.output), said)
+    with sample.dag:
+        announcement.follow(sample.tasks)
+    (task,) = sample.tasks[announcement.step].downstream_list
+    out = Events()
+    events = [SimpleNamespace(extra=extra) for extra in earlier or []]
+    task.execute(sample.context | {"inlet_events": {announcement.asset: events}, "outlet_events": out})
+    return out[announcement.asset]
+
+
+REQUEST = {"retrain": True, "key": "fraud-2025-06-30", "reason": "amounts"}
+RETRAIN = {"date": "2025-06-30", "key": "fraud-2025-06-30", "reason": "amounts"}
+
+
+def test_a_request_is_announced_for_its_day(tmp_path: Path) -> None:
+    event = announce(tmp_path, assets.RETRAIN, REQUEST)
+
+    assert event.extra == RETRAIN
+    assert event.partitions == ["2025-06-30"]
+
+
+def test_no_request_is_announced_when_monitoring_asks_for_nothing(tmp_path: Path) -> None:
+    with pytest.raises(AirflowSkipException, match=r"no fraud/retrain of 2025-06-30"):
+        announce(tmp_path, assets.RETRAIN, REQUEST | {"retrain": False})
+
+
+def test_the_same_request_is_announced_once(tmp_path: Path) -> None:
+    with pytest.raises(AirflowSkipException, match="announced before"):
+        announce(tmp_path, assets.RETRAIN, REQUEST, [RETRAIN | {"date": "2025-06-29"}, RETRAIN])
+
+
+def test_a_promoted_model_is_announced_and_a_kept_one_is_not(tmp_path: Path) -> None:
+    made = {"decision": "promoted", "model": "fraud", "version": 3, "sha256": "a", "reasons": []}
+
+    assert announce(tmp_path, assets.MODEL, made).extra["version"] == 3
+    with pytest.raises(AirflowSkipException):
+        announce(tmp_path, assets.MODEL, made | {"decision": "kept"})
+
+
+def test_a_day_whose_events_have_changed_is_announced_again(tmp_path: Path) -> None:
+    before = [{"date": "2025-06-30", "sha256": "old"}]
+
+    assert announce(tmp_path, assets.DAY, {"sha256": "new"}, before).extra["sha256"] == "new"
+    with pytest.raises(AirflowSkipException):
+        announce(tmp_path, assets.DAY, {"sha256": "old"}, before)
+
+
+def kubeflow_run(load: Load, url: str) -> tuple[KubeflowRunOperator, dict[str, Any]]:
+    dag = load(NIGHTSHIFT_ENVIRONMENT="aws", KFP_ENDPOINT=url)["fraud_monitoring"]
+    inside = of_run(dag, "scheduled__1", partition_key="2025-06-30") | {"ti": SimpleNamespace(try_number=1)}
+    task = dag.get_task("run")
+    assert isinstance(task, KubeflowRunOperator)
+    return task, inside
+
+
+def test_a_run_on_kubeflow_is_submitted_once_and_waited_for(load: Load, kubeflow: Kubeflow) -> None:
+    task, inside = kubeflow_run(load, kubeflow.url)
+    for _ in range(2):
+        with pytest.raises(TaskDeferred) as deferred:
+            task.execute(inside)
+
+    (body,) = kubeflow.bodies("/runs")
+    assert body["display_name"] == "fraud-monitoring-2025-06-30-scheduled-1-1"
+    assert body["runtime_config"]["parameters"]["date"] == "2025-06-30"
+    assert body["runtime_config"]["parameters"]["kubeflow"]["endpoint"].startswith("http://ml-pipeline.kubeflow")
+    assert body["service_account"] == "nightshift"
+    path, arguments = deferred.value.trigger.serialize()
+    assert path == "pipelines.operators.kubeflow.KubeflowRunTrigger"
+    assert arguments["run_id"] == kubeflow.runs[0].run_id
+    assert task.operator_extra_links[0].get_link(task, ti_key=None).endswith(arguments["run_id"])
+
+
+def test_the_trigger_outlasts_a_server_that_is_away_and_tells_the_runs_end(load: Load, kubeflow: Kubeflow) -> None:
+    from tests.kubeflow import Failure
+
+    task, inside = kubeflow_run(load, kubeflow.url)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute(inside)
+    kubeflow.states = ["RUNNING", "FAILED"]
+    run_id = deferred.value.trigger.run_id
+    kubeflow.failures = [Failure("GET", f"/runs/{run_id}", 503) for _ in range(5)]
+    trigger = KubeflowRunTrigger(deferred.value.trigger.place, run_id, every=0.01)
+
+    async def first() -> Any:
+        return await anext(trigger.run())
+
+    event = asyncio.run(first())
+    assert event.payload == {"state": "FAILED"}
+    with pytest.raises(AirflowException, match="ended as FAILED: http"):
+        task.ended(inside, event.payload, task.url)
+
+
+def test_a_refusal_of_kubeflow_is_not_tried_again(load: Load, kubeflow: Kubeflow) -> None:
+    kubeflow.token = "secret"
+    task, inside = kubeflow_run(load, kubeflow.url)
+
+    with pytest.raises(AirflowFailException, match="401"):
+        task.execute(inside)
