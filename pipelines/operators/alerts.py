@@ -38,7 +38,7 @@ def tell(subject: str, text: str) -> None:
         except AirflowNotFoundException:
             continue
         except AirflowSecretsBackendAccessDenied:
-            log.warning("of a late run Airflow tells only connections that are environment variables: not %s", connection)
+            log.warning("a late run is told only to connections that are environment variables: not to %s", connection)
         except Exception:
             log.exception("connection %s did not take the message", connection)
 
