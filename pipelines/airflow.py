@@ -32,11 +32,13 @@ COMMON = {"default_args": {"owner": "nightshift", "on_failure_callback": failed}
 
 
 @contextmanager
-def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
-    """Make a DAG of a shipped pipeline; what its block makes is part of it.
+def dag(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
+    """Make a DAG of a pipeline, named like it but with underscores; what its block makes is part of it.
+
+    Airflow looks for DAGs only in files that hold the word, which this function's name brings there.
 
     Args:
-        name: of the pipeline; the DAG's id is the same with underscores.
+        name: of a shipped pipeline, or a file of compiled YAML.
         deadline: time after a run was queued at which it is reported as late.
         options: for the DAG: `schedule`, `doc_md` ...
 
@@ -50,7 +52,7 @@ def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[st
     compiled = runs.compiled(name, place.environment)
     rendering = Rendering(compiled, place)
     made = DAG(
-        name.replace("-", "_"),
+        compiled.name.replace("-", "_"),
         params=forms.start(compiled, place),
         user_defined_macros=rendering.macros,
         max_active_runs=1,
