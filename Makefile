@@ -17,13 +17,16 @@ DATA ?= simulator
 CONFIG ?= fraud
 DATE ?=
 DEVICE ?= cpu
+CLOUD ?= aws
+ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce search clean constraints
+.PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce \
+  search clean constraints infra-plan infra-check cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
 
 run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONFIG=name or file] [DATE=YYYY-MM-DD]
 	@$(BIN)/nightshift run --data "$(DATA)" --config "$(CONFIG)" --device "$(DEVICE)" $(if $(DATE),--date "$(DATE)")
@@ -39,7 +42,7 @@ airflow-stop: $(AIRFLOW_VENV)/.installed ## End the local Airflow with all its p
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.standalone stop
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
-	$(BIN)/pytest -n 2 --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
 	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
 	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
 
@@ -87,6 +90,21 @@ audit: $(VENV)/.dev ## Look the pinned versions up among the published vulnerabi
 
 constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Python
 	$(BIN)/python constraints/resolve.py
+
+infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would cost a month: make infra-plan CLOUD=aws ENV=dev
+	@$(BIN)/python -m infra.costs $(CLOUD) $(ENV)
+
+infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
+	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
+
+cluster-secrets: ## Make the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
+	@infra/cluster/secrets.sh "$(ARTIFACTS)"
+
+cluster-install: $(VENV)/.run ## Install what a cluster runs beside the pipelines: make cluster-install CLOUD=aws ENV=dev [DRY_RUN=1]
+	@commands=$$($(BIN)/python -m infra.cluster install $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
+
+cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balancers: make cluster-uninstall CLOUD=aws ENV=dev [DRY_RUN=1]
+	@commands=$$($(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 clean: ## Remove the environment and everything runs have made
 	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit .airflow *.egg-info

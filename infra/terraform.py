@@ -1,11 +1,16 @@
 """Run Terraform on a copy of `infra/`, so that no state, lock file or plan is left in the repository."""
 
+import atexit
+import functools
 import json
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from components.common.errors import UnavailableError, UserError
 
@@ -32,17 +37,31 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
         UnavailableError: when a command fails, with all it printed.
     """
     if shutil.which("terraform") is None:
-        raise UserError("terraform is not on PATH; install Terraform 1.9 or newer")
+        raise UserError("terraform is not on PATH; install Terraform 1.11 or newer")
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(shutil.copytree(source, Path(scratch) / "infra"))
         (root / cloud / "backend_override.tf").write_text(_NO_REMOTE_STATE)
         script = f"{_INIT} && {commands}"
         offline = [str(OFFLINE), str(root), "--", cloud, script]
         command = offline if OFFLINE.exists() else ["sh", "-c", script]
-        done = subprocess.run(command, cwd=root / cloud, capture_output=True, text=True, check=False)
+        given = os.environ | _offline_cache() if OFFLINE.exists() else None
+        done = subprocess.run(command, cwd=root / cloud, env=given, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnavailableError(f"terraform in infra/{cloud} failed:\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+@functools.cache
+def _offline_cache() -> dict[str, str]:
+    """Give this process a place of its own for the offline providers: laying them out ends runs that share it."""
+    shared = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "offline-terraform")
+    with FileLock(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
+        if not (shared / "venv").exists():
+            subprocess.run([OFFLINE, INFRA, "--", ".", "true"], check=True)
+    own = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    (own / "venv").symlink_to(shared / "venv")
+    return {"OFFLINE_TERRAFORM_CACHE": str(own)}
 
 
 def plan(cloud: str, environment: str, source: Path = INFRA) -> dict[str, Any]:

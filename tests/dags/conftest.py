@@ -2,15 +2,25 @@
 
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 HOME = tempfile.TemporaryDirectory(prefix="nightshift-airflow-")
+CLUSTER = """
+apiVersion: v1
+kind: Config
+current-context: none
+contexts: [{name: none, context: {cluster: none}}]
+clusters: [{name: none, cluster: {server: "%s"}}]
+"""
+KUBECONFIG = Path(HOME.name) / "kubeconfig"
 # a bare import of Airflow would make ~/airflow
-os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false", "KUBECONFIG": str(KUBECONFIG)}
 
 import pytest  # noqa: E402
 from airflow.dag_processing.dagbag import DagBag  # noqa: E402
@@ -36,6 +46,38 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
         return dict(bag.dags)
 
     return parsed
+
+
+POD = b"""{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "pod", "namespace": "nightshift", "labels": {}},
+    "spec": {"containers": [{"name": "base", "image": "none"}]}}"""
+
+
+class _Kubernetes(BaseHTTPRequestHandler):
+    """Answers whatever is done to a pod with the pod."""
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(POD)
+
+    do_GET = do_PATCH = do_DELETE = answer  # noqa: N815 - their names
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def cluster() -> Iterator[None]:
+    """A Kubernetes that the default connection finds."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Kubernetes) as server:
+        KUBECONFIG.write_text(CLUSTER % f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
+from kubernetes.client import models as k8s
 
 from components.common import storage
 from pipelines import airflow, ir
@@ -242,3 +243,26 @@ def test_a_refusal_of_kubeflow_is_not_tried_again(load: Load, kubeflow: Kubeflow
 
     with pytest.raises(AirflowFailException, match="401"):
         task.execute(inside)
+
+
+def ended_pod(exit_code: int) -> k8s.V1Pod:
+    ended = k8s.V1ContainerState(terminated=k8s.V1ContainerStateTerminated(exit_code=exit_code))
+    status = k8s.V1ContainerStatus(image="", image_id="", name="base", ready=False, restart_count=0, state=ended)
+    phase = "Failed" if exit_code else "Succeeded"
+    return k8s.V1Pod(
+        metadata=k8s.V1ObjectMeta(name="pod", namespace="nightshift"),
+        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="base")]),
+        status=k8s.V1PodStatus(phase=phase, container_statuses=[status]),
+    )
+
+
+@pytest.mark.parametrize(("exit_code", "tried_again"), [(2, False), (1, True), (137, True)])
+def test_a_pod_that_ends_with_a_users_mistake_is_not_tried_again(
+    exit_code: int, tried_again: bool, load: Load, cluster: None
+) -> None:
+    task = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"].get_task("ingestion")
+    pod = ended_pod(exit_code)
+
+    with pytest.raises(AirflowException, match="Pod pod returned a failure") as raised:
+        task.cleanup(pod, pod)
+    assert isinstance(raised.value, AirflowFailException) is not tried_again

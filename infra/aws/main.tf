@@ -1,0 +1,144 @@
+data "aws_caller_identity" "current" {}
+
+locals {
+  full_name  = "${var.name}-${var.environment}"
+  account_id = data.aws_caller_identity.current.account_id
+  tags       = merge(var.tags, { project = var.name, environment = var.environment })
+  nearest    = [var.zones[0]]
+}
+
+module "encryption" {
+  source = "./modules/encryption"
+
+  name       = local.full_name
+  region     = var.region
+  account_id = local.account_id
+}
+
+module "network" {
+  source = "./modules/network"
+
+  name                = local.full_name
+  region              = var.region
+  zones               = var.zones
+  cidr                = var.cidr
+  nat_per_zone        = var.nat_per_zone
+  interface_endpoints = var.interface_endpoints
+  log_days            = var.log_days
+  kms_key_arn         = module.encryption.key_arn
+}
+
+module "cluster" {
+  source = "./modules/cluster"
+
+  name                = local.full_name
+  kubernetes_version  = var.kubernetes_version
+  subnet_ids          = values(module.network.subnet_ids)
+  api_cidrs           = var.api_cidrs
+  administrators      = var.administrators
+  deletion_protection = var.deletion_protection
+  log_days            = var.log_days
+  kms_key_arn         = module.encryption.key_arn
+}
+
+module "general_pool" {
+  source = "./modules/node_pool"
+
+  name              = "general"
+  kind              = "general"
+  cluster_name      = module.cluster.name
+  node_role_arn     = module.cluster.node_role_arn
+  security_group_id = module.cluster.security_group_id
+  subnet_ids        = values(module.network.subnet_ids)
+  instance_types    = var.general_pool.instance_types
+  capacity          = "on_demand"
+  min               = var.general_pool.min
+  max               = var.general_pool.max
+  disk_gib          = var.general_pool.disk_gib
+}
+
+module "gpu_pools" {
+  source   = "./modules/node_pool"
+  for_each = var.gpu_pools
+
+  name                  = each.key
+  kind                  = "gpu"
+  cluster_name          = module.cluster.name
+  node_role_arn         = module.cluster.node_role_arn
+  security_group_id     = module.cluster.security_group_id
+  efa_security_group_id = module.network.efa_security_group_id
+  subnet_ids            = [for zone in coalesce(each.value.zones, local.nearest) : module.network.subnet_ids[zone]]
+  instance_types        = each.value.instance_types
+  capacity              = each.value.capacity
+  min                   = each.value.min
+  max                   = each.value.max
+  disk_gib              = each.value.disk_gib
+  fabric                = each.value.fabric
+  placement_group       = each.value.placement_group
+  reservation_id        = each.value.reservation_id
+}
+
+module "addons" {
+  source = "./modules/addons"
+
+  # by way of the pool, since these run on nodes and would wait for the first in vain
+  cluster_name = module.general_pool.cluster_name
+  name         = local.full_name
+}
+
+module "karpenter" {
+  source = "./modules/karpenter"
+
+  cluster_name  = module.cluster.name
+  cluster_arn   = module.cluster.arn
+  node_role_arn = module.cluster.node_role_arn
+  region        = var.region
+  account_id    = local.account_id
+}
+
+module "storage" {
+  source = "./modules/storage"
+
+  name                = local.full_name
+  account_id          = local.account_id
+  kms_key_arn         = module.encryption.key_arn
+  deletion_protection = var.deletion_protection
+}
+
+module "lustre" {
+  source = "./modules/lustre"
+
+  name                  = local.full_name
+  vpc_id                = module.network.vpc_id
+  subnet_id             = module.network.subnet_ids[var.zones[0]]
+  client_group_id       = module.cluster.security_group_id
+  efa_security_group_id = module.network.efa_security_group_id
+  bucket                = module.storage.bucket
+  kms_key_arn           = module.encryption.key_arn
+  capacity_gib          = var.lustre.capacity_gib
+  throughput            = var.lustre.throughput
+  metadata_iops         = var.lustre.metadata_iops
+  efa                   = var.lustre.efa
+}
+
+module "identity" {
+  source = "./modules/identity"
+
+  name         = local.full_name
+  region       = var.region
+  account_id   = local.account_id
+  cluster_name = module.cluster.name
+  bucket_arn   = module.storage.bucket_arn
+  repositories = module.storage.repository_arns
+  kms_key_arn  = module.encryption.key_arn
+}
+
+module "budget" {
+  source = "./modules/budget"
+
+  name        = local.full_name
+  tags        = { project = var.name, environment = var.environment }
+  monthly_usd = var.budget.monthly_usd
+  anomaly_usd = var.budget.anomaly_usd
+  emails      = var.budget.emails
+}

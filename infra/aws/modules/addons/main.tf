@@ -1,0 +1,63 @@
+data "aws_partition" "current" {}
+
+locals {
+  # service account and role of each; null asks for none
+  addons = {
+    coredns            = null
+    aws-ebs-csi-driver = { account = "ebs-csi-controller-sa", role_arn = aws_iam_role.this["ebs"].arn }
+    aws-fsx-csi-driver = { account = "fsx-csi-controller-sa", role_arn = aws_iam_role.this["fsx"].arn }
+  }
+}
+
+resource "aws_eks_addon" "this" {
+  for_each = local.addons
+
+  cluster_name = var.cluster_name
+  addon_name   = each.key
+
+  dynamic "pod_identity_association" {
+    for_each = each.value == null ? [] : [each.value]
+
+    content {
+      service_account = pod_identity_association.value.account
+      role_arn        = pod_identity_association.value.role_arn
+    }
+  }
+
+  depends_on = [aws_iam_role_policy_attachment.ebs, aws_iam_role_policy.fsx]
+}
+
+resource "aws_iam_role" "this" {
+  for_each = toset(["ebs", "fsx"])
+
+  name = "${var.name}-${each.key}-csi"
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "pods.eks.amazonaws.com" }
+      Action    = ["sts:AssumeRole", "sts:TagSession"]
+    }]
+  })
+}
+
+resource "aws_iam_role_policy_attachment" "ebs" {
+  role       = aws_iam_role.this["ebs"].name
+  policy_arn = "arn:${data.aws_partition.current.partition}:iam::aws:policy/service-role/AmazonEBSCSIDriverPolicy"
+}
+
+# the file system is made here and its volume is static: the driver looks, and makes nothing
+resource "aws_iam_role_policy" "fsx" {
+  name = "look"
+  role = aws_iam_role.this["fsx"].name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect   = "Allow"
+      Action   = "fsx:DescribeFileSystems"
+      Resource = "*"
+    }]
+  })
+}

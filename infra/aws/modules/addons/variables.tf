@@ -1,0 +1,9 @@
+variable "cluster_name" {
+  description = "Name of the cluster, once nodes are there"
+  type        = string
+}
+
+variable "name" {
+  description = "First part of the names of the roles"
+  type        = string
+}

@@ -1,0 +1,74 @@
+locals {
+  # one while there is time, one when it is spent, one when it will be
+  alerts = {
+    half     = { threshold = 50, type = "ACTUAL" }
+    spent    = { threshold = 100, type = "ACTUAL" }
+    forecast = { threshold = 100, type = "FORECASTED" }
+  }
+}
+
+resource "aws_budgets_budget" "this" {
+  name         = var.name
+  budget_type  = "COST"
+  time_unit    = "MONTHLY"
+  limit_amount = tostring(var.monthly_usd)
+  limit_unit   = "USD"
+
+  filter_expression {
+    dynamic "and" {
+      for_each = var.tags
+
+      content {
+        tags {
+          key    = and.key
+          values = [and.value]
+        }
+      }
+    }
+  }
+
+  dynamic "notification" {
+    for_each = local.alerts
+
+    content {
+      comparison_operator        = "GREATER_THAN"
+      threshold                  = notification.value.threshold
+      threshold_type             = "PERCENTAGE"
+      notification_type          = notification.value.type
+      subscriber_email_addresses = var.emails
+    }
+  }
+}
+
+# of its own tags, since an account may have one monitor of services only
+resource "aws_ce_anomaly_monitor" "this" {
+  name         = var.name
+  monitor_type = "CUSTOM"
+
+  monitor_specification = jsonencode({
+    And = [for key, value in var.tags : { Tags = { Key = key, Values = [value], MatchOptions = null } }]
+  })
+}
+
+resource "aws_ce_anomaly_subscription" "this" {
+  name             = var.name
+  frequency        = "DAILY"
+  monitor_arn_list = [aws_ce_anomaly_monitor.this.arn]
+
+  dynamic "subscriber" {
+    for_each = toset(var.emails)
+
+    content {
+      type    = "EMAIL"
+      address = subscriber.value
+    }
+  }
+
+  threshold_expression {
+    dimension {
+      key           = "ANOMALY_TOTAL_IMPACT_ABSOLUTE"
+      match_options = ["GREATER_THAN_OR_EQUAL"]
+      values        = [tostring(var.anomaly_usd)]
+    }
+  }
+}

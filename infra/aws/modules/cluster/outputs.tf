@@ -1,0 +1,27 @@
+output "name" {
+  description = "Name of the cluster"
+  value       = aws_eks_cluster.this.name
+}
+
+output "arn" {
+  description = "ARN of the cluster"
+  value       = aws_eks_cluster.this.arn
+}
+
+output "security_group_id" {
+  description = "Id of the security group that EKS makes for control plane and nodes"
+  value       = aws_eks_cluster.this.vpc_config[0].cluster_security_group_id
+}
+
+output "node_role_arn" {
+  description = "ARN of the role of every node"
+  value       = aws_iam_role.nodes.arn
+
+  # a node that starts before its network plugin and its rights are there never becomes ready
+  depends_on = [aws_iam_role_policy_attachment.nodes, aws_eks_addon.before_nodes]
+}
+
+output "node_role_name" {
+  description = "Name of the role of every node"
+  value       = aws_iam_role.nodes.name
+}

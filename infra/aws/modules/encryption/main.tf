@@ -1,0 +1,52 @@
+data "aws_partition" "current" {}
+
+locals {
+  partition = data.aws_partition.current.partition
+  encrypt   = ["kms:Encrypt", "kms:Decrypt", "kms:ReEncrypt*", "kms:GenerateDataKey*", "kms:DescribeKey"]
+}
+
+resource "aws_kms_key" "this" {
+  description             = "Data, images, logs and Kubernetes secrets of ${var.name}"
+  enable_key_rotation     = true
+  deletion_window_in_days = 30
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid       = "PoliciesOfTheAccountDecide"
+        Effect    = "Allow"
+        Principal = { AWS = "arn:${local.partition}:iam::${var.account_id}:root" }
+        Action    = "kms:*"
+        Resource  = "*"
+      },
+      {
+        Sid       = "LogGroupsOfTheAccount"
+        Effect    = "Allow"
+        Principal = { Service = "logs.${var.region}.amazonaws.com" }
+        Action    = local.encrypt
+        Resource  = "*"
+        Condition = {
+          ArnLike = { "kms:EncryptionContext:aws:logs:arn" = "arn:${local.partition}:logs:${var.region}:${var.account_id}:log-group:*" }
+        }
+      },
+      {
+        # FSx moves files between Lustre and the bucket under a role that it makes with the file system
+        Sid       = "LustreToBucket"
+        Effect    = "Allow"
+        Principal = { AWS = "*" }
+        Action    = local.encrypt
+        Resource  = "*"
+        Condition = {
+          StringEquals = { "kms:CallerAccount" = var.account_id, "kms:ViaService" = "s3.${var.region}.amazonaws.com" }
+          ArnLike      = { "aws:PrincipalArn" = "arn:${local.partition}:iam::${var.account_id}:role/aws-service-role/s3.data-source.lustre.fsx.amazonaws.com/*" }
+        }
+      },
+    ]
+  })
+}
+
+resource "aws_kms_alias" "this" {
+  name          = "alias/${var.name}"
+  target_key_id = aws_kms_key.this.key_id
+}

@@ -1,0 +1,14 @@
+variable "name" {
+  description = "Name of the key"
+  type        = string
+}
+
+variable "region" {
+  description = "Region whose services use the key"
+  type        = string
+}
+
+variable "account_id" {
+  description = "Account whose policies say who may use the key"
+  type        = string
+}

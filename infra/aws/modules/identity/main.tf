@@ -1,0 +1,196 @@
+data "aws_partition" "current" {}
+
+locals {
+  # which service account reads and writes below which prefixes of the bucket
+  components = {
+    steps   = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
+    mlflow  = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
+    airflow = { namespace = "airflow", account = "airflow-worker", reads = [], writes = ["airflow"] }
+    serving = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
+  }
+  read  = ["s3:GetObject"]
+  write = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+  through_s3 = {
+    StringEquals = { "kms:ViaService" = "s3.${var.region}.amazonaws.com" }
+  }
+}
+
+resource "aws_iam_role" "pods" {
+  for_each = local.components
+
+  name = "${var.name}-${each.key}"
+
+  # the agent says for which account a pod asks: no other may take the role
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "pods.eks.amazonaws.com" }
+      Action    = ["sts:AssumeRole", "sts:TagSession"]
+      Condition = {
+        StringEquals = {
+          "aws:RequestTag/kubernetes-namespace"       = each.value.namespace
+          "aws:RequestTag/kubernetes-service-account" = each.value.account
+        }
+      }
+    }]
+  })
+}
+
+resource "aws_eks_pod_identity_association" "this" {
+  for_each = local.components
+
+  cluster_name    = var.cluster_name
+  namespace       = each.value.namespace
+  service_account = each.value.account
+  role_arn        = aws_iam_role.pods[each.key].arn
+}
+
+resource "aws_iam_role_policy" "pods" {
+  for_each = local.components
+
+  name = "bucket"
+  role = aws_iam_role.pods[each.key].name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [
+        {
+          Effect    = "Allow"
+          Action    = "s3:ListBucket"
+          Resource  = var.bucket_arn
+          Condition = { StringLike = { "s3:prefix" = [for prefix in concat(each.value.reads, each.value.writes) : "${prefix}/*"] } }
+        },
+        {
+          Effect    = "Allow"
+          Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
+          Resource  = var.kms_key_arn
+          Condition = local.through_s3
+        },
+      ],
+      [for prefix in each.value.reads : { Effect = "Allow", Action = local.read, Resource = "${var.bucket_arn}/${prefix}/*" }],
+      [for prefix in each.value.writes : { Effect = "Allow", Action = local.write, Resource = "${var.bucket_arn}/${prefix}/*" }],
+    )
+  })
+}
+
+resource "aws_iam_role" "autoscaler" {
+  name = "${var.name}-autoscaler"
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "pods.eks.amazonaws.com" }
+      Action    = ["sts:AssumeRole", "sts:TagSession"]
+      Condition = {
+        StringEquals = {
+          "aws:RequestTag/kubernetes-namespace"       = "kube-system"
+          "aws:RequestTag/kubernetes-service-account" = "cluster-autoscaler"
+        }
+      }
+    }]
+  })
+}
+
+resource "aws_eks_pod_identity_association" "autoscaler" {
+  cluster_name    = var.cluster_name
+  namespace       = "kube-system"
+  service_account = "cluster-autoscaler"
+  role_arn        = aws_iam_role.autoscaler.arn
+}
+
+resource "aws_iam_role_policy" "autoscaler" {
+  name = "groups"
+  role = aws_iam_role.autoscaler.name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Effect = "Allow"
+        Action = [
+          "autoscaling:DescribeAutoScalingGroups",
+          "autoscaling:DescribeAutoScalingInstances",
+          "autoscaling:DescribeLaunchConfigurations",
+          "autoscaling:DescribeScalingActivities",
+          "ec2:DescribeImages",
+          "ec2:DescribeInstanceTypes",
+          "ec2:DescribeLaunchTemplateVersions",
+          "ec2:GetInstanceTypesFromInstanceRequirements",
+        ]
+        Resource = "*"
+      },
+      {
+        Effect    = "Allow"
+        Action    = ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"]
+        Resource  = "arn:${data.aws_partition.current.partition}:autoscaling:${var.region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/*"
+        Condition = { StringEquals = { "aws:ResourceTag/k8s.io/cluster-autoscaler/${var.cluster_name}" = "owned" } }
+      },
+    ]
+  })
+}
+
+resource "aws_iam_role" "sagemaker" {
+  name = "${var.name}-sagemaker"
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "sagemaker.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+      Condition = { StringEquals = { "aws:SourceAccount" = var.account_id } }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "sagemaker" {
+  name = "endpoint"
+  role = aws_iam_role.sagemaker.name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "Model"
+        Effect   = "Allow"
+        Action   = local.read
+        Resource = "${var.bucket_arn}/mlflow/*"
+      },
+      {
+        Sid       = "ModelsKey"
+        Effect    = "Allow"
+        Action    = "kms:Decrypt"
+        Resource  = var.kms_key_arn
+        Condition = local.through_s3
+      },
+      {
+        Sid      = "Image"
+        Effect   = "Allow"
+        Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        Resource = var.repositories["serving"]
+      },
+      {
+        Sid      = "Registry"
+        Effect   = "Allow"
+        Action   = "ecr:GetAuthorizationToken"
+        Resource = "*"
+      },
+      {
+        Sid      = "Logs"
+        Effect   = "Allow"
+        Action   = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
+        Resource = "arn:${data.aws_partition.current.partition}:logs:${var.region}:${var.account_id}:log-group:/aws/sagemaker/Endpoints/*"
+      },
+      {
+        Sid       = "Metrics"
+        Effect    = "Allow"
+        Action    = "cloudwatch:PutMetricData"
+        Resource  = "*"
+        Condition = { StringLike = { "cloudwatch:namespace" = ["/aws/sagemaker/*", "AWS/SageMaker"] } }
+      },
+    ]
+  })
+}

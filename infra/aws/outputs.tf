@@ -1,0 +1,29 @@
+output "cluster_name" {
+  description = "Name of the EKS cluster"
+  value       = module.cluster.name
+}
+
+output "bucket" {
+  description = "Name of the S3 bucket"
+  value       = module.storage.bucket
+}
+
+output "repositories" {
+  description = "URLs of the ECR repositories by image"
+  value       = module.storage.repository_urls
+}
+
+output "lustre" {
+  description = "What infra/kubernetes/aws/lustre.yaml asks for: id, DNS name, mount name and capacity of the file system"
+  value       = module.lustre.file_system
+}
+
+output "karpenter" {
+  description = "What Karpenter's chart and infra/cluster/karpenter ask for: the interruption queue and the nodes' role, by name"
+  value       = { queue = module.karpenter.queue_name, node_role = module.cluster.node_role_name }
+}
+
+output "sagemaker_role_arn" {
+  description = "ARN of the role under which SageMaker runs an endpoint"
+  value       = module.identity.sagemaker_role_arn
+}

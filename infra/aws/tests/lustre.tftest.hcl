@@ -1,0 +1,66 @@
+mock_provider "aws" {}
+
+variables {
+  name                  = "nightshift-dev"
+  vpc_id                = "vpc-0"
+  subnet_id             = "subnet-0"
+  client_group_id       = "sg-nodes"
+  efa_security_group_id = "sg-efa"
+  bucket                = "nightshift-dev-000000000000"
+  kms_key_arn           = "arn:aws:kms:us-east-1:000000000000:key/0"
+  capacity_gib          = 1200
+  throughput            = 125
+  metadata_iops         = null
+  efa                   = false
+}
+
+run "lustre_is_linked_by_an_association_and_compressed" {
+  command = plan
+
+  module {
+    source = "./modules/lustre"
+  }
+
+  assert {
+    condition     = aws_fsx_data_repository_association.bucket.data_repository_path == "s3://nightshift-dev-000000000000/lustre"
+    error_message = "an association links it with the bucket"
+  }
+
+  assert {
+    condition     = aws_fsx_lustre_file_system.this.metadata_configuration[0].mode == "AUTOMATIC"
+    error_message = "metadata follow the capacity while nobody says how many"
+  }
+}
+
+run "metadata_as_asked_for" {
+  command = plan
+
+  module {
+    source = "./modules/lustre"
+  }
+
+  variables {
+    metadata_iops = 24000
+  }
+
+  assert {
+    condition     = aws_fsx_lustre_file_system.this.metadata_configuration[0].mode == "USER_PROVISIONED"
+    error_message = "a number of one's own is provisioned by the user"
+  }
+}
+
+run "what_no_variable_may_be" {
+  command = plan
+
+  module {
+    source = "./modules/lustre"
+  }
+
+  variables {
+    capacity_gib  = 3600
+    throughput    = 200
+    metadata_iops = 9000
+  }
+
+  expect_failures = [var.capacity_gib, var.throughput, var.metadata_iops]
+}

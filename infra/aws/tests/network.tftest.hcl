@@ -1,0 +1,61 @@
+mock_provider "aws" {}
+
+variables {
+  name                = "nightshift-dev"
+  region              = "us-east-1"
+  zones               = ["us-east-1a", "us-east-1b"]
+  cidr                = "10.0.0.0/16"
+  nat_per_zone        = false
+  interface_endpoints = ["ecr.api"]
+  log_days            = 30
+  kms_key_arn         = "arn:aws:kms:us-east-1:000000000000:key/0"
+}
+
+run "one_nat_gateway_serves_every_zone" {
+  command = plan
+
+  module {
+    source = "./modules/network"
+  }
+
+  assert {
+    condition     = length(aws_nat_gateway.this) == 1 && length(aws_route.nat) == 2
+    error_message = "one gateway, and a route to it from each zone"
+  }
+
+  assert {
+    condition     = length(distinct(concat(values(local.private), values(local.public)))) == 4
+    error_message = "no two subnets have the same range"
+  }
+}
+
+run "a_nat_gateway_in_every_zone" {
+  command = plan
+
+  module {
+    source = "./modules/network"
+  }
+
+  variables {
+    nat_per_zone = true
+  }
+
+  assert {
+    condition     = length(aws_nat_gateway.this) == 2
+    error_message = "one gateway for each zone"
+  }
+}
+
+run "a_zone_named_twice" {
+  command = plan
+
+  module {
+    source = "./modules/network"
+  }
+
+  variables {
+    zones = ["us-east-1a", "us-east-1a"]
+  }
+
+  expect_failures = [var.zones]
+}

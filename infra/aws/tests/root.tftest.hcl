@@ -1,0 +1,82 @@
+mock_provider "aws" {}
+
+variables {
+  environment         = "dev"
+  region              = "us-east-1"
+  zones               = ["us-east-1a", "us-east-1b"]
+  kubernetes_version  = "1.35"
+  nat_per_zone        = false
+  deletion_protection = false
+  administrators      = ["arn:aws:iam::000000000000:role/administrators"]
+  gpu_pools           = {}
+  budget              = { monthly_usd = 100, anomaly_usd = 10, emails = ["nightshift@example.com"] }
+}
+
+run "the_api_is_private_unless_somebody_is_named" {
+  command = plan
+
+  assert {
+    condition     = module.cluster.name == "nightshift-dev"
+    error_message = "names begin with the project's and the environment's"
+  }
+}
+
+run "what_no_variable_may_be" {
+  command = plan
+
+  variables {
+    name                = "Nightshift"
+    environment         = "staging"
+    region              = "us-east-1a"
+    cidr                = "10.0.0.0/24"
+    interface_endpoints = ["Amazon ECR"]
+    kubernetes_version  = "1.29"
+    api_cidrs           = ["0.0.0.0/0"]
+    administrators      = []
+    general_pool        = { min = 0 }
+    log_days            = 42
+    tags                = { project = "another" }
+  }
+
+  expect_failures = [var.name, var.environment, var.region, var.cidr, var.interface_endpoints, var.kubernetes_version, var.api_cidrs, var.administrators, var.general_pool, var.log_days, var.tags]
+}
+
+run "one_zone_only" {
+  command = plan
+
+  variables {
+    zones = ["us-east-1a"]
+  }
+
+  expect_failures = [var.zones]
+}
+
+run "a_gpu_that_always_runs" {
+  command = plan
+
+  variables {
+    gpu_pools = { idle = { instance_types = ["g6.xlarge"], capacity = "on_demand", min = 1, max = 1 } }
+  }
+
+  expect_failures = [var.gpu_pools]
+}
+
+run "a_pool_in_a_zone_without_a_subnet" {
+  command = plan
+
+  variables {
+    gpu_pools = { far = { instance_types = ["g6.xlarge"], capacity = "on_demand", max = 1, zones = ["us-east-1f"] } }
+  }
+
+  expect_failures = [var.gpu_pools]
+}
+
+run "lustre_with_efa_that_no_node_speaks" {
+  command = plan
+
+  variables {
+    lustre = { efa = true }
+  }
+
+  expect_failures = [var.lustre]
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Make the namespaces, and once the secrets that their pods read. Passwords are random and are no word of any
+# command line; read one with: kubectl get secret --namespace nightshift nightshift-mlflow --output yaml
+set -euo pipefail
+artifacts=${1:-}
+if [ -z "$artifacts" ]; then
+  echo "cluster-secrets: ARTIFACTS is empty; name the folder of MLflow's artifacts, such as s3://bucket/mlflow" >&2
+  exit 2
+fi
+
+password() { head -c 24 /dev/urandom | base64 | tr -d '+/='; }
+
+# secret NAMESPACE NAME: makes it from the lines KEY=VALUE it is told
+secret() {
+  kubectl create secret generic "$2" --namespace "$1" --from-env-file=/dev/stdin --dry-run=client --output yaml \
+    | kubectl apply --filename -
+}
+
+kubectl apply --server-side --force-conflicts -k "$(dirname "$0")/namespaces"
+# the last one that is made here: passwords belong together, so all are made or none
+if kubectl get secret --namespace monitoring grafana-admin --output name; then
+  echo "cluster-secrets: the secrets are there; nothing was changed"
+  exit
+fi
+
+login=$(password) database=$(password)
+secret nightshift postgresql <<< "POSTGRES_USER=mlflow
+POSTGRES_PASSWORD=$database
+POSTGRES_DB=mlflow"
+secret nightshift mlflow <<< "MLFLOW_BACKEND_STORE_URI=postgresql://mlflow:$database@postgresql:5432/mlflow
+MLFLOW_ARTIFACTS_DESTINATION=$artifacts
+MLFLOW_FLASK_SERVER_SECRET_KEY=$(password)"
+# steps log in with the same words as the registry was told
+for namespace in nightshift kubeflow; do
+  secret $namespace nightshift-mlflow <<< "username=nightshift
+password=$login"
+done
+
+database=$(password)
+secret airflow postgresql <<< "POSTGRES_USER=airflow
+POSTGRES_PASSWORD=$database
+POSTGRES_DB=airflow"
+secret airflow airflow-database <<< "connection=postgresql://airflow:$database@postgresql:5432/airflow"
+
+secret monitoring grafana-admin <<< "admin-user=admin
+admin-password=$(password)"

@@ -1,0 +1,1 @@
+"""What a Terraform plan costs a month, from the dated table `prices.yaml`."""

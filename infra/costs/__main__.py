@@ -1,0 +1,114 @@
+"""`python -m infra.costs aws dev`: what a plan would change, and what it would cost a month."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from components.common.errors import UnavailableError, UserError, check_names
+from infra import terraform
+from infra.costs import core
+
+PRICES = Path(__file__).with_name("prices.yaml")
+
+
+def main() -> None:
+    """Print both tables and exit: 2 when the user has something to mend, 1 when Terraform failed."""
+    parser = argparse.ArgumentParser(prog="infra.costs", description=__doc__)
+    parser.add_argument("cloud", choices=("aws", "gcp"))
+    parser.add_argument("environment", help="name of a .tfvars file: dev or prod")
+    args = parser.parse_args()
+    try:
+        check(args.cloud, args.environment)
+        show(terraform.plan(args.cloud, args.environment), table_of(args.cloud), Console())
+    except (UserError, UnavailableError) as error:
+        print(f"infra-plan: {error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UserError) else 1)
+
+
+def check(cloud: str, environment: str) -> None:
+    """Refuse an environment that a cloud has no file for.
+
+    Raises:
+        UserError: naming those it has.
+    """
+    found = sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+    check_names("ENV", [environment], found)
+
+
+def table_of(cloud: str) -> dict[str, Any]:
+    """Return a cloud's part of the price table."""
+    found: dict[str, Any] = yaml.safe_load(PRICES.read_text())[cloud]
+    return found
+
+
+def show(plan: Mapping[str, Any], table: Mapping[str, Any], console: Console) -> None:
+    """Print what a plan would change and what it would cost."""
+    prices = {name: core.Price(**given) for name, given in table["prices"].items()}
+    console.print(_changes(core.changes(plan)))
+    by_use = {name: core.costs(core.charges(plan, use), prices) for name, use in core.PROFILES.items()}
+    console.print(_costs(by_use))
+    for line in _notes(plan, table, prices, by_use):
+        console.print(line, highlight=False)
+
+
+def _changes(counted: Mapping[str, Mapping[str, int]]) -> Table:
+    table = Table("type", "create", "update", "delete", title="What the plan would change")
+    kinds = ("create", "update", "delete")
+    for name, actions in counted.items():
+        table.add_row(name, *(str(actions.get(kind, 0)) for kind in kinds))
+    table.add_section()
+    table.add_row("all", *(str(sum(actions.get(kind, 0) for actions in counted.values())) for kind in kinds))
+    return table
+
+
+def _costs(by_use: Mapping[str, Mapping[str, core.Cost]]) -> Table:
+    table = Table("group", title="Estimated costs, US dollars a month")
+    for name in by_use:
+        table.add_column(name, justify="right")
+    groups = dict.fromkeys(group for found in [*by_use.values()][::-1] for group in found)
+    for group in groups:
+        table.add_row(group, *(_amount(found.get(group, core.NOTHING)) for found in by_use.values()))
+    table.add_section()
+    table.add_row("all", *(_amount(sum(found.values(), core.NOTHING)) for found in by_use.values()))
+    return table
+
+
+def _amount(cost: core.Cost) -> str:
+    if not cost.unknown:
+        return f"{cost.usd:,.0f}"
+    return f"unknown, at least {cost.usd:,.0f}" if cost.usd else "unknown"
+
+
+def _notes(
+    plan: Mapping[str, Any],
+    table: Mapping[str, Any],
+    prices: Mapping[str, core.Price],
+    by_use: Mapping[str, Mapping[str, core.Cost]],
+) -> list[str]:
+    named = table["free"] | table["not_estimated"]
+    standing = {each.type for each in core.resources(plan)}
+    unknown = sorted({name for found in by_use.values() for cost in found.values() for name in cost.unknown})
+    left_out = sorted(standing & set(table["not_estimated"])) + core.unpriced(plan, named)
+    dates = sorted(price.date for price in prices.values() if price.usd is not None)
+    lines = [
+        f"Prices of {table['region']}, from sources of {dates[0]} to {dates[-1]}: refresh infra/costs/prices.yaml.",
+        "Not in it: taxes, discounts, traffic to the internet, nodes of Karpenter, disks of claims, reservations.",
+    ]
+    region = plan.get("variables", {}).get("region", {}).get("value")
+    if region not in (None, table["region"]):
+        lines.append(f"The plan is for {region}, whose prices differ.")
+    return lines + _listed("No price known for", unknown) + _listed("Not estimated:", left_out)
+
+
+def _listed(words: str, names: list[str]) -> list[str]:
+    return [f"{words} {', '.join(names)}"] if names else []
+
+
+if __name__ == "__main__":
+    main()

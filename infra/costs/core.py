@@ -1,0 +1,341 @@
+"""Monthly costs of a Terraform plan: what it holds, times what that costs, for three ways of using it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+HOURS = 730.0
+DAYS = HOURS / 24
+POOL = "nightshift/pool"
+EKS_POOL, GKE_POOL = "aws_eks_node_group", "google_container_node_pool"
+LOCAL_SSD = 375.0
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a month is spent. The amounts are assumptions: put your own here.
+
+    Attributes:
+        trainings: trainings in the month, on one GPU node each.
+        hours: hours that a training holds its GPU node, the node's start and end included.
+        full: all pools stand at their maximum the whole month.
+        stored: GB in buckets.
+        images: GB in container registries.
+        moved: GB through NAT and private endpoints.
+        logged: GB of logs taken in.
+    """
+
+    trainings: float = 0
+    hours: float = 2
+    full: bool = False
+    stored: float = 100
+    images: float = 50
+    moved: float = 10
+    logged: float = 5
+
+
+PROFILES = {
+    "idle": Use(),
+    "one training a day": Use(trainings=DAYS, stored=500, moved=100, logged=20),
+    "always on": Use(full=True, stored=1000, moved=500, logged=100),
+}
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one unit of something costs.
+
+    Attributes:
+        usd: US dollars, or None when no source is known.
+        per: the unit: hour, month, GB-month (a GB held for a month) or GB (moved once).
+        date: day of the source, or the day it was looked up when the source has none.
+        source: page that names the price.
+    """
+
+    usd: float | None
+    per: str
+    date: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """An amount of something that has a price.
+
+    Attributes:
+        group: line of the table it belongs to.
+        price: its key in the price table.
+        amount: units in a month.
+        per: the unit.
+    """
+
+    group: str
+    price: str
+    amount: float
+    per: str
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is charged by use, once for all resources of a type.
+
+    Attributes:
+        group: line of the table it belongs to.
+        price: its key in the price table.
+        by: the attribute of `Use` that says how much.
+        per: the unit.
+    """
+
+    group: str
+    price: str
+    by: str
+    per: str
+
+    def charge(self, use: Use) -> Charge:
+        """Return the charge of a month of a use."""
+        return Charge(self.group, self.price, getattr(use, self.by), self.per)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a group costs a month: at least `usd`, and more by what the prices in `unknown` add."""
+
+    usd: float
+    unknown: frozenset[str]
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.usd + other.usd, self.unknown | other.unknown)
+
+
+NOTHING = Cost(0.0, frozenset())
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource as it will be after the plan.
+
+    Attributes:
+        type: of the resource, as Terraform names it.
+        address: of the resource in the plan.
+        values: its arguments; those known only after apply are missing.
+        zones: zones the plan spans.
+    """
+
+    type: str
+    address: str
+    values: Mapping[str, Any]
+    zones: int
+
+    @property
+    def module(self) -> str:
+        """Return the address of the module it is in."""
+        return self.address.rpartition(f"{self.type}.")[0]
+
+    def first(self, block: str) -> Mapping[str, Any]:
+        """Return the first of a nested block, or an empty one."""
+        blocks = self.values.get(block) or [{}]
+        return blocks[0] or {}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Nodes of one kind.
+
+    Attributes:
+        gpu: they carry GPUs.
+        price: key of a node's price by the hour.
+        minimum: nodes that always run.
+        maximum: nodes that may run.
+        spot: they may be taken away.
+        disk: GB of a node's own disk.
+        scratch: GB of a node's local disks, where they are charged beside the machine.
+    """
+
+    gpu: bool
+    price: str
+    minimum: int
+    maximum: int
+    spot: bool
+    disk: float
+    scratch: float = 0.0
+
+
+def resources(plan: Mapping[str, Any]) -> list[Resource]:
+    """Return what a plan (`terraform show -json`) leaves standing, without data sources."""
+    zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
+    return list(_walk(plan["planned_values"].get("root_module", {}), zones))
+
+
+def changes(plan: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Return how many resources of each type a plan would create, update or delete; a replacement counts as both."""
+    found: dict[str, Counter[str]] = {}
+    for change in plan.get("resource_changes", []):
+        actions = [action for action in change["change"]["actions"] if action in ("create", "update", "delete")]
+        if actions:
+            found.setdefault(change["type"], Counter()).update(actions)
+    return dict(sorted(found.items()))
+
+
+def charges(plan: Mapping[str, Any], use: Use) -> list[Charge]:
+    """Return what a plan is charged for in a month of a use."""
+    standing = resources(plan)
+    found = [charge for each in standing if each.type in RULES for charge in RULES[each.type](each)]
+    types = {each.type for each in standing}
+    found += [measured.charge(use) for name, measured in MEASURED.items() if name in types]
+    return found + _nodes(pools(standing), use)
+
+
+def pools(standing: Sequence[Resource]) -> list[Pool]:
+    """Return the node pools among resources."""
+    templates = {each.module: each for each in standing if each.type == "aws_launch_template"}
+    eks = [_eks_pool(each, templates.get(each.module)) for each in standing if each.type == EKS_POOL]
+    return eks + [_gke_pool(each) for each in standing if each.type == GKE_POOL]
+
+
+def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, Cost]:
+    """Return the cost of each group, largest first, in US dollars a month: the sum of amount times price.
+
+    Raises:
+        ValueError: when a price is by another unit than the amount.
+    """
+    found: dict[str, Cost] = {}
+    for charge in charged:
+        found[charge.group] = found.get(charge.group, NOTHING) + _cost(charge, prices)
+    return dict(sorted(found.items(), key=lambda item: -item[1].usd))
+
+
+def unpriced(plan: Mapping[str, Any], named: Mapping[str, str]) -> list[str]:
+    """Return the types of a plan that no rule covers and nobody has named as free or not estimated."""
+    return sorted(
+        {each.type for each in resources(plan)} - set(RULES) - set(MEASURED) - {EKS_POOL, GKE_POOL} - set(named)
+    )
+
+
+def _walk(module: Mapping[str, Any], zones: int) -> Iterator[Resource]:
+    for each in module.get("resources", []):
+        if each["mode"] == "managed":
+            yield Resource(each["type"], each["address"], each.get("values", {}), zones)
+    for child in module.get("child_modules", []):
+        yield from _walk(child, zones)
+
+
+def _cost(charge: Charge, prices: Mapping[str, Price]) -> Cost:
+    price = prices.get(charge.price)
+    if price is None or price.usd is None:
+        return Cost(0.0, frozenset({charge.price} if charge.amount else ()))
+    if price.per != charge.per:
+        raise ValueError(f"{charge.price}: priced by the {price.per}, charged by the {charge.per}")
+    return Cost(charge.amount * price.usd, frozenset())
+
+
+def _nodes(pools: Sequence[Pool], use: Use) -> list[Charge]:
+    trains = _trains(pools)
+    return [charge for pool in pools for charge in _of_pool(pool, use, pool is trains)]
+
+
+def _trains(pools: Sequence[Pool]) -> Pool | None:
+    """Return the pool a training takes: the first spot one with GPUs, else the first with GPUs."""
+    with_gpus = [pool for pool in pools if pool.gpu and pool.maximum]
+    return next((pool for pool in with_gpus if pool.spot), with_gpus[0] if with_gpus else None)
+
+
+def _of_pool(pool: Pool, use: Use, trains: bool) -> list[Charge]:
+    """Charge node hours, and the disks for as long as the nodes run."""
+    standing = pool.maximum if use.full else pool.minimum
+    # a node that always runs is there for trainings too
+    extra = use.trainings * use.hours if trains and not standing else 0.0
+    hours = standing * HOURS + extra
+    group = "GPU nodes" if pool.gpu else "general nodes"
+    months = hours / HOURS
+    return [
+        Charge(group, pool.price, hours, "hour"),
+        Charge(group, "node disk", pool.disk * months, "GB-month"),
+        Charge(group, "local SSD", pool.scratch * months, "GB-month"),
+    ]
+
+
+def _eks_pool(each: Resource, template: Resource | None) -> Pool:
+    scaling, market = each.first("scaling_config"), str(each.values.get("capacity_type", "ON_DEMAND"))
+    launched: Mapping[str, Any] = template.values if template else {}
+    disks = [disk["ebs"][0]["volume_size"] for disk in launched.get("block_device_mappings", []) if disk.get("ebs")]
+    # of several types the first is the wanted one, the others stand in for it; a capacity block's is in the template
+    machine = [*(each.values.get("instance_types") or []), launched.get("instance_type")][0]
+    return Pool(
+        gpu=(each.values.get("labels") or {}).get(POOL) == "gpu",
+        price=f"{machine} {market.lower().replace('_', '-')}",
+        minimum=int(scaling.get("min_size", 0)),
+        maximum=int(scaling.get("max_size", 0)),
+        spot=market == "SPOT",
+        disk=float(sum(disks)),
+    )
+
+
+def _gke_pool(each: Resource) -> Pool:
+    scaling, node = each.first("autoscaling"), each.first("node_config")
+    market = "spot" if node.get("spot") else "flex-start" if node.get("flex_start") else "on-demand"
+    scratch = (node.get("ephemeral_storage_local_ssd_config") or [{}])[0].get("local_ssd_count") or 0
+    return Pool(
+        gpu=(node.get("labels") or {}).get(POOL) == "gpu",
+        price=f"{node.get('machine_type')} {market}",
+        minimum=int(scaling.get("total_min_node_count") or 0),
+        maximum=int(scaling.get("total_max_node_count") or 0),
+        spot=market == "spot",
+        disk=float(node.get("disk_size_gb") or 0),
+        scratch=scratch * LOCAL_SSD,
+    )
+
+
+def _hourly(group: str) -> Callable[[Resource], list[Charge]]:
+    """Charge a resource for every hour, by its type's price."""
+    return lambda each: [Charge(group, each.type, HOURS, "hour")]
+
+
+def _key(each: Resource) -> list[Charge]:
+    return [Charge("keys", each.type, 1.0, "month")]
+
+
+def _endpoint(each: Resource) -> list[Charge]:
+    """Charge an interface endpoint in every zone; gateway endpoints are free."""
+    if each.values.get("vpc_endpoint_type") != "Interface":
+        return []
+    return [Charge("network", each.type, HOURS * each.zones, "hour")]
+
+
+def _fsx(each: Resource) -> list[Charge]:
+    kind, speed = each.values.get("deployment_type"), each.values.get("per_unit_storage_throughput")
+    asked = float(each.first("metadata_configuration").get("iops") or 0)
+    return [
+        Charge("Lustre", f"FSx {kind} {speed}", float(each.values["storage_capacity"]), "GB-month"),
+        Charge("Lustre", "FSx metadata IOPS", asked, "IOPS-month"),
+    ]
+
+
+def _managed_lustre(each: Resource) -> list[Charge]:
+    speed = each.values.get("per_unit_storage_throughput")
+    return [Charge("Lustre", f"Managed Lustre {speed}", float(each.values["capacity_gib"]), "GB-month")]
+
+
+RULES: dict[str, Callable[[Resource], list[Charge]]] = {
+    "aws_eks_cluster": _hourly("cluster"),
+    "aws_nat_gateway": _hourly("network"),
+    "aws_eip": _hourly("network"),
+    "aws_vpc_endpoint": _endpoint,
+    "aws_fsx_lustre_file_system": _fsx,
+    "aws_kms_key": _key,
+    "google_container_cluster": _hourly("cluster"),
+    "google_compute_router_nat": _hourly("network"),
+    "google_lustre_instance": _managed_lustre,
+    "google_kms_crypto_key": _key,
+}
+MEASURED = {
+    "aws_nat_gateway": Measured("network", "aws_nat_gateway data", "moved", "GB"),
+    "aws_s3_bucket": Measured("storage", "aws_s3_bucket", "stored", "GB-month"),
+    "aws_ecr_repository": Measured("storage", "aws_ecr_repository", "images", "GB-month"),
+    "aws_cloudwatch_log_group": Measured("logs", "aws_cloudwatch_log_group", "logged", "GB"),
+    "google_compute_router_nat": Measured("network", "google_compute_router_nat data", "moved", "GB"),
+    "google_storage_bucket": Measured("storage", "google_storage_bucket", "stored", "GB-month"),
+    "google_artifact_registry_repository": Measured(
+        "storage", "google_artifact_registry_repository", "images", "GB-month"
+    ),
+}

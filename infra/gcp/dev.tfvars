@@ -1,0 +1,21 @@
+project_id      = "example-nightshift-dev"
+billing_account = "012345-6789AB-CDEF01"
+environment     = "dev"
+region          = "europe-west4"
+zones           = ["europe-west4-a", "europe-west4-b"]
+
+deletion_protection = false
+
+general_pool = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
+
+gpu_pools = {
+  l4-spot = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 2, capacity = "spot", zones = ["europe-west4-a", "europe-west4-b"] }
+  l4      = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a", "europe-west4-b"] }
+}
+
+# the smallest there is
+lustre = { zone = "europe-west4-a", capacity_gib = 9000, throughput = 1000 }
+
+budget = { amount = 2000, emails = ["ml-platform@example.com"] }
+
+labels = { cost-center = "ml-platform" }

@@ -1,0 +1,137 @@
+locals {
+  name = "${var.name}-${var.environment}"
+  labels = merge(var.labels, {
+    application = var.name
+    environment = var.environment
+    managed-by  = "terraform"
+  })
+  services = [
+    "aiplatform.googleapis.com",
+    "artifactregistry.googleapis.com",
+    "billingbudgets.googleapis.com",
+    "cloudkms.googleapis.com",
+    "compute.googleapis.com",
+    "container.googleapis.com",
+    "containerscanning.googleapis.com",
+    "iam.googleapis.com",
+    "lustre.googleapis.com",
+    "monitoring.googleapis.com",
+    "servicenetworking.googleapis.com",
+    "storage.googleapis.com",
+  ]
+}
+
+# others may use the same project, so a destroy leaves the APIs on
+resource "google_project_service" "needed" {
+  for_each = toset(local.services)
+
+  service            = each.value
+  disable_on_destroy = false
+}
+
+module "network" {
+  source = "./modules/network"
+
+  name   = local.name
+  region = var.region
+
+  depends_on = [google_project_service.needed]
+}
+
+module "storage" {
+  source = "./modules/storage"
+
+  name        = local.name
+  project_id  = var.project_id
+  region      = var.region
+  disposable  = !var.deletion_protection
+  bucket_uses = ["lake", "pipelines", "models"]
+
+  depends_on = [google_project_service.needed]
+}
+
+# the whole network stays until the last node has gone: nodes need its NAT to drain
+module "cluster" {
+  source = "./modules/cluster"
+
+  name                = local.name
+  project_id          = var.project_id
+  region              = var.region
+  zones               = var.zones
+  network             = module.network.network_id
+  subnetwork          = module.network.subnetwork_id
+  pod_range           = module.network.pod_range
+  service_range       = module.network.service_range
+  kubernetes_version  = var.kubernetes_version
+  release_channel     = var.release_channel
+  external            = var.external_control_plane
+  deletion_protection = var.deletion_protection
+  legacy_lustre_port  = var.lustre.legacy_port
+  general_pool        = var.general_pool
+  key                 = module.storage.key
+  repository          = module.storage.repository
+  labels              = local.labels
+
+  depends_on = [module.network]
+}
+
+module "gpu_pools" {
+  source = "./modules/gpu_pools"
+
+  cluster         = module.cluster.id
+  cluster_zones   = var.zones
+  service_account = module.cluster.node_service_account
+  key             = module.storage.key
+  pools           = var.gpu_pools
+  labels          = local.labels
+}
+
+module "lustre" {
+  source = "./modules/lustre"
+
+  name               = local.name
+  zone               = var.lustre.zone
+  cluster_zones      = var.zones
+  capacity_gib       = var.lustre.capacity_gib
+  throughput         = var.lustre.throughput
+  legacy_port        = var.lustre.legacy_port
+  driver_legacy_port = module.cluster.legacy_lustre_port
+  network            = module.network.network_id
+  servers            = module.network.service_peering_range
+  clients            = module.cluster.node_service_account
+  key                = module.storage.key
+  service_agent      = module.storage.lustre_service_agent
+  bucket             = module.storage.buckets["lake"]
+
+  depends_on = [module.network, module.storage]
+}
+
+module "identity" {
+  source = "./modules/identity"
+
+  name          = local.name
+  project_id    = var.project_id
+  workload_pool = module.cluster.workload_pool
+  buckets       = module.storage.buckets
+  repository    = module.storage.repository
+  workloads = {
+    # the account of infra/kubernetes/gcp/kustomization.yaml, under which every step runs
+    steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"], deploys = true }
+    ui     = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
+    mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
+    # what KServe loads a model with
+    serving = { namespace = "nightshift", account = "serving", reads = ["models"] }
+  }
+}
+
+module "budget" {
+  source = "./modules/budget"
+
+  name            = local.name
+  project_id      = var.project_id
+  billing_account = var.billing_account
+  amount          = var.budget.amount
+  emails          = var.budget.emails
+
+  depends_on = [google_project_service.needed]
+}

@@ -1,0 +1,4 @@
+output "id" {
+  description = "Full name of the budget."
+  value       = google_billing_budget.this.id
+}

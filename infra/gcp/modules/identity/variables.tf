@@ -1,0 +1,52 @@
+variable "name" {
+  description = "What the names of service accounts begin with."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,19}[a-z0-9]$", var.name))
+    error_message = "name is at most 21 lowercase letters, digits and hyphens: service accounts have 30."
+  }
+}
+
+variable "project_id" {
+  description = "Project of the service accounts."
+  type        = string
+}
+
+variable "workload_pool" {
+  description = "What Kubernetes service accounts are members of."
+  type        = string
+}
+
+variable "buckets" {
+  description = "Names of the buckets, by use."
+  type        = map(string)
+}
+
+variable "repository" {
+  description = "The repository of images: its location and id."
+  type = object({
+    location = string
+    id       = string
+  })
+}
+
+variable "workloads" {
+  description = "Kubernetes service accounts that act as a Google one: the buckets each reads or writes, and whether it deploys models to Vertex AI."
+  type = map(object({
+    namespace = string
+    account   = string
+    reads     = optional(set(string), [])
+    writes    = optional(set(string), [])
+    deploys   = optional(bool, false)
+  }))
+
+  validation {
+    condition     = alltrue([for name, workload in var.workloads : can(regex("^[a-z][a-z0-9]{1,7}$", name)) && name != "vertex"])
+    error_message = "The name of a workload is 2 to 8 lowercase letters and digits, and not vertex, which is taken."
+  }
+  validation {
+    condition     = alltrue([for workload in var.workloads : length(setsubtract(setunion(workload.reads, workload.writes), keys(var.buckets))) == 0])
+    error_message = "A workload reads and writes buckets there are: ${join(", ", keys(var.buckets))}."
+  }
+}

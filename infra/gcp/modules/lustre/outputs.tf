@@ -1,0 +1,9 @@
+output "volume" {
+  description = "What the persistent volume says of the instance."
+  value = {
+    handle       = join("/", [google_lustre_instance.this.project, var.zone, google_lustre_instance.this.instance_id])
+    ip           = split("@", google_lustre_instance.this.mount_point)[0]
+    filesystem   = google_lustre_instance.this.filesystem
+    capacity_gib = google_lustre_instance.this.capacity_gib
+  }
+}

@@ -1,0 +1,29 @@
+output "cluster" {
+  description = "Name of the cluster, for: gcloud container clusters get-credentials NAME --location REGION --dns-endpoint"
+  value       = module.cluster.name
+}
+
+output "repository" {
+  description = "Where the images go: the registry that pipelines/environments.py names."
+  value       = module.storage.repository_url
+}
+
+output "buckets" {
+  description = "Names of the buckets, by use."
+  value       = module.storage.buckets
+}
+
+output "lustre" {
+  description = "What infra/kubernetes/gcp/lustre.yaml has to say: volume handle, address, file system and capacity."
+  value       = module.lustre.volume
+}
+
+output "identities" {
+  description = "Google service accounts by workload: what the Kubernetes service accounts are annotated with."
+  value       = module.identity.emails
+}
+
+output "vertex_service_account" {
+  description = "The account a Vertex AI endpoint runs as."
+  value       = module.identity.vertex_email
+}

@@ -1,0 +1,48 @@
+mock_provider "google" {}
+
+variables {
+  name                = "nightshift-dev"
+  project_id          = "example-project"
+  region              = "europe-west4"
+  zones               = ["europe-west4-a"]
+  network             = "network"
+  subnetwork          = "subnetwork"
+  pod_range           = "pods"
+  service_range       = "services"
+  kubernetes_version  = "1.35"
+  release_channel     = "REGULAR"
+  external            = false
+  deletion_protection = true
+  legacy_lustre_port  = true
+  general_pool        = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
+  key                 = "key"
+  repository          = { location = "europe-west4", id = "images" }
+  labels              = {}
+}
+
+run "the_driver_speaks_the_port_it_is_told" {
+  command = plan
+
+  module {
+    source = "./modules/cluster"
+  }
+
+  assert {
+    condition     = output.legacy_lustre_port
+    error_message = "the driver's port is what Lustre's is compared with"
+  }
+}
+
+run "a_cluster_name_leaves_room_for_its_nodes_account" {
+  command = plan
+
+  module {
+    source = "./modules/cluster"
+  }
+
+  variables {
+    name = "nightshift-with-a-long-name"
+  }
+
+  expect_failures = [var.name]
+}

@@ -1,0 +1,177 @@
+mock_provider "google" {}
+
+variables {
+  cluster         = "cluster"
+  cluster_zones   = ["europe-west4-a", "europe-west4-b"]
+  service_account = "nodes@example-project.iam.gserviceaccount.com"
+  key             = "key"
+  labels          = {}
+  pools = {
+    l4   = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] }
+    spot = { accelerator = "nvidia-l4", gpus = 2, max_nodes = 3, capacity = "spot", zones = ["europe-west4-a", "europe-west4-b"] }
+    flex = { accelerator = "nvidia-h100-80gb", gpus = 1, max_nodes = 3, capacity = "flex_start", zones = ["europe-west4-b"], max_run_hours = 8 }
+    kept = { accelerator = "nvidia-h200-141gb", gpus = 8, max_nodes = 2, capacity = "reserved", zones = ["europe-west4-b"], reservation = "ours", fabric = "rdma" }
+    near = { accelerator = "nvidia-tesla-a100", gpus = 8, max_nodes = 2, capacity = "on_demand", zones = ["europe-west4-a"], fabric = "compact" }
+  }
+}
+
+run "each_capacity_is_asked_for_in_its_own_way" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  assert {
+    condition     = alltrue([for pool in google_container_node_pool.gpu : pool.autoscaling[0].total_min_node_count == 0 && pool.initial_node_count == 0])
+    error_message = "every pool scales from zero"
+  }
+  assert {
+    condition     = [for taint in google_container_node_pool.gpu["spot"].node_config[0].taint : taint.key] == ["nvidia.com/gpu", "cloud.google.com/gke-spot"]
+    error_message = "a spot pool has both taints"
+  }
+  assert {
+    condition     = google_container_node_pool.gpu["flex"].node_config[0].max_run_duration == "28800s" && google_container_node_pool.gpu["flex"].upgrade_settings[0].strategy == "SHORT_LIVED"
+    error_message = "a flex-start node ends with its time"
+  }
+  assert {
+    condition     = google_container_node_pool.gpu["kept"].node_config[0].reservation_affinity[0].values == toset(["ours"])
+    error_message = "a reserved pool takes its reservation and no other"
+  }
+  assert {
+    condition     = google_container_node_pool.gpu["kept"].network_config[0].accelerator_network_profile == "auto"
+    error_message = "GKE makes the networks of rdma"
+  }
+  assert {
+    condition     = google_container_node_pool.gpu["near"].placement_policy[0].type == "COMPACT"
+    error_message = "compact nodes lie close together"
+  }
+  assert {
+    condition     = alltrue([for name in ["l4", "spot", "flex", "kept"] : length(google_container_node_pool.gpu[name].placement_policy) == 0])
+    error_message = "nothing else is placed"
+  }
+}
+
+run "the_name_of_a_pool_has_no_underscore" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4_spot = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] } }
+  }
+
+  expect_failures = [var.pools]
+}
+
+run "three_l4_are_no_machine" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 3, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] } }
+  }
+
+  expect_failures = [var.pools]
+}
+
+run "a_pool_without_nodes_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 0, capacity = "on_demand", zones = ["europe-west4-a"] } }
+  }
+
+  expect_failures = [var.pools]
+}
+
+run "preemptible_is_no_capacity" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "preemptible", zones = ["europe-west4-a"] } }
+  }
+
+  expect_failures = [var.pools]
+}
+
+run "efa_is_no_fabric_here" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"], fabric = "efa" } }
+  }
+
+  expect_failures = [var.pools]
+}
+
+run "a_flex_start_node_lives_seven_days_at_most" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "flex_start", zones = ["europe-west4-a"], max_run_hours = 169 } }
+  }
+
+  expect_failures = [var.pools]
+}
+
+run "spot_without_another_pool_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "spot", zones = ["europe-west4-a"] } }
+  }
+
+  expect_failures = [google_container_node_pool.gpu]
+}
+
+run "what_google_does_not_sell_is_refused" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = {
+      h200-on-demand  = { accelerator = "nvidia-h200-141gb", gpus = 8, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] }
+      elsewhere       = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-c"] }
+      unnamed         = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "reserved", zones = ["europe-west4-a"] }
+      reserved-placed = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "reserved", zones = ["europe-west4-a"], reservation = "ours", fabric = "compact" }
+      l4-rdma         = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"], fabric = "rdma" }
+    }
+  }
+
+  expect_failures = [
+    google_container_node_pool.gpu["h200-on-demand"],
+    google_container_node_pool.gpu["elsewhere"],
+    google_container_node_pool.gpu["unnamed"],
+    google_container_node_pool.gpu["reserved-placed"],
+    google_container_node_pool.gpu["l4-rdma"],
+  ]
+}

@@ -1,0 +1,63 @@
+mock_provider "google" {}
+
+variables {
+  name          = "nightshift-dev"
+  project_id    = "example-project"
+  workload_pool = "example-project.svc.id.goog"
+  buckets       = { lake = "bucket-lake", models = "bucket-models" }
+  repository    = { location = "europe-west4", id = "images" }
+  workloads     = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["models"], writes = ["lake"] } }
+}
+
+run "a_workload_gets_what_it_asks_for_and_no_more" {
+  command = plan
+
+  module {
+    source = "./modules/identity"
+  }
+
+  assert {
+    condition     = { for name, grant in google_storage_bucket_iam_member.workloads : name => grant.role } == { "steps reads models" = "roles/storage.objectViewer", "steps writes lake" = "roles/storage.objectUser" }
+    error_message = "one role for each bucket named"
+  }
+  assert {
+    condition     = google_service_account_iam_member.workloads["steps"].member == "serviceAccount:example-project.svc.id.goog[kubeflow/nightshift]"
+    error_message = "the Kubernetes service account acts as the Google one"
+  }
+  assert {
+    condition     = length(google_project_iam_member.deployers) == 0
+    error_message = "who does not deploy has no role on the project"
+  }
+}
+
+run "a_workload_reads_buckets_there_are" {
+  command = plan
+
+  module {
+    source = "./modules/identity"
+  }
+
+  variables {
+    workloads = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["cellar"] } }
+  }
+
+  expect_failures = [var.workloads]
+}
+
+run "each_input_is_refused_by_name" {
+  command = plan
+
+  module {
+    source = "./modules/identity"
+  }
+
+  variables {
+    name      = "nightshift-of-a-large-team"
+    workloads = { vertex = { namespace = "kubeflow", account = "vertex" } }
+  }
+
+  expect_failures = [
+    var.name,
+    var.workloads,
+  ]
+}

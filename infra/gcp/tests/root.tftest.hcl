@@ -1,0 +1,79 @@
+# What the root refuses, and what it makes of good inputs.
+mock_provider "google" {
+  mock_data "google_project" {
+    defaults = { number = "123456789012" }
+  }
+}
+mock_provider "google-beta" {}
+mock_provider "random" {}
+
+variables {
+  project_id      = "example-project"
+  billing_account = "012345-6789AB-CDEF01"
+  environment     = "dev"
+  region          = "europe-west4"
+  zones           = ["europe-west4-a", "europe-west4-b"]
+  general_pool    = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
+  gpu_pools       = { l4 = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] } }
+  lustre          = { zone = "europe-west4-a", capacity_gib = 9000, throughput = 1000 }
+  budget          = { amount = 100, emails = ["ml@example.com"] }
+}
+
+run "names_are_the_name_and_the_environment" {
+  command = plan
+
+  assert {
+    condition     = output.cluster == "nightshift-dev"
+    error_message = "dev and prod do not share a name"
+  }
+}
+
+run "each_input_is_refused_by_name" {
+  command = plan
+
+  variables {
+    project_id         = "Example-Project"
+    billing_account    = "1234"
+    name               = "nightshift-of-many-teams"
+    environment        = "test"
+    region             = "europe-west4-a"
+    kubernetes_version = "1.33"
+    release_channel    = "RAPID"
+    general_pool       = { machine_type = "e2-standard-8", min_nodes = 0, max_nodes = 4 }
+    gpu_pools          = {}
+    labels             = { Team = "ml" }
+  }
+
+  expect_failures = [
+    var.project_id,
+    var.billing_account,
+    var.name,
+    var.environment,
+    var.region,
+    var.kubernetes_version,
+    var.release_channel,
+    var.general_pool,
+    var.gpu_pools,
+    var.labels,
+  ]
+}
+
+run "a_zone_lies_in_the_region" {
+  command = plan
+
+  variables {
+    zones = ["europe-west4-a", "us-central1-a"]
+  }
+
+  expect_failures = [var.zones]
+}
+
+run "a_zone_is_named_once" {
+  command = plan
+
+  variables {
+    zones = ["europe-west4-a", "europe-west4-a"]
+  }
+
+  expect_failures = [var.zones]
+}

@@ -1,0 +1,160 @@
+variable "project_id" {
+  description = "Project that everything lies in. It has to exist and to be linked to the billing account."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project_id))
+    error_message = "project_id is 6 to 30 lowercase letters, digits and hyphens, beginning with a letter."
+  }
+}
+
+variable "billing_account" {
+  description = "Billing account the budget watches, as in 012345-6789AB-CDEF01."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[0-9A-F]{6}-[0-9A-F]{6}-[0-9A-F]{6}$", var.billing_account))
+    error_message = "billing_account is three groups of six hexadecimal capitals; list yours with: gcloud billing accounts list"
+  }
+}
+
+variable "name" {
+  description = "What the names of all resources begin with, followed by the environment."
+  type        = string
+  default     = "nightshift"
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{1,14}[a-z0-9]$", var.name))
+    error_message = "name is 3 to 16 lowercase letters, digits and hyphens, beginning with a letter: names of service accounts are built from it."
+  }
+}
+
+variable "environment" {
+  description = "What the names of all resources end with, and a label on them."
+  type        = string
+
+  validation {
+    condition     = contains(["dev", "prod"], var.environment)
+    error_message = "environment is dev or prod."
+  }
+}
+
+variable "region" {
+  description = "Region of the cluster, the buckets and the key."
+  type        = string
+
+  validation {
+    condition     = can(regex("^[a-z]+-[a-z]+[0-9]+$", var.region))
+    error_message = "region is a name like europe-west4; list them with: gcloud compute regions list"
+  }
+}
+
+variable "zones" {
+  description = "Zones of the region that nodes may run in."
+  type        = list(string)
+
+  validation {
+    condition     = length(var.zones) > 0 && length(distinct(var.zones)) == length(var.zones)
+    error_message = "zones names one zone at least, each once."
+  }
+  validation {
+    condition     = alltrue([for zone in var.zones : startswith(zone, "${var.region}-")])
+    error_message = "zones lie in the region: a zone is its region, a hyphen and a letter."
+  }
+}
+
+variable "kubernetes_version" {
+  description = "Minor version the control plane starts with; the release channel upgrades it."
+  type        = string
+  default     = "1.35"
+
+  validation {
+    condition     = contains(["1.34", "1.35", "1.36"], var.kubernetes_version)
+    error_message = "kubernetes_version is 1.34, 1.35 or 1.36: what the channels REGULAR and STABLE offered in autumn 2026."
+  }
+}
+
+variable "release_channel" {
+  description = "GKE's release channel."
+  type        = string
+  default     = "REGULAR"
+
+  validation {
+    condition     = contains(["REGULAR", "STABLE"], var.release_channel)
+    error_message = "release_channel is REGULAR or STABLE: RAPID has no service level, and without a channel nothing is upgraded."
+  }
+}
+
+variable "external_control_plane" {
+  description = "Whether the control plane's DNS name, which asks IAM, answers from outside the network."
+  type        = bool
+  default     = false
+}
+
+variable "deletion_protection" {
+  description = "Whether a destroy stops at the cluster and at buckets that are not empty."
+  type        = bool
+  default     = true
+}
+
+variable "general_pool" {
+  description = "Nodes of the light steps, Kubeflow, MLflow and Airflow: machine type, and how many there are in all zones together."
+  type = object({
+    machine_type = string
+    min_nodes    = number
+    max_nodes    = number
+  })
+
+  validation {
+    condition     = var.general_pool.min_nodes >= 1 && var.general_pool.max_nodes >= var.general_pool.min_nodes
+    error_message = "general_pool needs a node for the cluster's own pods: 1 <= min_nodes <= max_nodes."
+  }
+}
+
+variable "gpu_pools" {
+  description = "GPU node pools by name. Each scales from no node to max_nodes, counted over its zones."
+  type = map(object({
+    accelerator   = string
+    gpus          = number
+    max_nodes     = number
+    capacity      = string
+    zones         = list(string)
+    reservation   = optional(string, "")
+    fabric        = optional(string, "standard")
+    max_run_hours = optional(number, 24)
+  }))
+
+  validation {
+    condition     = length(var.gpu_pools) > 0
+    error_message = "gpu_pools has one pool at least: features, training and profiling run on GPUs."
+  }
+}
+
+variable "lustre" {
+  description = "The Lustre file system: its zone, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
+  type = object({
+    zone         = string
+    capacity_gib = number
+    throughput   = number
+    legacy_port  = optional(bool, false)
+  })
+}
+
+variable "budget" {
+  description = "Monthly amount in the billing account's currency, and who is written to when it is nearly spent."
+  type = object({
+    amount = number
+    emails = list(string)
+  })
+}
+
+variable "labels" {
+  description = "Labels on everything, beside application, environment and managed-by; cost reports group by them."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for key, value in var.labels : can(regex("^[a-z][a-z0-9_-]{0,62}$", key)) && can(regex("^[a-z0-9_-]{0,63}$", value))])
+    error_message = "labels are lowercase letters, digits, _ and -, at most 63 of them; a key begins with a letter."
+  }
+}

@@ -1,0 +1,64 @@
+"""Checks that only AWS has; `tests/infra/checks.py` finds them by name."""
+
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from infra import terraform
+from tests.infra import checks
+from tests.infra.plans import Json, resources
+
+# what the real ARNs look like, for those that an offline apply made up
+ARNS = {
+    "aws_cloudwatch_log_group": "arn:aws:logs:us-east-1:123456789012:log-group:flows",
+    "aws_ecr_repository": "arn:aws:ecr:us-east-1:123456789012:repository/nightshift",
+    "aws_eks_cluster": "arn:aws:eks:us-east-1:123456789012:cluster/nightshift",
+    "aws_iam_role": "arn:aws:iam::123456789012:role/nightshift",
+    "aws_kms_key": "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000",
+    "aws_s3_bucket": "arn:aws:s3:::nightshift",
+    "aws_sqs_queue": "arn:aws:sqs:us-east-1:123456789012:nightshift",
+}
+
+
+def policies(state: Json) -> Iterator[tuple[str, str]]:
+    """The policies of roles, by the role's address, with ARNs as AWS writes them."""
+    arns = {found.values["arn"]: ARNS[found.type] for found in resources(state, *ARNS)}
+    made_up = re.compile("|".join(map(re.escape, sorted(arns, key=len, reverse=True))))
+    for policy in resources(state, "aws_iam_role_policy"):
+        yield policy.address, made_up.sub(lambda found: arns[found[0]], policy.values["policy"])
+
+
+def judge(state: Json) -> None:
+    """Let parliament judge the policies of roles: unknown actions, resources and conditions that do not fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        for address, text in policies(state):
+            Path(folder, f"{address}.json").write_text(text)
+        done = checks.start("parliament", "--json", "--directory", folder)
+    assert "Traceback" not in done.stderr, done.stderr
+    found = [line for line in done.stdout.splitlines() if not _shared_out(json.loads(line))]
+    assert not found, "\n".join(found)
+
+
+def _shared_out(finding: Json) -> bool:
+    """A launch needs a right on each kind of thing it touches; Karpenter's statements share the kinds out."""
+    return finding["issue"] == "RESOURCE_MISMATCH" and finding["location"]["filepath"].endswith("policy.launch.json")
+
+
+def parliament(source: Path) -> None:
+    """Apply dev and judge its policies."""
+    judge(checks.apply_and_destroy("aws", source))
+
+
+def autoscaler(source: Path) -> None:
+    """An apply leaves alone how many nodes the autoscaler has asked for."""
+    given = "-input=false -no-color -var-file=dev.tfvars"
+    steps = (
+        f"terraform apply -auto-approve {given} >&2",
+        "terraform state pull > state.json",
+        """sed -i 's/"desired_size": 0/"desired_size": 2/' state.json""",
+        "terraform state push -force state.json",
+        f"terraform plan -detailed-exitcode {given}",
+    )
+    terraform.run("aws", " && ".join(steps), source)

@@ -1,0 +1,93 @@
+"""The checks that a configuration has to pass, by name; one that does not pass raises with what it said."""
+
+import importlib
+import json
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from infra import terraform
+from tests.infra.plans import Json
+
+CLOUDS = tuple(cloud for cloud in ("aws", "gcp") if (terraform.INFRA / cloud / "main.tf").exists())
+ENVIRONMENTS = ("dev", "prod")
+TOOLS = Path(__file__).parents[2] / ".venv-infra" / "bin"
+
+
+class Policy(Protocol):
+    """Says what in a plan breaks a rule; the function's name is the rule."""
+
+    __name__: str
+
+    def __call__(self, plan: Json) -> Iterable[str]: ...
+
+
+def missing(what: str) -> None:
+    """Skip a test whose tool is not there, or fail where all tools have to be."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(what)
+
+
+def policies(cloud: str) -> dict[str, Policy]:
+    """The policies over a cloud's plans, by name."""
+    found: tuple[Policy, ...] = importlib.import_module(f"tests.infra.{cloud}.policies").POLICIES
+    return {policy.__name__: policy for policy in found}
+
+
+def start(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run one of the tools in `.venv-infra`."""
+    path = TOOLS / name
+    if not path.exists():
+        missing(f"{path} is not there: make .venv-infra/.installed")
+    return subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def apply_and_destroy(cloud: str, source: Path = terraform.INFRA) -> Json:
+    """Apply dev, see that a second plan changes nothing, destroy it, see that nothing is left; return its state."""
+    given = "-input=false -no-color -var-file=dev.tfvars"
+    steps = (
+        f"terraform apply -auto-approve {given} >&2",
+        f"terraform plan -detailed-exitcode {given} >&2",
+        "terraform show -json",
+        f"terraform destroy -auto-approve {given} >&2",
+        'test -z "$(terraform state list)"',
+    )
+    state: Json = json.loads(terraform.run(cloud, " && ".join(steps), source))
+    return state
+
+
+def checkov(cloud: str, source: Path) -> None:
+    """Checkov on the sources; what it need not look for is in the cloud's `.checkov.yaml`, with the reasons."""
+    done = start("checkov", "--directory", source / cloud, "--config-file", source / cloud / ".checkov.yaml")
+    assert not done.returncode, done.stdout + done.stderr
+
+
+def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:
+    """Run one check on the configurations in `source`.
+
+    Args:
+        name: `validate`, `plan`, `checkov`, a file of Terraform tests, a policy over the plan of dev, or a check of
+            one cloud, which is a function in its `checks.py`.
+        cloud: aws or gcp.
+        source: a folder like `infra/`.
+
+    Raises:
+        UnavailableError: when Terraform refuses it.
+        AssertionError: when another check does.
+    """
+    if name == "validate":
+        terraform.run(cloud, "terraform validate -no-color", source)
+    elif name == "plan":
+        terraform.plan(cloud, "dev", source)
+    elif name == "checkov":
+        checkov(cloud, source)
+    elif name.endswith(".tftest.hcl"):
+        terraform.run(cloud, f"terraform test -no-color -filter=tests/{name}", source)
+    elif name in policies(cloud):
+        broken = list(policies(cloud)[name](terraform.plan(cloud, "dev", source)))
+        assert not broken, broken
+    else:
+        getattr(importlib.import_module(f"tests.infra.{cloud}.checks"), name)(source)

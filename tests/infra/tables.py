@@ -1,0 +1,58 @@
+"""Writes the tables that are made from sources: `python -m tests.infra.tables` after changing what they show."""
+
+import re
+from pathlib import Path
+
+from infra.terraform import INFRA
+from tests.infra.checks import CLOUDS
+from tests.infra.mutation import defects
+
+SEEDED = INFRA.parent / "docs" / "infrastructure.md"
+_VARIABLE = re.compile(r'^variable "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
+_ATTRIBUTE = re.compile(r"^  (\w+) += (.*?)(?=^  \w|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def table(*rows: tuple[str, ...]) -> str:
+    """A Markdown table; the first row is its head."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]) + "\n"
+
+
+def inputs(root: Path) -> str:
+    """The variables of a configuration that `terraform fmt` has put into its form."""
+    rows = [("name", "type", "default", "what it is")]
+    for name, body in _VARIABLE.findall((root / "variables.tf").read_text()):
+        attributes = {key: value.strip() for key, value in _ATTRIBUTE.findall(body)}
+        kind = attributes["type"].split("({")[0]
+        default = attributes.get("default", "")
+        shown = f"`{default}`" if "\n" not in default else "see `variables.tf`"
+        rows.append((f"`{name}`", f"`{kind}`", shown if default else "required", attributes["description"].strip('"')))
+    return table(*rows)
+
+
+def seeded(cloud: str) -> str:
+    """The defects sown into a cloud's configuration and what caught each."""
+    rows = [(defect.name, f"`{defect.file}`", f"`{defect.caught_by}`") for defect in defects(cloud)]
+    return table(("defect", "file", "caught by"), *rows)
+
+
+def fill(text: str, name: str, content: str) -> str:
+    """Put a table between the marks `<!-- name -->` and `<!-- /name -->` of a page."""
+    marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    assert marks.search(text), f"no <!-- {name} --> ... <!-- /{name} -->"
+    return marks.sub(lambda found: found[1] + content + found[2], text)
+
+
+def pages() -> dict[Path, str]:
+    """Every page that holds such a table, as it should be."""
+    found = {INFRA / cloud / "README.md": inputs(INFRA / cloud) for cloud in CLOUDS}
+    filled = {path: fill(path.read_text(), "inputs", content) for path, content in found.items()}
+    text = SEEDED.read_text()
+    for cloud in CLOUDS:
+        text = fill(text, f"defects-{cloud}", seeded(cloud))
+    return filled | {SEEDED: text}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text)

@@ -1,0 +1,172 @@
+"""What a plan is said to cost."""
+
+import datetime
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from components.common.errors import UserError
+from infra.costs import core
+from infra.costs.__main__ import check, show, table_of
+
+Json = dict[str, Any]
+CLOUDS = ("aws", "gcp")
+
+
+def plan(*resources: Json, zones: int = 1) -> Json:
+    """A plan of resources in one module, as far as the estimate reads it."""
+    standing = [
+        {"mode": "managed", "address": f"module.m.{each['type']}.this", "values": {}} | each for each in resources
+    ]
+    return {
+        "variables": {"zones": {"value": [f"zone-{number}" for number in range(zones)]}},
+        "planned_values": {"root_module": {"child_modules": [{"resources": standing}]}},
+        "resource_changes": [{"type": each["type"], "change": {"actions": ["create"]}} for each in resources],
+    }
+
+
+def node_group(kind: str, machine: str, least: int, most: int, capacity: str = "ON_DEMAND") -> Json:
+    values = {
+        "labels": {"nightshift/pool": kind},
+        "instance_types": [machine, "second choice"],
+        "capacity_type": capacity,
+        "scaling_config": [{"min_size": least, "max_size": most}],
+    }
+    return {"type": "aws_eks_node_group", "values": values, "address": f"module.{machine}.aws_eks_node_group.this"}
+
+
+def cost(what: Json, use: core.Use, **usd: float) -> dict[str, core.Cost]:
+    units = {"disk": "GB-month", "data": "GB", "FSx": "GB-month", "bucket": "GB-month", "group": "GB"}
+    per = {name: next((unit for part, unit in units.items() if part in name), "hour") for name in usd}
+    return core.costs(core.charges(what, use), {name: core.Price(value, per[name]) for name, value in usd.items()})
+
+
+def test_what_stands_is_charged_for_a_months_730_hours() -> None:
+    assert cost(plan({"type": "aws_eks_cluster"}), core.Use(), aws_eks_cluster=0.1)["cluster"].usd == pytest.approx(73)
+
+
+def test_an_interface_endpoint_is_charged_in_each_zone_and_a_gateway_endpoint_is_free() -> None:
+    kinds = [{"type": "aws_vpc_endpoint", "values": {"vpc_endpoint_type": kind}} for kind in ("Interface", "Gateway")]
+
+    found = cost(plan(*kinds, zones=3), core.Use(), aws_vpc_endpoint=0.01)
+
+    assert found["network"].usd == pytest.approx(730 * 3 * 0.01)
+
+
+def test_what_is_stored_is_counted_once_however_many_buckets_there_are() -> None:
+    buckets = [{"type": "aws_s3_bucket"}] * 3
+
+    assert cost(plan(*buckets), core.Use(stored=300), aws_s3_bucket=0.02)["storage"].usd == pytest.approx(6)
+
+
+def test_the_price_of_lustre_is_that_of_its_throughput() -> None:
+    values = {"deployment_type": "PERSISTENT_2", "per_unit_storage_throughput": 250, "storage_capacity": 1200}
+    lustre = plan({"type": "aws_fsx_lustre_file_system", "values": values})
+
+    found = cost(lustre, core.Use(), **{"FSx PERSISTENT_2 250": 0.2, "FSx PERSISTENT_2 125": 0.1})
+
+    assert found["Lustre"] == core.Cost(pytest.approx(240), frozenset())
+
+
+def test_idle_pays_for_the_nodes_that_always_run_only() -> None:
+    nodes = plan(node_group("general", "small", 2, 6), node_group("gpu", "big", 0, 4))
+
+    found = cost(nodes, core.PROFILES["idle"], **{"small on-demand": 1.0, "big on-demand": 10.0})
+
+    assert found["general nodes"].usd == pytest.approx(2 * 730)
+    assert found["GPU nodes"] == core.NOTHING
+
+
+def test_a_training_takes_a_spot_node_where_there_are_any() -> None:
+    nodes = plan(node_group("gpu", "big", 0, 1), node_group("gpu", "cheap", 0, 1, "SPOT"))
+
+    found = cost(nodes, core.Use(trainings=30, hours=2), **{"big on-demand": 10.0, "cheap spot": 3.0})
+
+    assert found["GPU nodes"].usd == pytest.approx(30 * 2 * 3)
+
+
+def test_always_on_pays_for_every_pool_at_its_maximum() -> None:
+    nodes = plan(node_group("general", "small", 1, 5), node_group("gpu", "big", 0, 4))
+
+    found = cost(nodes, core.PROFILES["always on"], **{"small on-demand": 1.0, "big on-demand": 10.0})
+
+    assert found["general nodes"].usd == pytest.approx(5 * 730)
+    assert found["GPU nodes"].usd == pytest.approx(4 * 730 * 10)
+
+
+def test_the_disks_of_nodes_are_those_of_their_launch_template() -> None:
+    template = {"block_device_mappings": [{"ebs": [{"volume_size": 100}]}]}
+    address = "module.small.aws_launch_template.this"
+    nodes = plan(
+        node_group("general", "small", 2, 2), {"type": "aws_launch_template", "values": template, "address": address}
+    )
+
+    found = cost(nodes, core.Use(), **{"small on-demand": 0.0, "node disk": 0.1})
+
+    assert found["general nodes"].usd == pytest.approx(2 * 100 * 0.1)
+
+
+def test_a_price_nobody_knows_is_named_and_the_rest_is_what_it_costs_at_least() -> None:
+    network = plan({"type": "aws_nat_gateway"}, {"type": "aws_eip"})
+
+    found = core.costs(core.charges(network, core.Use(moved=10)), {"aws_nat_gateway": core.Price(0.05, "hour")})
+
+    assert found["network"] == core.Cost(pytest.approx(36.5), frozenset({"aws_eip", "aws_nat_gateway data"}))
+
+
+def test_a_price_by_another_unit_is_refused() -> None:
+    with pytest.raises(ValueError, match="aws_eks_cluster: priced by the month, charged by the hour"):
+        core.costs(
+            core.charges(plan({"type": "aws_eks_cluster"}), core.Use()), {"aws_eks_cluster": core.Price(73, "month")}
+        )
+
+
+def test_changes_are_counted_by_type_and_a_replacement_is_one_of_each() -> None:
+    changed = [
+        {"type": "a", "change": {"actions": actions}} for actions in (["create"], ["no-op"], ["delete", "create"])
+    ]
+
+    assert core.changes({"resource_changes": changed}) == {"a": {"create": 2, "delete": 1}}
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_an_environment_that_is_not_there_is_refused_with_those_that_are(cloud: str) -> None:
+    with pytest.raises(UserError, match=r"ENV.prd: unknown; allowed here: dev, prod; did you mean 'prod'"):
+        check(cloud, "prd")
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_every_price_has_a_unit_and_every_known_one_a_source_and_a_day(cloud: str) -> None:
+    for name, given in table_of(cloud)["prices"].items():
+        price = core.Price(**given)
+        assert price.per in {"hour", "month", "GB-month", "IOPS-month", "GB"}, name
+        assert price.usd is None or (price.source and isinstance(price.date, datetime.date)), name
+
+
+@pytest.mark.parametrize("environment", ("dev", "prod"))
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_each_resource_of_the_plans_is_priced_or_said_to_be_free_or_left_out(
+    cloud: str, environment: str, planned: Callable[[str, str], Json]
+) -> None:
+    found, table = planned(cloud, environment), table_of(cloud)
+
+    assert core.unpriced(found, table["free"] | table["not_estimated"]) == []
+    wanted = {charge.price for use in core.PROFILES.values() for charge in core.charges(found, use) if charge.amount}
+    assert wanted <= set(table["prices"])
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_the_tables_say_what_is_not_known_and_how_old_the_prices_are(
+    cloud: str, planned: Callable[[str, str], Json]
+) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+
+    show(planned(cloud, "dev"), table_of(cloud), console)
+
+    printed = console.export_text()
+    for words in ("idle", "one training a day", "always on", "unknown, at least", "refresh infra/costs/prices.yaml"):
+        assert words in printed
+    assert "No price known for" in printed

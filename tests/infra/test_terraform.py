@@ -1,0 +1,108 @@
+"""What holds for every cloud's Terraform."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from infra import terraform
+from tests.infra import checks
+from tests.infra.plans import Json, resources
+
+EACH = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
+each_cloud = pytest.mark.parametrize("cloud", EACH)
+each_environment = pytest.mark.parametrize("environment", checks.ENVIRONMENTS)
+FILES = ["main.tf", "outputs.tf", "variables.tf", "versions.tf"]
+
+
+def variables(text: str) -> list[str]:
+    """The `variable` blocks of a file that `terraform fmt` has put into its form."""
+    return [block.split("\n}\n")[0] for block in text.split("\nvariable ")[1:]]
+
+
+@each_cloud
+def test_terraform_would_format_nothing_otherwise(cloud: str, with_terraform: None) -> None:
+    terraform.run(cloud, "terraform fmt -check -recursive -diff .")
+
+
+@each_cloud
+def test_the_configuration_is_valid(cloud: str, with_terraform: None) -> None:
+    checks.run("validate", cloud)
+
+
+@each_cloud
+def test_terraforms_own_tests_pass(cloud: str, with_terraform: None) -> None:
+    terraform.run(cloud, "terraform test -no-color")
+
+
+@each_cloud
+@each_environment
+def test_every_environment_plans_only_new_resources(cloud: str, environment: str, planned: Callable) -> None:
+    plan: Json = planned(cloud, environment)
+
+    assert resources(plan)
+    assert {tuple(change["change"]["actions"]) for change in plan["resource_changes"]} <= {("create",), ("read",)}
+
+
+@pytest.mark.parametrize(
+    ("cloud", "name"),
+    [
+        pytest.param(cloud, name, marks=pytest.mark.xdist_group(f"terraform-{cloud}"))
+        for cloud in checks.CLOUDS
+        for name in checks.policies(cloud)
+    ],
+)
+@each_environment
+def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, planned: Callable) -> None:
+    assert list(checks.policies(cloud)[name](planned(cloud, environment))) == []
+
+
+@each_cloud
+def test_a_second_apply_has_nothing_to_do_and_a_destroy_leaves_nothing(cloud: str, applied: Callable) -> None:
+    assert resources(applied(cloud))
+
+
+@each_cloud
+def test_checkov_finds_nothing(cloud: str) -> None:
+    checks.checkov(cloud, terraform.INFRA)
+
+
+@each_cloud
+def test_every_module_has_the_same_four_files(cloud: str) -> None:
+    modules = [path for path in (terraform.INFRA / cloud / "modules").iterdir() if path.is_dir()]
+
+    assert modules
+    for module in modules:
+        assert sorted(path.name for path in module.glob("*.tf")) == FILES
+
+
+@each_cloud
+def test_only_local_modules_are_used(cloud: str) -> None:
+    text = (terraform.INFRA / cloud / "main.tf").read_text()
+
+    sources = [line.split('"')[1] for line in text.splitlines() if line.strip().startswith("source ")]
+    assert sources
+    assert all(source.startswith("./modules/") for source in sources)
+
+
+@each_cloud
+def test_every_variable_has_a_type_and_a_description(cloud: str) -> None:
+    for path in sorted((terraform.INFRA / cloud).rglob("variables.tf")):
+        for block in variables("\n" + path.read_text()):
+            assert "\n  description = " in block and "\n  type " in block, f"{path}: {block.splitlines()[0]}"
+
+
+@each_cloud
+def test_every_condition_is_seen_to_fail(cloud: str) -> None:
+    """Each validation and precondition stands in some `expect_failures`, so that none is a decoration."""
+    root = terraform.INFRA / cloud
+    written = "\n".join(path.read_text() for path in root.rglob("*.tf"))
+    conditions = re.findall(r"^ +(?:validation|precondition) \{", written, re.MULTILINE)
+    tests = "\n".join(path.read_text() for path in (root / "tests").glob("*.tftest.hcl"))
+    failures = [
+        entry
+        for entries in re.findall(r"expect_failures = \[(.*?)\]$", tests, re.DOTALL | re.MULTILINE)
+        for entry in entries.split(",")
+    ]
+
+    assert len([entry for entry in failures if entry.strip()]) >= len(conditions) > 0
