@@ -71,8 +71,9 @@ class Standalone:
     def stop(self) -> None:
         """End all of its processes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
-            self._signal(number)
             deadline = time.monotonic() + STOP_SECONDS
+            if running(Path(self.home)):
+                self._signal(number)
             while running(Path(self.home)) and time.monotonic() < deadline:
                 time.sleep(0.2)
         with contextlib.suppress(ChildProcessError):
