@@ -70,11 +70,12 @@ class Standalone:
 
     def stop(self) -> None:
         """End all of its processes."""
-        self._signal(signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        while running(Path(self.home)) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        self._signal(signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + STOP_SECONDS
+            if running(Path(self.home)):
+                self._signal(number)
+            while running(Path(self.home)) and time.monotonic() < deadline:
+                time.sleep(0.2)
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.session, 0)
 

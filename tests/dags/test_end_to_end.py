@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -146,6 +147,12 @@ def until(asked: Callable[[], Any], what: str) -> Any:
     return answer
 
 
+def example() -> str:
+    """Return the DAG that docs/airflow.md shows to those who follow a model."""
+    (code,) = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
+    return str(code)
+
+
 def nightshift(*words: str) -> "subprocess.Popen[str]":
     command = [str(PYTHON), "-m", "pipelines", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
@@ -162,6 +169,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     config.write_text(yaml.safe_dump(CONFIG))
     dags = shutil.copytree(ROOT / "dags", folder / "dags")
     shutil.copytree(Path(__file__).parent / "mending", dags, dirs_exist_ok=True)
+    (dags / "follower.py").write_text(example())
     places = {
         "NIGHTSHIFT_WORKSPACE": str(workspace),
         "NIGHTSHIFT_PYTHON": str(PYTHON),
@@ -175,7 +183,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     )
     try:
         made = Airflow(running, folder, slack, by_hand)
-        for dag in ("mending", "fraud_training", "fraud_ingestion", "fraud_monitoring"):
+        for dag in ("mending", "after_promotion", "fraud_training", "fraud_ingestion", "fraud_monitoring"):
             made.unpause(dag)
         made.trigger("mending", "first", date=DATE)
         made.trigger("fraud_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
@@ -235,6 +243,10 @@ def test_a_run_makes_what_the_command_line_makes(airflow: Airflow) -> None:
     assert made["hashes"] == json.loads(by_hand.read_text())["hashes"]
     assert set(made["hashes"]) >= {"events", "features", "model"}
     assert made["verdicts"]["deployment"]["decision"] == "promoted"
+
+
+def test_a_promoted_model_starts_the_dag_that_the_docs_show(airflow: Airflow) -> None:
+    assert airflow.end("after_promotion", airflow.follows("after_promotion", DATE)) == "success"
 
 
 def test_a_drifted_day_has_one_model_trained_and_the_next_one_has_none(airflow: Airflow) -> None:
