@@ -22,8 +22,8 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop test lint format compile images sbom audit bench drift-bench kill-points reproduce search clean constraints infra-plan infra-check \
-  cluster-secrets cluster-install cluster-uninstall
+.PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce \
+  search clean constraints infra-plan infra-check cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -34,8 +34,15 @@ run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONF
 stop: $(VENV)/.run ## End the local endpoint that a run has started
 	@$(BIN)/nightshift stop
 
+airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with the DAGs: make airflow [DATA=...] [CONFIG=...]
+	@NIGHTSHIFT_WORKSPACE="$(CURDIR)" NIGHTSHIFT_PYTHON="$(CURDIR)/$(BIN)/python" NIGHTSHIFT_DATA="$(DATA)" \
+	  NIGHTSHIFT_CONFIG="$(CONFIG)" $(AIRFLOW_VENV)/bin/python -m pipelines.standalone start
+
+airflow-stop: $(AIRFLOW_VENV)/.installed ## End the local Airflow with all its processes
+	@$(AIRFLOW_VENV)/bin/python -m pipelines.standalone stop
+
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
-	$(BIN)/pytest -n 2 --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
 	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
 	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
 
@@ -88,7 +95,7 @@ infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would 
 	@$(BIN)/python -m infra.costs $(CLOUD) $(ENV)
 
 infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
-	$(BIN)/pytest -n 2 tests/infra
+	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
 
 cluster-secrets: ## Make the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
 	@infra/cluster/secrets.sh "$(ARTIFACTS)"
@@ -100,7 +107,7 @@ cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balance
 	@commands=$$($(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit *.egg-info
+	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit .airflow *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \

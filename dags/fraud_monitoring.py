@@ -11,5 +11,5 @@ from pipelines import airflow
 from pipelines.operators.assets import DAY, RETRAIN
 
 schedule = PartitionedAssetTimetable(assets=DAY.asset)
-with airflow.pipeline("fraud-monitoring", timedelta(hours=2), schedule=schedule, doc_md=__doc__) as tasks:
+with airflow.dag("fraud-monitoring", timedelta(hours=2), schedule=schedule, doc_md=__doc__) as tasks:
     RETRAIN.follow(tasks)

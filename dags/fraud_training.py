@@ -9,5 +9,5 @@ from pipelines import airflow
 from pipelines.operators.assets import MODEL, RETRAIN
 
 schedule = airflow.retraining("0 2 * * *", RETRAIN.asset)
-with airflow.pipeline("fraud-training", timedelta(hours=6), schedule=schedule, doc_md=__doc__) as tasks:
+with airflow.dag("fraud-training", timedelta(hours=6), schedule=schedule, doc_md=__doc__) as tasks:
     MODEL.follow(tasks)

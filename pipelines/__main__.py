@@ -119,6 +119,14 @@ def schedule(args: argparse.Namespace) -> int:
     return 0
 
 
+def exporter(args: argparse.Namespace) -> int:
+    """Show Prometheus the runs on Kubeflow, until it is ended; a run that never started is missed there too."""
+    from pipelines.exporter import serve
+
+    serve(_server(args), args.host, args.port, partial(print, flush=True))
+    return 0
+
+
 def show(args: argparse.Namespace) -> int:
     """Print a run's metrics and verdicts again."""
     return _show(runs.folder_of(args.run, _environment(args).runs))
@@ -271,6 +279,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_backfill(commands, shared)
     _add_submit(commands)
     _add_schedule(commands)
+    _add_exporter(commands)
     for name, function in (("show", show), ("report", report)):
         command = commands.add_parser(name, parents=[shared], help=str(function.__doc__), description=function.__doc__)
         command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
@@ -325,15 +334,27 @@ def _add_schedule(commands: Any) -> None:
     command.set_defaults(command=schedule)
 
 
+def _add_exporter(commands: Any) -> None:
+    command = commands.add_parser("exporter", help=str(exporter.__doc__), description=exporter.__doc__)
+    _add_server(command)
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on; a pod needs 0.0.0.0 (%(default)s)")
+    command.add_argument("--port", type=int, default=9108, help="port to listen on (default: %(default)s)")
+    command.set_defaults(command=exporter, service_account="")
+
+
 def _add_cluster(command: argparse.ArgumentParser) -> None:
-    names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
-    command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    _add_server(command)
     command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
     command.add_argument("--inside", default=KUBEFLOW_INSIDE, help="its URL as the steps see it (default: %(default)s)")
-    command.add_argument("--experiment", default="nightshift", help="made if there is none (default: %(default)s)")
+    command.add_argument("--service-account", default="nightshift", help="of the runs (default: %(default)s)")
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
+    names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
+    command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    command.add_argument("--experiment", default="nightshift", help="of the runs (default: %(default)s)")
     command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
     command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")
-    command.add_argument("--service-account", default="nightshift", help="of the runs (default: %(default)s)")
 
 
 def _add_trainjob(commands: Any) -> None:

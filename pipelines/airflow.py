@@ -18,13 +18,10 @@ from airflow.sdk import (
     SyncCallback,
 )
 
-from pipelines import configs, ir, runs
+from pipelines import configs, ir, operators, runs
 from pipelines.operators import forms
 from pipelines.operators.alerts import failed, late
 from pipelines.operators.context import Place, Rendering
-from pipelines.operators.kubeflow import KubeflowRunOperator
-from pipelines.operators.kubernetes import pod
-from pipelines.operators.process import StepOperator
 
 GPU_POOL = "gpu"
 # of every DAG
@@ -32,11 +29,13 @@ COMMON = {"default_args": {"owner": "nightshift", "on_failure_callback": failed}
 
 
 @contextmanager
-def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
-    """Make a DAG of a shipped pipeline; what its block makes is part of it.
+def dag(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
+    """Make a DAG of a pipeline, named like it but with underscores; what its block makes is part of it.
+
+    Airflow looks for DAGs only in files that hold the word, which this function's name brings there.
 
     Args:
-        name: of the pipeline; the DAG's id is the same with underscores.
+        name: of a shipped pipeline, or a file of compiled YAML.
         deadline: time after a run was queued at which it is reported as late.
         options: for the DAG: `schedule`, `doc_md` ...
 
@@ -50,7 +49,7 @@ def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[st
     compiled = runs.compiled(name, place.environment)
     rendering = Rendering(compiled, place)
     made = DAG(
-        name.replace("-", "_"),
+        compiled.name.replace("-", "_"),
         params=forms.start(compiled, place),
         user_defined_macros=rendering.macros,
         max_active_runs=1,
@@ -59,10 +58,7 @@ def pipeline(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[st
         **options,
     )
     with made:
-        if place.kubeflow:
-            yield {"run": KubeflowRunOperator(task_id="run", rendering=rendering)}
-        else:
-            yield steps(rendering)
+        yield {"run": operators.of_run(rendering)} if place.kubeflow else steps(rendering)
 
 
 def retraining(cron: str, requests: Asset) -> str | PartitionedAssetTimetable:
@@ -75,8 +71,7 @@ def steps(rendering: Rendering) -> dict[str, BaseOperator]:
     """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML."""
     made: dict[str, BaseOperator] = {}
     for step in rendering.pipeline.tasks:
-        options = {"task_id": step.name, "argv": words(step), "rendering": rendering, **_common(step)}
-        made[step.name] = pod(step, **options) if rendering.place.is_cluster else StepOperator(step=step, **options)
+        made[step.name] = operators.of_step(step, words(step), rendering, **_common(step))
         made[step.name].set_upstream([made[need] for need in step.needs])
     return made
 
@@ -89,6 +84,7 @@ def words(step: ir.Task) -> list[str]:
 def _common(step: ir.Task) -> dict[str, Any]:
     seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))
     return {
+        "task_id": step.name,
         "retries": step.retry.count,
         "retry_delay": timedelta(seconds=step.retry.seconds),
         "retry_exponential_backoff": step.retry.factor,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from components.common.errors import UserError
+from components.common.telemetry import PIPELINE
 from pipelines.environments import Site
 
 # file name -> module, whose `define` gives the pipeline of a site
@@ -30,7 +31,7 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
     place = folder / site.name
     place.mkdir(parents=True, exist_ok=True)
     for name, module in PIPELINES.items():
-        pipeline = importlib.import_module(f"pipelines.{module}").define(site)
+        pipeline = importlib.import_module(f"pipelines.{module}").define(site.telling(**{PIPELINE: name}))
         known = pipeline.component_spec.inputs or {}
         defaults = {key: value for key, value in site.parameters.items() if key in known}
         compiler.Compiler().compile(pipeline, str(place / f"{name}.yaml"), pipeline_parameters=defaults)

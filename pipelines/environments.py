@@ -7,10 +7,11 @@ your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from components.common.errors import UserError, nearest
 from components.common.image import image
+from components.common.telemetry import GATEWAY
 from pipelines.ir import Retry
 
 TARGETS = ("local", "register-only", "record-only")
@@ -85,6 +86,7 @@ class Placement:
         volumes: what it mounts.
         secrets: what it is told by reference.
         labels: of its pod.
+        environment: what it is told, by environment variable.
     """
 
     image: str
@@ -101,6 +103,7 @@ class Placement:
     volumes: tuple[Volume, ...] = ()
     secrets: tuple[Secret, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,13 @@ class Site:
     def launching(self) -> Placement:
         """What the steps that start runs get: light ones, with a token for Kubeflow's API."""
         return replace(self.light, labels=self.token)
+
+    def telling(self, **environment: str) -> Self:
+        """Return the site with more environment variables for all steps."""
+        light, heavy = (
+            replace(kind, environment={**kind.environment, **environment}) for kind in (self.light, self.heavy)
+        )
+        return replace(self, light=light, heavy=heavy)
 
 
 def local(workspace: Path, target: str = "local") -> Environment:
@@ -179,7 +189,8 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
     )
     roots = {part: f"{lustre.path}/{part}" for part in ("lake", "runs", "audit")}
     state = Environment(registry="http://mlflow.nightshift:5000", target="register-only", **roots)
-    return Site(name, light, heavy, asdict(state) | {"device": "cuda"}, token={"access-ml-pipeline": "true"})
+    place = Site(name, light, heavy, asdict(state) | {"device": "cuda"}, token={"access-ml-pipeline": "true"})
+    return place.telling(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")

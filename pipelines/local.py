@@ -13,7 +13,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
 from components.common import storage
@@ -69,9 +68,7 @@ class Runner(Protocol):
     def __enter__(self) -> Self:
         """Get ready."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """End what still runs."""
 
     def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:

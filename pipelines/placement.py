@@ -27,6 +27,8 @@ def _container(step: PipelineTask, placement: Placement) -> None:
         step.set_cpu_limit(placement.cpu_limit)
     if placement.gpus:
         step.set_accelerator_type(GPU).set_accelerator_limit(placement.gpus)
+    for name, value in placement.environment.items():
+        step.set_env_variable(name, value)
     retry = placement.retry
     if retry.count:
         step.set_retry(retry.count, f"{retry.seconds:.0f}s", retry.factor)

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from pipelines import ir
@@ -39,9 +38,7 @@ class Processes:
         )
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._leader.communicate()
 
     def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:

@@ -116,7 +116,7 @@ class Kubeflow:
         return experiment
 
     def list_runs(self, request: Request) -> Any:
-        return api.V2beta1ListRunsResponse(runs=_found(self.runs, request) or None)
+        return api.V2beta1ListRunsResponse(runs=_page(_found(self.runs, request), request) or None)
 
     def create_run(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1Run")
@@ -136,14 +136,15 @@ class Kubeflow:
         return run
 
     def list_recurring(self, request: Request) -> Any:
-        return api.V2beta1ListRecurringRunsResponse(recurring_runs=_found(self.recurring, request) or None)
+        found = _page(_found(self.recurring, request), request)
+        return api.V2beta1ListRecurringRunsResponse(recurring_runs=found or None)
 
     def create_recurring(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1RecurringRun")
         self._check(run)
         if len(run.trigger.cron_schedule.cron.split()) != 6:
             raise RefusedError(400, "cron has not six fields")
-        run.recurring_run_id, run.status = self._id("recurring"), f"{run.mode}D"
+        run.recurring_run_id, run.status, run.created_at = self._id("recurring"), f"{run.mode}D", self._now()
         self.recurring.append(run)
         return run
 
@@ -166,10 +167,7 @@ class Kubeflow:
 
     def list_versions(self, request: Request, pipeline_id: str) -> Any:
         found = [version for version in self.versions if version.pipeline_id == pipeline_id]
-        found.sort(key=lambda version: version.created_at, reverse=request.query.get("sort_by") == "created_at desc")
-        return api.V2beta1ListPipelineVersionsResponse(
-            pipeline_versions=found[: int(request.query.get("page_size", 10))] or None
-        )
+        return api.V2beta1ListPipelineVersionsResponse(pipeline_versions=_page(found, request) or None)
 
     def upload_version(self, request: Request) -> Any:
         spec, *platform = yaml.safe_load_all(request.body)
@@ -288,6 +286,13 @@ def _found(items: list[Any], request: Request) -> list[Any]:
         items = [item for item in items if getattr(item, predicate["key"]) == predicate["stringValue"]]
     experiment = request.query.get("experiment_id")
     return [item for item in items if experiment is None or item.experiment_id == experiment]
+
+
+def _page(items: list[Any], request: Request) -> list[Any]:
+    """Return the first page, which is of ten unless more are asked for."""
+    newest_first = request.query.get("sort_by") == "created_at desc"
+    found = sorted(items, key=lambda item: item.created_at, reverse=newest_first)
+    return found[: int(request.query.get("page_size", 10))]
 
 
 def _refuse_twice(items: list[Any], wanted: Any) -> None:

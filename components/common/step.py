@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from components.common import storage
+from components.common import storage, telemetry
 from components.common.errors import UnavailableError, UserError
 
 USER_ERROR = 2
@@ -51,8 +51,8 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
 
     Args:
         parser: the step's flags.
-        body: does the work; the metrics it returns are reported as metadata of all of the step's artifacts. Under
-            an artifact's name it returns metadata of that one alone.
+        body: does the work; the metrics it returns are reported as metadata of all of the step's artifacts, and to
+            Prometheus. Under an artifact's name it returns metadata of that one alone.
     """
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -106,12 +106,15 @@ def _report(args: argparse.Namespace, component: str, seconds: float, metrics: d
     if "outputFile" not in outputs:
         return
     made = outputs.get("artifacts", {})
-    record = measures(component, seconds, getattr(args, "device", "cpu"))
-    record |= {name: value for name, value in metrics.items() if name not in made}
+    took = measures(component, seconds, getattr(args, "device", "cpu"))
+    found = {name: value for name, value in metrics.items() if name not in made}
     artifacts = {
         name: {
-            "artifacts": [artifact | {"metadata": record | metrics.get(name, {})} for artifact in value["artifacts"]]
+            "artifacts": [
+                artifact | {"metadata": took | found | metrics.get(name, {})} for artifact in value["artifacts"]
+            ]
         }
         for name, value in made.items()
     }
     storage.write_json(outputs["outputFile"], {"artifacts": artifacts})
+    telemetry.push(component, json.loads(getattr(args, "config", "{}")).get("name", ""), took, found)

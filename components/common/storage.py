@@ -89,6 +89,15 @@ def names(folder: str) -> list[str]:
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
+def free_share(folder: str) -> float | None:
+    """Return how much of the file system below a folder is free, 0..1; None of a store, which has no end."""
+    fs, path = _open(folder)
+    if not _is_local(fs):
+        return None
+    usage = shutil.disk_usage(path)
+    return usage.free / usage.total
+
+
 def read_bytes(uri: str) -> bytes:
     """Read a whole file.
 

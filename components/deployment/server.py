@@ -139,6 +139,12 @@ class Current:
             log.error("still serving version %d: %s", self.model.pointer.version, problem)
         self.problem = problem
 
+    def told(self) -> tuple[dict[str, str], bool]:
+        """Return the labels by which Prometheus knows what answers, and whether it is not what should."""
+        model = self.model
+        labels = {"version": str(model.pointer.version), "candidate": model.bundle.selected}
+        return labels | {"sha256": model.pointer.sha256}, self.problem is not None
+
     def health(self) -> dict[str, Any]:
         """Return what answers, what should, and why it does not."""
         serving = self.model.pointer.version
@@ -182,16 +188,25 @@ def application(name: str, current: Current) -> "FastAPI":
     """Return the routes."""
     from fastapi import FastAPI, Request
     from fastapi.concurrency import run_in_threadpool
-    from fastapi.responses import JSONResponse
+    from fastapi.responses import JSONResponse, Response
+    from prometheus_client import CONTENT_TYPE_LATEST
 
     from components.deployment.core import RequestError
+    from components.deployment.metrics import Counted, Metrics
 
+    metrics = Metrics(name, current.told)
     routes = FastAPI(title=f"Nightshift: {name}", docs_url=None, redoc_url=None)
+    routes.add_middleware(Counted, metrics=metrics)
+
+    def answer(model: Model, body: bytes) -> dict[str, Any]:
+        found = score(name, model, body)
+        metrics.scored(found["predictions"])
+        return found
 
     @routes.post("/v1/score")
     async def _score(request: Request) -> JSONResponse:
         model = current.model
-        return JSONResponse(await run_in_threadpool(score, name, model, await request.body()))
+        return JSONResponse(await run_in_threadpool(answer, model, await request.body()))
 
     @routes.get("/v1/model")
     def _model() -> dict[str, Any]:
@@ -200,6 +215,10 @@ def application(name: str, current: Current) -> "FastAPI":
     @routes.get("/healthz")
     def _healthz() -> dict[str, Any]:
         return current.health()
+
+    @routes.get("/metrics")
+    def _metrics() -> Response:
+        return Response(metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
     @routes.exception_handler(RequestError)
     async def _refused(_: Request, error: RequestError) -> JSONResponse:

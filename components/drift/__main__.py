@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from components.common import artifacts, splits, step, storage
 from components.common.config import Config, parse
@@ -57,7 +57,7 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(args: Namespace) -> dict[str, Any]:
     """Compare, write the page, then the verdict."""
     from components.common import bundle
     from components.drift import core, evidently_report
@@ -89,7 +89,12 @@ def body(args: Namespace) -> dict[str, float]:
         "columns": [asdict(column) for column in columns],
     }
     storage.write_json(storage.join(args.drift, "verdict.json"), record)
-    return {"drifted_share": verdict.drifted_share, "score_psi": columns[-1].psi}
+    return {
+        "drifted_share": verdict.drifted_share,
+        "psi": {column.name: column.psi for column in columns},
+        "effect": {signal.name: signal.value for signal in verdict.signals if signal.value is not None},
+        "raised": {signal.name: float(signal.raised) for signal in verdict.signals},
+    }
 
 
 def _scored(job: Job, days: Days) -> "Iterator[pd.DataFrame]":

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from components.common.config import Evaluation
     from components.common.registry import Version
-    from components.evaluation.core import Champion, Curves, Trial
+    from components.evaluation.core import Champion, Contender, Curves, Trial
 
 
 def parser() -> step.Parser:
@@ -66,9 +66,16 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     unseen = notes.unseen(rows, model.inputs)
     trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
     _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=chosen), curves))
-    reported = {name: challenger.metrics[name] for name in ("auc_roc", "average_precision", "card_precision")}
+    reported = {"promote": float(verdict.decision == "promote"), **_measured("", challenger)}
+    if isinstance(champion, core.Champion):
+        reported |= _measured("champion_", champion)
     drawn = {"classification": visuals.classification(labels, chosen, model.threshold)}
-    return {name: value for name, value in reported.items() if value is not None} | drawn
+    return reported | drawn
+
+
+def _measured(whose: str, contender: "Contender") -> dict[str, float]:
+    found = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "card_precision")}
+    return {f"{whose}{name}": value for name, value in found.items() if value is not None}
 
 
 def _test_rows(features: str, fold: Fold, config: Config) -> "pd.DataFrame":

@@ -58,7 +58,9 @@ def body(args: Namespace) -> dict[str, float]:
     read, quarantined = tally.totals(partitions)
     details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
     write_table(args.events, Table("events", partitions, details))
-    return {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
+    found: dict[str, float] = {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
+    free = storage.free_share(args.lake)
+    return found if free is None else found | {"lake_free_share": free}
 
 
 def _ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from components.common.bundle import Bundle, Scorer
 
+QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
+
 
 @dataclass(frozen=True)
 class Source:
@@ -70,7 +72,7 @@ def parser() -> step.Parser:
     return flags
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
     from components.common import bundle
 
@@ -84,10 +86,12 @@ def body(args: Namespace) -> dict[str, float]:
         told = "the model was trained until %s: its scores of %s tell nothing about how good it is"
         step.log.warning(told, job.trained_until, days.newest)
     parts = [artifacts.find_partition(job.uri(each)) or _write(job, each) for each in days]
-    flagged = int(storage.read_frame(parts[-1].uri, ["flagged"])["flagged"].sum())
+    scored = storage.read_frame(parts[-1].uri, ["score", "flagged"])
+    flagged = int(scored["flagged"].sum())
     step.log.info("%s: %d rows, %d flagged by version %s", day, parts[-1].rows, flagged, source.version)
     _save(args.scores, job, artifacts.Table("scores", parts, _details(job) | {"flagged": flagged}))
-    return {"rows": parts[-1].rows, "flagged": flagged}
+    quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
+    return {"rows": parts[-1].rows, "flagged": flagged, "score_quantile": quantiles}
 
 
 def _champion(registry: str, name: str) -> Source:

@@ -1,6 +1,7 @@
 """Whom a failed task and a late run are told to: the log, and the channels that have a connection.
 
 The connection `nightshift_slack` is a Slack incoming webhook, `nightshift_email` an SMTP server whose extra has `to`.
+Airflow 3.3 refuses a late run's callback the connections in its database; environment variables it reads.
 """
 
 import logging
@@ -8,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
 SLACK, EMAIL = "nightshift_slack", "nightshift_email"
 
@@ -36,6 +37,8 @@ def tell(subject: str, text: str) -> None:
             send(Connection.get(connection), subject, text)
         except AirflowNotFoundException:
             continue
+        except AirflowSecretsBackendAccessDenied:
+            log.warning("a late run is told only to connections that are environment variables: not to %s", connection)
         except Exception:
             log.exception("connection %s did not take the message", connection)
 

@@ -5,7 +5,6 @@ import logging
 import threading
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from airflow.sdk import BaseOperator
@@ -76,9 +75,7 @@ class _Follower:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         for thread in self._threads:
             thread.join()

@@ -3,11 +3,9 @@
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 HOME = tempfile.TemporaryDirectory(prefix="nightshift-airflow-")
@@ -26,10 +24,8 @@ import pytest  # noqa: E402
 from airflow.dag_processing.dagbag import DagBag  # noqa: E402
 from airflow.sdk import DAG  # noqa: E402
 
+from tests.dags.samples import DAGS, Load  # noqa: E402
 from tests.kubeflow import Kubeflow, serve  # noqa: E402
-
-DAGS = Path(__file__).parents[2] / "dags"
-Load = Callable[..., dict[str, DAG]]
 
 
 @pytest.fixture
@@ -83,11 +79,3 @@ def cluster() -> Iterator[None]:
 @pytest.fixture
 def kubeflow() -> Iterator[Kubeflow]:
     yield from serve(Kubeflow())
-
-
-def context(dag: DAG, run_id: str = "manual__2026-01-02T03:04:05+00:00", **run: Any) -> dict[str, Any]:
-    """What templates see of a DAG run, of which `run` gives fields and `params` the form."""
-    params = {name: param.value for name, param in dag.params.items()} | run.pop("params", {})
-    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    fields = {"run_id": run_id, "run_type": "manual", "partition_key": None, "logical_date": None, "run_after": moment}
-    return {"params": params, "dag_run": SimpleNamespace(**fields | run)}

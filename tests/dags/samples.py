@@ -1,9 +1,16 @@
-"""Small pipelines of shell commands as compiled YAML, which kfp is not here to write."""
+"""The shipped DAGs, contexts of runs, and small pipelines of shell commands, which kfp is not here to compile."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
+from airflow.sdk import DAG
+
+DAGS = Path(__file__).parents[2] / "dags"
+Load = Callable[..., dict[str, DAG]]
 
 ARTIFACT = {"artifactType": {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}}
 
@@ -36,3 +43,11 @@ def compiled(folder: Path, name: str, **scripts: str) -> Path:
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(spec))
     return path
+
+
+def context(dag: DAG, run_id: str = "manual__2026-01-02T03:04:05+00:00", **run: Any) -> dict[str, Any]:
+    """What templates see of a DAG run, of which `run` gives fields and `params` the form."""
+    params = {name: param.value for name, param in dag.params.items()} | run.pop("params", {})
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    fields = {"run_id": run_id, "run_type": "manual", "partition_key": None, "logical_date": None, "run_after": moment}
+    return {"params": params, "dag_run": SimpleNamespace(**fields | run)}

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from components.common.errors import UserError
 from pipelines.operators.context import Place
-from tests.dags.conftest import DAGS, Load
+from tests.dags.samples import DAGS, Load
 
 PLACES = [
     {},

@@ -20,9 +20,8 @@ from pipelines import airflow, ir
 from pipelines.operators import assets, context
 from pipelines.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
 from pipelines.operators.process import StepOperator
-from tests.dags.conftest import Load
-from tests.dags.conftest import context as of_run
-from tests.dags.samples import compiled
+from tests.dags.samples import Load, compiled
+from tests.dags.samples import context as of_run
 from tests.kubeflow import Kubeflow
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

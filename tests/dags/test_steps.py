@@ -15,7 +15,7 @@ from kubernetes import client
 
 from pipelines import ir, runs
 from pipelines.operators.context import logical_date
-from tests.dags.conftest import Load, context
+from tests.dags.samples import Load, context
 
 PIPELINES = ("fraud-ingestion", "fraud-monitoring", "fraud-training")
 CLUSTERS = ("aws", "gcp")

@@ -1,15 +1,17 @@
 """The command line, as a real process."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 
-def nightshift(workspace: Path, *words: str) -> str:
+def nightshift(workspace: Path, *words: str, **environment: str) -> str:
     command = [sys.executable, "-m", "pipelines", *words, "--workspace", str(workspace)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    options = {"env": os.environ | environment, "capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run(command, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

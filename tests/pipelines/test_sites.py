@@ -13,6 +13,7 @@ from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConf
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.common.errors import UserError
+from components.common.telemetry import GATEWAY, PIPELINE
 from pipelines import ir, runs
 from pipelines.compiling import PIPELINES
 from pipelines.environments import GPU, LOCAL, SITES, Placement, local, site
@@ -166,7 +167,14 @@ def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_where_t
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None:
     for task in runs.compiled("fraud-training", environment).tasks:
-        assert task.environment == {}
+        assert set(task.environment) == {GATEWAY, PIPELINE}
+
+
+@pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
+def test_every_step_is_told_where_its_metrics_go_and_whose_they_are(name: str, environment: str) -> None:
+    for task in runs.compiled(name, environment).tasks:
+        assert task.environment == {**placement(task.name, environment).environment, PIPELINE: name}
+    assert (GATEWAY in placement("training", environment).environment) == (environment in CLUSTERS)
 
 
 def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:

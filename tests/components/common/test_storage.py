@@ -226,3 +226,8 @@ def test_a_fingerprint_does_not_depend_on_the_order_of_keys() -> None:
 
 def test_parts_are_joined_by_one_slash() -> None:
     assert storage.join("s3://lake/", "a", "b") == storage.join("s3://lake", "a", "b") == "s3://lake/a/b"
+
+
+def test_a_folder_has_a_share_that_is_free_and_a_store_has_none(tmp_path: Path) -> None:
+    assert 0 < (storage.free_share(str(tmp_path)) or 0) < 1
+    assert storage.free_share("memory://lake") is None

@@ -94,7 +94,8 @@ def test_the_step_reports_its_effect_sizes(ran: Path) -> None:
     metadata = json.loads((ran / "out").read_text())["artifacts"]["drift"]["artifacts"][0]["metadata"]
 
     assert metadata["drifted_share"] == 0.5
-    assert metadata["score_psi"] == verdict(ran)["columns"][-1]["psi"]
+    assert metadata["psi"] == {column["name"]: column["psi"] for column in verdict(ran)["columns"]}
+    assert metadata["raised"] == {signal["name"]: signal["raised"] for signal in verdict(ran)["signals"]}
 
 
 def test_the_page_holds_all_it_needs(ran: Path) -> None:

@@ -37,7 +37,8 @@ def judge(state: Json) -> None:
             Path(folder, f"{address}.json").write_text(text)
         done = checks.start("parliament", "--json", "--directory", folder)
     assert "Traceback" not in done.stderr, done.stderr
-    assert [line for line in done.stdout.splitlines() if not _shared_out(json.loads(line))] == []
+    found = [line for line in done.stdout.splitlines() if not _shared_out(json.loads(line))]
+    assert not found, "\n".join(found)
 
 
 def _shared_out(finding: Json) -> bool:

@@ -30,7 +30,7 @@ DEFECTS = (
         "is not one of the API's values",
     ),
     Defect(
-        "a data source of an import path on PERSISTENT_2",
+        "an import path on PERSISTENT_2",
         LUSTRE,
         'data_compression_type       = "LZ4"',
         'data_compression_type       = "LZ4"\n  import_path                 = "s3://raw"',
@@ -126,7 +126,7 @@ DEFECTS = (
         "no egress rule for itself",
     ),
     Defect(
-        "a NAT gateway for one zone only, of three that need it",
+        "a route to a NAT gateway that is not there",
         NETWORK,
         "var.nat_per_zone ? toset(var.zones) : toset([var.zones[0]])",
         "toset([var.zones[0]])",

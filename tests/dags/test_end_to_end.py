@@ -1,0 +1,294 @@
+"""The real Airflow, all parts of it on SQLite, with the shipped DAGs in a small simulated world that drifts."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from components.common.errors import UserError
+from pipelines import standalone
+
+ROOT = Path(__file__).parents[2]
+PYTHON = Path(os.environ.get("NIGHTSHIFT_PYTHON", ROOT / ".venv/bin/python"))
+DATE, DRIFTED, NEXT = (str(date(2025, 6, 30) + timedelta(days=day)) for day in range(3))
+CONFIG: dict[str, Any] = {
+    "name": "small",
+    "label_delay_days": 1,
+    "source": {"files": "{date}.parquet"},
+    "columns": {
+        "event_id": "transaction_id",
+        "event_time": "time",
+        "customer": "customer_id",
+        "terminal": "terminal_id",
+        "amount": "amount",
+        "label": "fraud",
+    },
+    "simulator": {"customers": 300, "terminals": 60, "drift_from": DRIFTED, "amount_factor": 3.0},
+    "features": {"windows_days": [1]},
+    "protocol": {"train_days": 2, "test_days": 2},
+    "training": {"models": {"logistic_regression": {"kind": "logistic_regression"}}},
+    "evaluation": {"min_frauds": 1, "min_average_precision": 0.0},
+    "drift": {"window_days": 1},
+    "controller": {"retrain": "on_drift", "days": 1, "of": 1, "cooldown_days": 3},
+}
+SECONDS = 300
+
+
+class Slack:
+    """A server that takes what is posted to a webhook of Slack's."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        texts = self.texts
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def log_message(self, *words: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def connection(self) -> str:
+        return json.dumps({"conn_type": "slackwebhook", "password": f"http://127.0.0.1:{self.server.server_port}/hook"})
+
+
+@dataclass
+class Airflow:
+    """What a person does with Airflow, through its REST API."""
+
+    running: standalone.Standalone
+    folder: Path
+    slack: Slack
+    by_hand: "subprocess.Popen[str]"
+    client: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client = self.running.client()
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.client.request(method, path, json=body)
+        assert answer.is_success, (path, answer.text)
+        return answer.json()
+
+    def unpause(self, dag: str) -> None:
+        def there() -> bool:
+            errors = self.call("GET", "/importErrors")["import_errors"]
+            assert not errors, errors
+            return bool(self.client.get(f"/dags/{dag}").is_success)
+
+        until(there, f"{dag} is there")
+        self.call("PATCH", f"/dags/{dag}", {"is_paused": False})
+
+    def trigger(self, dag: str, name: str, **values: str) -> None:
+        self.call("POST", f"/dags/{dag}/dagRuns", {"dag_run_id": name, "logical_date": None, "conf": values})
+
+    def runs(self, dag: str, kind: str) -> list[Any]:
+        found = self.call("GET", f"/dags/{dag}/dagRuns")["dag_runs"]
+        return [run for run in found if run["run_type"] == kind]
+
+    def follows(self, dag: str, day: str) -> str:
+        """Wait for the run that the event of a day starts, and return its id."""
+
+        def found() -> list[str]:
+            return [run["dag_run_id"] for run in self.runs(dag, "asset_triggered") if run["partition_key"] == day]
+
+        return until(found, f"{dag} runs for {day}")[0]
+
+    def end(self, dag: str, run: str) -> str:
+        """Wait for a run's end and return its state."""
+        path = f"/dags/{dag}/dagRuns/{run}"
+        until(lambda: self.call("GET", path)["state"] in ("success", "failed"), f"{run} of {dag} ends")
+        return str(self.call("GET", path)["state"])
+
+    def tasks(self, dag: str, run: str) -> dict[str, Any]:
+        found = self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances")["task_instances"]
+        return {task["task_id"]: task for task in found}
+
+    def states(self, dag: str, run: str) -> dict[str, str]:
+        return {name: task["state"] for name, task in self.tasks(dag, run).items()}
+
+    def clear(self, dag: str, run: str, **what: Any) -> None:
+        body = {"dag_run_id": run, "dry_run": False, **what}
+        self.call("POST", f"/dags/{dag}/clearTaskInstances", body)
+
+    def events(self, asset: str) -> list[Any]:
+        return list(self.call("GET", f"/assets/events?name_pattern={asset}")["asset_events"])
+
+    def artifact(self, pattern: str) -> Any:
+        """Read the only file of the workspace that fits."""
+        (path,) = (self.folder / "workspace").glob(pattern)
+        return json.loads(path.read_text())
+
+
+def until(asked: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + SECONDS
+    while not (answer := asked()):
+        assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
+        time.sleep(0.5)
+    return answer
+
+
+def example() -> str:
+    """Return the DAG that docs/airflow.md shows to those who follow a model."""
+    (code,) = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
+    return str(code)
+
+
+def nightshift(*words: str) -> "subprocess.Popen[str]":
+    command = [str(PYTHON), "-m", "pipelines", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    """An Airflow in which a training, a run that fails, and one on missing data are under way; and one by hand."""
+    if not PYTHON.exists():
+        assert "CI" not in os.environ, f"{PYTHON} is missing; make {ROOT}/.venv/.run"
+        pytest.skip(f"the steps' environment is missing: {PYTHON}; make .venv/.run")
+    folder = tmp_path_factory.mktemp("airflow")
+    config, workspace, slack = folder / "small.yaml", folder / "workspace", Slack()
+    config.write_text(yaml.safe_dump(CONFIG))
+    dags = shutil.copytree(ROOT / "dags", folder / "dags")
+    shutil.copytree(Path(__file__).parent / "mending", dags, dirs_exist_ok=True)
+    (dags / "follower.py").write_text(example())
+    places = {
+        "NIGHTSHIFT_WORKSPACE": str(workspace),
+        "NIGHTSHIFT_PYTHON": str(PYTHON),
+        "NIGHTSHIFT_CONFIG": str(config),
+    }
+    others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "MENDING": str(folder)}
+    running = standalone.start(folder / "home", dags, places | others)
+    by_hand = nightshift(
+        *("run", "--date", DATE, "--target", "register-only"),
+        *("--config", str(config), "--workspace", str(folder / "by hand")),
+    )
+    try:
+        made = Airflow(running, folder, slack, by_hand)
+        for dag in ("mending", "after_promotion", "fraud_training", "fraud_ingestion", "fraud_monitoring"):
+            made.unpause(dag)
+        made.trigger("mending", "first", date=DATE)
+        made.trigger("fraud_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
+        made.trigger("fraud_training", "first", date=DATE, target="register-only")
+        yield made
+    finally:
+        by_hand.communicate()
+        running.stop()
+        nightshift("stop", "--workspace", str(workspace)).communicate()
+        slack.server.shutdown()
+        slack.server.server_close()
+
+
+def test_a_step_that_fails_is_tried_again_and_then_holds_back_what_follows(airflow: Airflow) -> None:
+    assert airflow.end("mending", "first") == "failed"
+    assert airflow.states("mending", "first") == {"needing": "failed", "following": "upstream_failed"}
+    assert (airflow.folder / "tries").read_text() == f"{DATE}\n" * 2
+    assert not (airflow.folder / "done").exists()
+
+
+def test_a_failed_step_is_told_to_the_webhook_once(airflow: Airflow) -> None:
+    text = "*mending: needing failed in first*\nexit code 1"
+    told = until(lambda: [said for said in airflow.slack.texts if said.startswith(text)], "the failure is told")
+    assert len(told) == 1
+    assert f"{airflow.running.url}/dags/mending/runs/first/tasks/needing" in told[0]
+
+
+def test_a_run_past_its_deadline_is_told_to_the_webhook(airflow: Airflow) -> None:
+    text = "*mending: first is late*\ndue by 20"
+    assert until(lambda: [said for said in airflow.slack.texts if said.startswith(text)], "the delay is told")
+
+
+def test_clearing_a_mended_step_completes_the_run(airflow: Airflow) -> None:
+    (airflow.folder / "mended").touch()
+    airflow.clear("mending", "first", only_failed=True)
+
+    until(lambda: (airflow.folder / "done").exists(), "the next step runs")
+    assert airflow.end("mending", "first") == "success"
+    assert airflow.states("mending", "first") == {"needing": "success", "following": "success"}
+
+
+def test_a_mistake_of_the_user_is_not_tried_again(airflow: Airflow) -> None:
+    assert airflow.end("fraud_ingestion", "missing") == "failed"
+    tasks = airflow.tasks("fraud_ingestion", "missing")
+    assert (tasks["ingestion"]["try_number"], tasks["ingestion"]["max_tries"]) == (1, 2)
+    assert tasks["announce_day"]["state"] == "upstream_failed"
+
+
+def test_a_run_makes_what_the_command_line_makes(airflow: Airflow) -> None:
+    said = airflow.by_hand.communicate(timeout=SECONDS)[0]
+    assert airflow.by_hand.returncode == 0, said
+    assert airflow.end("fraud_training", "first") == "success", airflow.states("fraud_training", "first")
+    (by_hand,) = (airflow.folder / "by hand/runs").glob("fraud-training-*/summary.json")
+
+    made = airflow.artifact(f"runs/fraud-training-{DATE}-first/summary.json")
+
+    assert made["hashes"] == json.loads(by_hand.read_text())["hashes"]
+    assert set(made["hashes"]) >= {"events", "features", "model"}
+    assert made["verdicts"]["deployment"]["decision"] == "promoted"
+
+
+def test_a_promoted_model_starts_the_dag_that_the_docs_show(airflow: Airflow) -> None:
+    assert airflow.end("after_promotion", airflow.follows("after_promotion", DATE)) == "success"
+
+
+def test_a_drifted_day_has_one_model_trained_and_the_next_one_has_none(airflow: Airflow) -> None:
+    airflow.trigger("fraud_ingestion", "drifted", date=DRIFTED)
+    watched = airflow.follows("fraud_monitoring", DRIFTED)
+    assert airflow.end("fraud_monitoring", watched) == "success"
+    airflow.trigger("fraud_ingestion", "next", date=NEXT)
+    airflow.clear("fraud_monitoring", watched, task_ids=["monitoring", "announce_retrain"], only_failed=False)
+    trained = airflow.follows("fraud_training", DRIFTED)
+    cooled = airflow.follows("fraud_monitoring", NEXT)
+    ends = [("fraud_monitoring", watched), ("fraud_monitoring", cooled), ("fraud_training", trained)]
+    assert [airflow.end(*run) for run in ends] == ["success"] * 3
+
+    # asked for by the first day, looked at again by the same day, and refused to the second
+    assert airflow.artifact(f"audit/small/{DRIFTED}.json")["retrain"]
+    assert airflow.artifact(f"audit/small/{NEXT}.json")["reason"].startswith(f"Cooling down: {DRIFTED} asked")
+    for run in (watched, cooled):
+        assert airflow.states("fraud_monitoring", run)["announce_retrain"] == "skipped"
+    assert [event["extra"]["date"] for event in airflow.events("fraud/retrain")] == [DRIFTED]
+    assert [run["dag_run_id"] for run in airflow.runs("fraud_training", "asset_triggered")] == [trained]
+
+
+def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when_promoted(airflow: Airflow) -> None:
+    deployment = airflow.artifact(f"runs/fraud-training-{DRIFTED}-*/deployment/deployment")
+    assert deployment["decision"] in ("promoted", "kept")
+    assert deployment["reasons"]
+    versions = [
+        event["extra"]["version"]
+        for event in airflow.call("GET", "/assets/events?name_pattern=fraud/model")["asset_events"]
+    ]
+    assert (deployment["version"] in versions) == (deployment["decision"] == "promoted")
+
+
+def test_it_cannot_be_started_twice(airflow: Airflow) -> None:
+    with pytest.raises(UserError, match=f"Airflow runs already at {airflow.running.url}; .* make airflow-stop"):
+        standalone.start(Path(airflow.running.home), airflow.folder / "dags", {})
+
+
+def test_stopping_it_leaves_no_process(airflow: Airflow) -> None:
+    airflow.running.stop()
+
+    said = subprocess.check_output(["ps", "-A", "-o", "sess=,stat=,args="], text=True).splitlines()
+    left = [line for line in said if line.split()[0] == str(airflow.running.session) and line.split()[1][0] != "Z"]
+    assert left == []
+    assert standalone.running(Path(airflow.running.home)) is None

@@ -1,0 +1,138 @@
+"""Real runs, a real endpoint and the exporter, scraped by a real Prometheus: the metrics, and the panels."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from components.common.kubeflow import Place, Server
+from components.common.telemetry import GATEWAY
+from tests.e2e.command import nightshift
+from tests.kubeflow import Kubeflow, serve
+from tests.metrics import Query, base, documented, panels
+from tests.pipelines.test_exporter import exporting
+from tests.pipelines.test_exporter import nightshift as on_kubeflow
+from tests.pipelines.test_monitoring import config
+from tests.prometheus import pushgateway, running
+
+pytestmark = pytest.mark.slow
+
+TRAINED, NEXT = "2025-06-30", "2025-07-01"
+AGAIN = {"job", "instance", "__name__", "le"}  # labels that Prometheus adds, or a histogram
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that has scraped all of it for a while; gives its URL."""
+    folder = tmp_path_factory.mktemp("metrics")
+    with ExitStack() as stack:
+        gateway = stack.enter_context(pushgateway())
+        endpoint = ran(folder, gateway)
+        stack.callback(nightshift, folder, "stop")
+        exporter = stack.enter_context(beside_kubeflow(stack))
+        write(folder / "prometheus.yaml", gateway, endpoint, exporter)
+        options = (f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data")
+        url = stack.enter_context(running("prometheus", *options))
+        asked(endpoint)
+        _until(lambda: all(found(url, name) for name in ("nightshift_kubeflow_up", "nightshift_step_seconds")))
+        _until(lambda: found(url, "rate(nightshift_endpoint_requests_total[1m])"))
+        yield url
+
+
+def ran(folder: Path, gateway: str) -> str:
+    """Train twice and monitor, each step pushing its metrics; return where the champion is served."""
+    (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
+    run = partial(nightshift, folder, "run", "--config", str(folder / "fraud.yaml"), **{GATEWAY: gateway})
+    run("--date", TRAINED)
+    # with a champion to compare with
+    run("--date", NEXT, "--target", "record-only")
+    run("fraud-monitoring", "--date", NEXT)
+    (record,) = folder.glob(f"runs/fraud-training-{TRAINED}-*/deployment/deployment")
+    endpoint: str = json.loads(record.read_text())["endpoint"]
+    return endpoint
+
+
+def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:
+    """Run the exporter beside a Kubeflow with one run of each state."""
+    kubeflow = next(kept := serve(Kubeflow()))
+    stack.callback(lambda: next(kept, None))
+    on_kubeflow(kubeflow, "schedule")
+    server = Server(Place(kubeflow.url, "nightshift"))
+    definition = server.newest("fraud-training")
+    values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}}
+    for state in ("SUCCEEDED", "FAILED", "RUNNING"):
+        server.submit(f"run-{state}", definition, values)
+        run = kubeflow.runs[-1]
+        run.state, run.created_at = state, datetime.now(UTC) - timedelta(hours=1)
+        run.finished_at = datetime.now(UTC)
+    return exporting(kubeflow)
+
+
+def write(path: Path, gateway: str, endpoint: str, exporter: str) -> None:
+    targets = {"pushgateway": gateway, "endpoint": endpoint, "exporter": exporter.removesuffix("/metrics")}
+    jobs = [
+        {
+            "job_name": name,
+            "honor_labels": name == "pushgateway",
+            "static_configs": [{"targets": [url.removeprefix("http://")]}],
+        }
+        for name, url in targets.items()
+    ]
+    path.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))
+
+
+def asked(endpoint: str) -> None:
+    """Have the endpoint answer for some seconds, also wrong requests."""
+    inputs = httpx.get(f"{endpoint}/v1/model").json()["inputs"]
+    event = dict.fromkeys(inputs["numeric"], 1.0) | {name: values[0] for name, values in inputs["categorical"].items()}
+    for instances in [[event], [event] * 5, []] * 20:
+        httpx.post(f"{endpoint}/v1/score", json={"instances": instances})
+        time.sleep(0.1)
+
+
+def found(prometheus: str, expression: str) -> list[dict[str, Any]]:
+    answer = httpx.get(f"{prometheus}/api/v1/query", params={"query": expression}).json()
+    assert answer["status"] == "success", answer
+    result: list[dict[str, Any]] = answer["data"]["result"]
+    return result
+
+
+def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    "panel", [panel for panel in panels() if "DCGM" not in panel.expression], ids=lambda p: p.place
+)
+def test_every_panel_has_something_to_show(panel: Query, prometheus: str) -> None:
+    assert found(prometheus, panel.filled())
+
+
+def test_the_metrics_that_are_exposed_are_those_that_are_documented_with_their_labels(prometheus: str) -> None:
+    exposed: dict[str, set[str]] = {}
+    for series in found(prometheus, '{__name__=~"nightshift_.*"}'):
+        labels = set(series["metric"])
+        exposed.setdefault(base(series["metric"]["__name__"]), set()).update(labels - AGAIN)
+
+    # prometheus-client adds when it began to count
+    assert {name: labels for name, labels in exposed.items() if not name.endswith("_created")} == documented()
+
+
+def test_what_a_step_pushes_says_whose_it_is(prometheus: str) -> None:
+    steps = {
+        (series["metric"]["pipeline"], series["metric"]["step"])
+        for series in found(prometheus, 'nightshift_step_seconds{use_case="fraud", job="nightshift"}')
+    }
+
+    assert {("fraud-training", "drift"), ("fraud-monitoring", "drift"), ("fraud-monitoring", "launching")} <= steps

@@ -1,0 +1,149 @@
+"""Dashboards, alert rules and the exporter's manifest in infra/monitoring/."""
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from pipelines.__main__ import _parser
+from pipelines.environments import KUBEFLOW_INSIDE, SITES
+from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
+from tests.prometheus import program
+
+ALERTS = [Query(rule["alert"], rule["expr"]) for rule in rules()]
+OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    (found,) = (each for each in yaml.safe_load_all((FOLDER / "exporter.yaml").read_text()) if each["kind"] == kind)
+    return dict(found)
+
+
+def promtool(*words: str) -> None:
+    done = subprocess.run([program("promtool"), *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def plain(folder: Path, annotated: bool) -> list[str]:
+    """Write the rules as promtool reads them, with or without what is for people."""
+    written = []
+    for path in sorted((FOLDER / "rules").glob("*.yaml")):
+        spec = yaml.safe_load(path.read_text())["spec"]
+        for rule in (rule for group in spec["groups"] for rule in group["rules"]):
+            rule["annotations"] = rule["annotations"] if annotated else {}
+        (folder / path.name).write_text(yaml.safe_dump(spec))
+        written.append(str(folder / path.name))
+    return written
+
+
+def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
+    promtool("check", "rules", "--lint-fatal", *plain(tmp_path, annotated=True))
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "rules" / "tests").glob("*.yaml")), ids=lambda path: path.stem)
+def test_alerts_fire_when_they_should_and_not_before(path: Path, tmp_path: Path) -> None:
+    plain(tmp_path, annotated=False)
+    (tmp_path / "tests.yaml").write_text(path.read_text())
+
+    promtool("test", "rules", str(tmp_path / "tests.yaml"))
+
+
+def test_every_alert_is_shown_firing_and_not_firing() -> None:
+    shown: dict[bool, set[str]] = {True: set(), False: set()}
+    for path in (FOLDER / "rules" / "tests").glob("*.yaml"):
+        for case in (case for test in yaml.safe_load(path.read_text())["tests"] for case in test["alert_rule_test"]):
+            shown[bool(case["exp_alerts"])].add(case["alertname"])
+
+    assert shown == {fires: {alert.place for alert in ALERTS} for fires in (True, False)}
+
+
+def test_every_alert_says_how_bad_it_is_what_it_is_and_what_to_do() -> None:
+    sections = re.findall(r"^## (\w+)$", (ROOT / "docs/runbooks/alerts.md").read_text(), re.MULTILINE)
+    for rule in rules():
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        said = rule["annotations"]
+        assert set(said) == {"summary", "description", "runbook_url"}
+        assert said["runbook_url"] == f"docs/runbooks/alerts.md#{rule['alert'].lower()}"
+    assert sections == [alert.place for path in ("runs", "models", "serving", "gpus") for alert in in_file(path)]
+
+
+def in_file(name: str) -> list[Query]:
+    groups = yaml.safe_load((FOLDER / "rules" / f"{name}.yaml").read_text())["spec"]["groups"]
+    return [Query(rule["alert"], rule["expr"]) for group in groups for rule in group["rules"]]
+
+
+def test_prometheus_understands_the_query_of_every_panel(tmp_path: Path) -> None:
+    recorded = [{"record": f"panel:{i}", "expr": panel.filled()} for i, panel in enumerate(panels())]
+    path = tmp_path / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": recorded}]}))
+
+    promtool("check", "rules", str(path))
+
+
+@pytest.mark.parametrize("query", [*ALERTS, *panels()], ids=lambda query: query.place)
+def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
+    asked = query.metrics()
+
+    assert asked
+    assert {base(name) for name in asked} <= {base(name) for name in documented()} | of_gpus() | OF_THE_PROCESS
+
+
+def test_names_of_metrics_are_found_in_a_query() -> None:
+    query = 'sum by (a) (rate(x_total{b="y", c=~"$use_case"}[5m])) / on (d) z offset 1h or vector(0) > 6 * 3600'
+
+    assert Query("", query).metrics() == {"x_total", "z"}
+
+
+def test_every_dashboard_can_be_told_from_the_others_and_every_panel_explains_itself() -> None:
+    boards = dashboards()
+    assert {board["uid"] for board in boards.values()} == {f"nightshift-{name}" for name in boards}
+    for board in boards.values():
+        assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+        places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+        assert len(set(places)) == len(places)
+        assert all(panel["title"] and panel["fieldConfig"]["defaults"]["unit"] for panel in board["panels"])
+
+
+def test_every_file_belongs_to_the_kustomization() -> None:
+    kustomization = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    (generated,) = kustomization["configMapGenerator"]
+    files = [*FOLDER.glob("rules/*.yaml"), *FOLDER.glob("dashboards/*.json")]
+    found = {str(path.relative_to(FOLDER)) for path in files}
+
+    assert {*kustomization["resources"], *generated["files"]} == found | {"exporter.yaml"}
+    assert kustomization["namespace"] == "nightshift"
+
+
+@pytest.mark.parametrize("kind", ["ServiceAccount", "Deployment", "Role", "RoleBinding", "Service", "NetworkPolicy"])
+def test_kubernetes_own_schema_takes_the_exporters_objects(kind: str) -> None:
+    kubernetes_validate.validate(manifest(kind), kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_exporter_runs_in_the_base_image_and_may_do_little() -> None:
+    pod = manifest("Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["image"] == SITES["aws"].light.image
+    assert pod["nodeSelector"] == SITES["aws"].light.nodes
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert [rule["verbs"] for rule in manifest("Role")["rules"]] == [["list"]]
+
+
+def test_the_exporter_is_started_scraped_and_let_through_as_its_command_line_says() -> None:
+    (container,) = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
+    args = _parser().parse_args(container["command"][1:])
+    (service,), (port,) = manifest("Service")["spec"]["ports"], container["ports"]
+    (entry,), (egress,) = manifest("NetworkPolicy")["spec"]["ingress"], manifest("NetworkPolicy")["spec"]["egress"][1:]
+
+    assert (args.host, args.port) == ("0.0.0.0", port["containerPort"])  # noqa: S104
+    assert (service["port"], service["targetPort"]) == (args.port, port["name"])
+    assert [each["port"] for each in entry["ports"]] == [args.port]
+    assert container["env"] == [{"name": "KFP_ENDPOINT", "value": KUBEFLOW_INSIDE}]
+    assert KUBEFLOW_INSIDE.endswith(f":{egress['ports'][0]['port']}")
+    assert manifest("ServiceMonitor")["spec"]["endpoints"][0]["port"] == service["name"]
