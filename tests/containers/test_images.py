@@ -41,9 +41,7 @@ def test_dockerfiles_have_nothing_for_trivy_to_say() -> None:
     assert len(json.loads(done.stdout)["Results"]) == len(DOCKERFILES)
 
 
-@pytest.mark.skipif(
-    sys.version_info[:2] != (3, 11), reason="the GPU image has 3.11, pip resolves for its own"
-)
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the GPU image has 3.11, pip resolves for its own")
 def test_the_pins_of_the_gpu_image_exist_and_agree(tmp_path: Path) -> None:
     wanted = ("-c", "constraints/gpu-py3.11.txt", ".[gpu,aws]", "gcsfs")
     into = ("--target", str(tmp_path / "none"), "--report", str(tmp_path / "report"))
