@@ -22,7 +22,7 @@ def define(site: Site) -> Any:
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             lake: root of the tables by day.
         """
-        events = ingestion(config=config, date=date, data=data, lake=lake).set_retry(2, "10s", 2.0)
+        events = ingestion(config=config, date=date, data=data, lake=lake)
         place(site.light, events)
         always_run(events)
 
