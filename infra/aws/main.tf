@@ -4,7 +4,8 @@ locals {
   full_name  = "${var.name}-${var.environment}"
   account_id = data.aws_caller_identity.current.account_id
   tags       = merge(var.tags, { project = var.name, environment = var.environment })
-  nearest    = [var.zones[0]]
+  # where Lustre is
+  nearest = [var.zones[0]]
 }
 
 module "encryption" {
@@ -49,12 +50,13 @@ module "general_pool" {
   cluster_name      = module.cluster.name
   node_role_arn     = module.cluster.node_role_arn
   security_group_id = module.cluster.security_group_id
-  subnet_ids        = values(module.network.subnet_ids)
-  instance_types    = var.general_pool.instance_types
-  capacity          = "on_demand"
-  min               = var.general_pool.min
-  max               = var.general_pool.max
-  disk_gib          = var.general_pool.disk_gib
+  # a disk does not leave its zone, and the autoscaler could not choose that of the next node
+  subnet_ids     = [for zone in local.nearest : module.network.subnet_ids[zone]]
+  instance_types = var.general_pool.instance_types
+  capacity       = "on_demand"
+  min            = var.general_pool.min
+  max            = var.general_pool.max
+  disk_gib       = var.general_pool.disk_gib
 }
 
 module "gpu_pools" {

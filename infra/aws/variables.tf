@@ -30,7 +30,7 @@ variable "region" {
 }
 
 variable "zones" {
-  description = "Availability zones with a subnet; Lustre and the pools that name no zones are in the first"
+  description = "Availability zones with a subnet; Lustre, general nodes and the pools that name no zones are in the first"
   type        = list(string)
 
   validation {
@@ -45,8 +45,8 @@ variable "cidr" {
   default     = "10.0.0.0/16"
 
   validation {
-    condition     = can(cidrhost(var.cidr, 0)) && try(tonumber(split("/", var.cidr)[1]), 32) <= 18
-    error_message = "cidr must be an IPv4 range of /18 or larger: every pod has an address of it."
+    condition     = can(cidrhost(var.cidr, 0)) && contains(["16", "17", "18"], try(split("/", var.cidr)[1], ""))
+    error_message = "cidr must be an IPv4 range of /16 to /18: every pod has an address of it, and AWS gives a network no more."
   }
 }
 
@@ -135,6 +135,11 @@ variable "gpu_pools" {
   validation {
     condition     = alltrue([for pool in values(var.gpu_pools) : pool.min == 0 && pool.max >= 1])
     error_message = "gpu_pools must have min of 0, since an idle GPU costs as much as a busy one, and max of 1 or more."
+  }
+
+  validation {
+    condition     = !contains(keys(var.gpu_pools), "general")
+    error_message = "gpu_pools may name no pool general: that is the one of light steps."
   }
 
   validation {

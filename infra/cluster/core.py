@@ -22,17 +22,19 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
         UserError: when a version is not filled in.
     """
     namespaces = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
+    disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
     wanted = [chart for chart in charts if cloud in chart["clouds"]]
     commands = [command for chart in wanted for command in _install(chart, cluster)]
     last = [f"kubectl apply -k infra/{folder}" for folder in (f"kubernetes/{cloud}", "monitoring")]
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
-    return [namespaces, *commands, namespaces, *last]
+    return [namespaces, *disks, *commands, namespaces, *last]
 
 
 def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
-    """Return the commands that remove what holds machines of the cloud: the charts, then all claims and load balancers.
+    """Return the commands that remove what holds machines of the cloud: ours, Karpenter's nodes, charts, claims.
 
-    Charts go in reverse order. Volumes go with their claims, so what is not copied elsewhere is lost.
+    What controllers look after goes while they are there, and then the charts, in reverse order. Volumes go with their
+    claims, so what is not copied elsewhere is lost.
     """
     wanted = [chart for chart in reversed(charts) if cloud in chart["clouds"] and "chart" in chart]
     volumes = [
@@ -46,12 +48,18 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
         "--output custom-columns=:metadata.namespace,:metadata.name "
         "| while read -r space name; do kubectl delete service --namespace $space $name; done"
     )
+    # where Karpenter was never installed, nothing is named to xargs
+    nodes = (
+        "kubectl api-resources --api-group=karpenter.sh --output=name | { grep ^nodepools || true; } "
+        "| xargs --no-run-if-empty kubectl delete --all --cascade=foreground --timeout=15m"
+    )
     return [
+        "kubectl delete namespaces airflow kubeflow monitoring nightshift --ignore-not-found --timeout=15m",
+        *([nodes] if cloud == "aws" else []),
         *(
             f"helm uninstall {each['name']} --namespace {each['namespace']} --ignore-not-found --wait"
             for each in wanted
         ),
-        "kubectl delete namespaces airflow kubeflow monitoring nightshift --ignore-not-found --timeout=15m",
         *volumes,
         balancers,
     ]

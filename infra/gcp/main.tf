@@ -91,7 +91,6 @@ module "lustre" {
 
   name               = local.name
   zone               = var.lustre.zone
-  cluster_zones      = var.zones
   capacity_gib       = var.lustre.capacity_gib
   throughput         = var.lustre.throughput
   legacy_port        = var.lustre.legacy_port

@@ -138,6 +138,11 @@ variable "lustre" {
     throughput   = number
     legacy_port  = optional(bool, false)
   })
+
+  validation {
+    condition     = contains(var.zones, var.lustre.zone)
+    error_message = "lustre.zone is one of the zones of the variable zones, beside the nodes."
+  }
 }
 
 variable "budget" {

@@ -127,13 +127,14 @@ def test_serving_takes_the_place_of_training_and_training_nobodys() -> None:
 
 
 def test_no_running_step_may_be_evicted() -> None:
-    budget = of_kind("kubeflow", "PodDisruptionBudget")[0]["spec"]
+    budgets = of_kind("kubeflow", "PodDisruptionBudget")
+    budget = named(budgets, "running-steps")["spec"]
     steps = next(value for value in objects(KUBERNETES / "aws") if value["metadata"]["name"] == "nightshift-steps")
     quota = named(of_kind("kubeflow", "ResourceQuota"), "runs")["spec"]["hard"]
 
     assert budget["selector"] == steps["spec"]["podSelector"]
     # a step asks for a tenth of a core at least
-    assert budget["minAvailable"] > 10 * int(quota["requests.cpu"])
+    assert all(each["spec"]["minAvailable"] > 10 * int(quota["requests.cpu"]) for each in budgets)
 
 
 def test_no_role_is_given_everything_or_secrets() -> None:
@@ -238,13 +239,56 @@ def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
         subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
 
 
+def test_aws_has_a_default_class_of_encrypted_disks_before_anything_claims_one() -> None:
+    (disks,) = objects(FOLDER / "storage")
+    kubernetes_validate.validate(disks, kubernetes_validate.latest_version(), strict=True)
+
+    assert disks["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+    assert disks["parameters"]["encrypted"] == "true"
+    assert disks["volumeBindingMode"] == "WaitForFirstConsumer"
+    assert core.install(CHARTS, "aws", "c")[1] == "kubectl apply -k infra/cluster/storage"
+    assert not any("infra/cluster/storage" in command for command in core.install(CHARTS, "gcp", "c"))
+
+
+def test_what_controllers_look_after_goes_while_they_are_there() -> None:
+    """A served model, or a node of Karpenter's, whose controller has gone first is never let go."""
+    namespaces, nodes, first_chart, *_ = core.uninstall(CHARTS, "aws")
+
+    assert namespaces.startswith("kubectl delete namespaces") and "nightshift" in namespaces
+    assert "karpenter.sh" in nodes and "--cascade=foreground" in nodes
+    assert first_chart.startswith("helm uninstall")
+    assert not any("karpenter" in command for command in core.uninstall(CHARTS, "gcp"))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "deleted"),
+    [([], []), (["nodeclaims.karpenter.sh", "nodepools.karpenter.sh"], ["nodepools.karpenter.sh"])],
+)
+def test_karpenters_nodes_are_deleted_where_there_is_karpenter(
+    kinds: list[str], deleted: list[str], tmp_path: Path
+) -> None:
+    fake, asked = tmp_path / "kubectl", tmp_path / "asked"
+    asked.touch()
+    fake.write_text(
+        f"""#!/bin/sh
+        [ $1 = api-resources ] && printf '%s\\n' {" ".join(kinds)} || echo "$@" >> {asked}
+        """
+    )
+    fake.chmod(0o755)
+    nodes = core.uninstall(CHARTS, "aws")[1]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["bash", "-euo", "pipefail", "-c", nodes], env={"PATH": path}, check=True)
+
+    assert [line.split()[-1] for line in asked.read_text().splitlines()] == deleted
+
+
 def test_disks_and_load_balancers_go_after_the_charts_and_the_latest_chart_goes_first() -> None:
-    commands = core.uninstall(CHARTS, "aws")
+    commands = core.uninstall(CHARTS, "aws")[2:]
     charts = [chart["name"] for chart in CHARTS[::-1] if "chart" in chart]
 
     assert [line.split()[2] for line in commands[: len(charts)]] == charts
-    order = ["delete namespaces", "delete persistentvolumeclaims", "delete persistentvolume ", "wait", "LoadBalancer"]
-    assert [words in line for words, line in zip(order, commands[len(charts) :], strict=True)] == [True] * 5
+    order = ["delete persistentvolumeclaims", "delete persistentvolume ", "wait", "LoadBalancer"]
+    assert [words in line for words, line in zip(order, commands[len(charts) :], strict=True)] == [True] * 4
 
 
 @pytest.mark.parametrize("name", ("nvidia-device-plugin", "dcgm-exporter"))

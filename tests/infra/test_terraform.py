@@ -1,7 +1,9 @@
 """What holds for every cloud's Terraform."""
 
 import re
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.infra.plans import Json, resources
 EACH = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in checks.CLOUDS]
 each_cloud = pytest.mark.parametrize("cloud", EACH)
 each_environment = pytest.mark.parametrize("environment", checks.ENVIRONMENTS)
+BLOCK = re.MULTILINE | re.DOTALL
 FILES = ["main.tf", "outputs.tf", "variables.tf", "versions.tf"]
 
 
@@ -92,17 +95,34 @@ def test_every_variable_has_a_type_and_a_description(cloud: str) -> None:
             assert "\n  description = " in block and "\n  type " in block, f"{path}: {block.splitlines()[0]}"
 
 
+def conditions(root: Path) -> Counter[tuple[str, str]]:
+    """How many conditions each variable and resource has, by its module ("." is the root) and its address."""
+    found: Counter[tuple[str, str]] = Counter()
+    for path in root.rglob("*.tf"):
+        for kind, names, body in re.findall(r'^(variable|resource) ("[^{]+) \{\n(.*?)^\}', path.read_text(), BLOCK):
+            address = ".".join([*(["var"] if kind == "variable" else []), *re.findall(r'"(.*?)"', names)])
+            count = len(re.findall(r"^ +(?:validation|precondition) \{", body, re.MULTILINE))
+            found[str(path.parent.relative_to(root)), address] += count
+    return +found
+
+
+def failures(root: Path) -> Counter[tuple[str, str]]:
+    """How often Terraform's tests expect each variable and resource to refuse something."""
+    found: Counter[tuple[str, str]] = Counter()
+    for path in (root / "tests").glob("*.tftest.hcl"):
+        for run in re.findall(r"^run .*?^\}", path.read_text(), BLOCK):
+            module = re.search(r'source = "\./(.*?)"', run)
+            expected = "".join(re.findall(r"expect_failures = \[(.*?)\]$", run, BLOCK))
+            addresses = re.sub(r"\[.*?\]", "", expected).replace(",", " ").split()
+            found.update((module[1] if module else ".", address) for address in addresses)
+    return found
+
+
 @each_cloud
 def test_every_condition_is_seen_to_fail(cloud: str) -> None:
-    """Each validation and precondition stands in some `expect_failures`, so that none is a decoration."""
+    """What has conditions is refused in as many `expect_failures`, so that none of them is a decoration."""
     root = terraform.INFRA / cloud
-    written = "\n".join(path.read_text() for path in root.rglob("*.tf"))
-    conditions = re.findall(r"^ +(?:validation|precondition) \{", written, re.MULTILINE)
-    tests = "\n".join(path.read_text() for path in (root / "tests").glob("*.tftest.hcl"))
-    failures = [
-        entry
-        for entries in re.findall(r"expect_failures = \[(.*?)\]$", tests, re.DOTALL | re.MULTILINE)
-        for entry in entries.split(",")
-    ]
+    written = conditions(root)
 
-    assert len([entry for entry in failures if entry.strip()]) >= len(conditions) > 0
+    assert written
+    assert written - failures(root) == Counter()

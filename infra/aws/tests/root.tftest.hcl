@@ -41,6 +41,16 @@ run "what_no_variable_may_be" {
   expect_failures = [var.name, var.environment, var.region, var.cidr, var.interface_endpoints, var.kubernetes_version, var.api_cidrs, var.administrators, var.general_pool, var.log_days, var.tags]
 }
 
+run "a_network_larger_than_aws_gives" {
+  command = plan
+
+  variables {
+    cidr = "10.0.0.0/8"
+  }
+
+  expect_failures = [var.cidr]
+}
+
 run "one_zone_only" {
   command = plan
 
@@ -56,6 +66,16 @@ run "a_gpu_that_always_runs" {
 
   variables {
     gpu_pools = { idle = { instance_types = ["g6.xlarge"], capacity = "on_demand", min = 1, max = 1 } }
+  }
+
+  expect_failures = [var.gpu_pools]
+}
+
+run "a_gpu_pool_named_as_the_general_one" {
+  command = plan
+
+  variables {
+    gpu_pools = { general = { instance_types = ["g6.xlarge"], capacity = "on_demand", max = 1 } }
   }
 
   expect_failures = [var.gpu_pools]

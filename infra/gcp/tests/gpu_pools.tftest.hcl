@@ -108,6 +108,20 @@ run "preemptible_is_no_capacity" {
   expect_failures = [var.pools]
 }
 
+run "general_is_another_pools_name" {
+  command = plan
+
+  module {
+    source = "./modules/gpu_pools"
+  }
+
+  variables {
+    pools = { general = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a"] } }
+  }
+
+  expect_failures = [var.pools]
+}
+
 run "efa_is_no_fabric_here" {
   command = plan
 

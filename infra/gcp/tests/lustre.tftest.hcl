@@ -3,7 +3,6 @@ mock_provider "google" {}
 variables {
   name               = "nightshift-dev"
   zone               = "europe-west4-a"
-  cluster_zones      = ["europe-west4-a", "europe-west4-b"]
   capacity_gib       = 9000
   throughput         = 1000
   legacy_port        = false
@@ -58,20 +57,6 @@ run "a_capacity_is_a_multiple_of_the_tiers_step" {
 
   variables {
     capacity_gib = 10000
-  }
-
-  expect_failures = [google_lustre_instance.this]
-}
-
-run "lustre_lies_where_the_nodes_are" {
-  command = plan
-
-  module {
-    source = "./modules/lustre"
-  }
-
-  variables {
-    zone = "europe-west4-c"
   }
 
   expect_failures = [google_lustre_instance.this]

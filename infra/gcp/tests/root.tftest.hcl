@@ -77,3 +77,13 @@ run "a_zone_is_named_once" {
 
   expect_failures = [var.zones]
 }
+
+run "lustre_lies_where_the_nodes_are" {
+  command = plan
+
+  variables {
+    lustre = { zone = "europe-west4-c", capacity_gib = 9000, throughput = 1000 }
+  }
+
+  expect_failures = [var.lustre]
+}

@@ -70,6 +70,25 @@ def nodes_are_what_the_pipelines_ask_for(plan: Json) -> Iterator[str]:
                 yield f"{group.address} has the taints {sorted(_taints(group))}, not {sorted(needed)}"
 
 
+def claims_find_nodes_in_their_zone(plan: Json) -> Iterator[str]:
+    """A disk lies in one zone, and a group over several may grow in another: general nodes are where Lustre is."""
+    if "local.nearest" not in _module(plan, "general_pool")["expressions"]["subnet_ids"]["references"]:
+        yield "general nodes are in several zones, the disks of claims in one"
+
+
+def nodes_go_before_their_way_out(plan: Json) -> Iterator[str]:
+    """Nodes are in subnets that Terraform takes as ready once they have routes, and so destroys the routes last."""
+    waited = _module(plan, "network")["module"]["outputs"]["subnet_ids"].get("depends_on", [])
+    for route in ("aws_route.nat", "aws_route_table_association.private", "aws_vpc_endpoint.interface"):
+        if route not in waited:
+            yield f"{route} may be destroyed before the nodes"
+
+
+def _module(plan: Json, name: str) -> Json:
+    found: Json = plan["configuration"]["root_module"]["module_calls"][name]
+    return found
+
+
 def disks_are_encrypted(plan: Json) -> Iterator[str]:
     """Those of the nodes; with the account's own key, since nothing on them lasts."""
     for template in resources(plan, "aws_launch_template"):
@@ -153,11 +172,19 @@ def lustre_is_linked_with_the_bucket(plan: Json) -> Iterator[str]:
 
 
 def lustre_is_reached_from_nodes(plan: Json) -> Iterator[str]:
-    """Ports 988 and 1018 to 1023, both ways, between the servers and from the nodes."""
-    rules = [rule for rule in resources(plan, "aws_vpc_security_group_ingress_rule") if "module.lustre" in rule.address]
-    ports = {(rule.values["from_port"], rule.values["to_port"]) for rule in rules}
-    if ports != {(988, 988), (1018, 1023)}:
-        yield f"Lustre's ports are {sorted(ports)}"
+    """Ports 988 and 1018 to 1023, both ways, among the servers and between them and the nodes."""
+    ways = {f"aws_vpc_security_group_{way}_rule" for way in ("ingress", "egress")}
+    found: dict[str, set[tuple[int, int]]] = {f"module.lustre.{way}.lustre": set() for way in ways}
+    calls = "module.lustre.aws_vpc_security_group_ingress_rule.nodes"
+    for rule in resources(plan, *ways):
+        if "module.lustre" in rule.address:
+            ports = (rule.values["from_port"], rule.values["to_port"])
+            found.setdefault(rule.address.partition("[")[0], set()).add(ports)
+    for address, open_ports in found.items():
+        if open_ports != {(988, 988), (1018, 1023)}:
+            yield f"{address}: Lustre's ports are {sorted(open_ports)}"
+    if "var.client_group_id" not in str(expressions(plan).get(calls, {}).get("security_group_id")):
+        yield "nobody lets Lustre's servers call the nodes"
 
 
 def images_do_not_change(plan: Json) -> Iterator[str]:
@@ -213,6 +240,8 @@ POLICIES = (
     gpu_pools_scale_from_zero,
     spot_has_a_fallback,
     nodes_are_what_the_pipelines_ask_for,
+    claims_find_nodes_in_their_zone,
+    nodes_go_before_their_way_out,
     disks_are_encrypted,
     data_is_encrypted_with_the_environments_key,
     nothing_is_reached_from_the_internet,

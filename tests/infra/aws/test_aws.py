@@ -1,5 +1,6 @@
 """What only AWS's configuration has to show."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,17 @@ def test_karpenters_nodes_are_as_closed_as_the_others() -> None:
     assert nodes["metadataOptions"] == {"httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert [disk["ebs"]["encrypted"] for disk in nodes["blockDeviceMappings"]] == [True]
     assert nodes["instanceStorePolicy"] == "RAID0"
+
+
+@pytest.mark.parametrize("environment", ["dev", "prod"])
+def test_the_autoscaler_prefers_spot_and_knows_it_by_the_pools_name(environment: str, planned: Callable) -> None:
+    values = yaml.safe_load((INFRA / "cluster" / "values" / "cluster-autoscaler.yaml").read_text())
+    *_, (first,) = (patterns for _, patterns in sorted(values["expanderPriorities"].items()))
+
+    assert values["extraArgs"]["expander"].startswith("priority")
+    for group in resources(planned("aws", environment), "aws_eks_node_group"):
+        name, spot = f"eks-{group.values['node_group_name']}-0", group.values["capacity_type"] == "SPOT"
+        assert bool(re.fullmatch(first, name)) == spot, name
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])

@@ -37,8 +37,8 @@ variable "pools" {
   }))
 
   validation {
-    condition     = alltrue([for name, pool in var.pools : can(regex("^[a-z][a-z0-9-]{0,38}[a-z0-9]$", name))])
-    error_message = "The name of a pool is 2 to 40 lowercase letters, digits and hyphens, beginning with a letter."
+    condition     = alltrue([for name, pool in var.pools : can(regex("^[a-z][a-z0-9-]{0,38}[a-z0-9]$", name)) && name != "general"])
+    error_message = "The name of a pool is 2 to 40 lowercase letters, digits and hyphens, beginning with a letter, and not general, which is the one of light steps."
   }
   validation {
     condition     = alltrue([for pool in var.pools : contains(keys(local.machines), "${pool.accelerator} x${pool.gpus}")])

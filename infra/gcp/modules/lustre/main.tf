@@ -31,10 +31,6 @@ resource "google_lustre_instance" "this" {
       error_message = "capacity_gib ${var.capacity_gib} at ${var.throughput} MB/s for each TiB: take a multiple of ${local.step} from ${local.tier.step} to ${local.tier.max}."
     }
     precondition {
-      condition     = contains(var.cluster_zones, var.zone)
-      error_message = "Lustre's zone ${var.zone} is none of the cluster's: ${join(", ", var.cluster_zones)}."
-    }
-    precondition {
       condition     = var.legacy_port == var.driver_legacy_port
       error_message = "The instance and the cluster's driver have to speak the same port: 988, or 6988 on both (legacy_port)."
     }

@@ -13,11 +13,6 @@ variable "zone" {
   type        = string
 }
 
-variable "cluster_zones" {
-  description = "Zones of the cluster's nodes."
-  type        = list(string)
-}
-
 variable "throughput" {
   description = "Tier, in MB/s for each TiB."
   type        = number
