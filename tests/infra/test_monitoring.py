@@ -114,7 +114,7 @@ def test_every_file_belongs_to_the_kustomization() -> None:
     files = [*FOLDER.glob("rules/*.yaml"), *FOLDER.glob("dashboards/*.json")]
     found = {str(path.relative_to(FOLDER)) for path in files}
 
-    assert {*kustomization["resources"], *generated["files"]} == found | {"exporter.yaml"}
+    assert {*kustomization["resources"], *generated["files"]} == found | {"exporter.yaml", "gke.yaml"}
     assert kustomization["namespace"] == "nightshift"
 
 

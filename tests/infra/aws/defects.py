@@ -222,6 +222,14 @@ DEFECTS = (
         "nobody hears of Spot Instance Interruption",
     ),
     Defect(
+        "an anomaly monitor that every plan makes anew",
+        "modules/budget/main.tf",
+        "    CostCategories = null\n",
+        "",
+        "costs_are_found_and_limited",
+        "would be made anew by every plan",
+    ),
+    Defect(
         "costs that nobody finds",
         "versions.tf",
         "  default_tags {\n    tags = local.tags\n  }\n",

@@ -1,5 +1,6 @@
 """What has to hold in every plan for AWS. A policy says, for each thing that breaks it, what that is."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -234,6 +235,10 @@ def costs_are_found_and_limited(plan: Json) -> Iterator[str]:
         tags = {part["tags"][0]["key"] for part in budget.values["filter_expression"][0]["and"]}
         if tags != {"project", "environment"}:
             yield f"{budget.address} counts by {sorted(tags)}"
+    for monitor in resources(plan, "aws_ce_anomaly_monitor"):
+        watched = json.loads(monitor.values["monitor_specification"])
+        if [part for part, value in watched.items() if value] != ["Tags"] or len(watched) != 6:
+            yield f"{monitor.address} would be made anew by every plan"
 
 
 POLICIES = (

@@ -40,13 +40,19 @@ resource "aws_budgets_budget" "this" {
   }
 }
 
-# of its own tags, since an account may have one monitor of services only
+# by a tag, since an account may have one monitor of services only, and by one, since a monitor takes no more. AWS answers
+# with every part it was not given as null: without these each plan would make it anew, and forget what it has learnt.
 resource "aws_ce_anomaly_monitor" "this" {
   name         = var.name
   monitor_type = "CUSTOM"
 
   monitor_specification = jsonencode({
-    And = [for key, value in var.tags : { Tags = { Key = key, Values = [value], MatchOptions = null } }]
+    And            = null
+    CostCategories = null
+    Dimensions     = null
+    Not            = null
+    Or             = null
+    Tags           = { Key = "project", Values = [var.tags.project], MatchOptions = null }
   })
 }
 

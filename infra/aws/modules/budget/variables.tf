@@ -5,7 +5,7 @@ variable "name" {
 
 variable "tags" {
   description = "Tags by which costs are found; the account has to have activated them for cost allocation"
-  type        = map(string)
+  type        = object({ project = string, environment = string })
 }
 
 variable "monthly_usd" {

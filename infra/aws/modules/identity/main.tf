@@ -5,7 +5,6 @@ locals {
   components = {
     steps   = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
     mlflow  = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
-    airflow = { namespace = "airflow", account = "airflow-worker", reads = [], writes = ["airflow"] }
     serving = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
   }
   read  = ["s3:GetObject"]
@@ -121,6 +120,11 @@ resource "aws_iam_role_policy" "autoscaler" {
           "ec2:GetInstanceTypesFromInstanceRequirements",
         ]
         Resource = "*"
+      },
+      {
+        Effect   = "Allow"
+        Action   = "eks:DescribeNodegroup"
+        Resource = "arn:${data.aws_partition.current.partition}:eks:${var.region}:${var.account_id}:nodegroup/${var.cluster_name}/*/*"
       },
       {
         Effect    = "Allow"
