@@ -206,6 +206,14 @@ DEFECTS = (
         "WriteObject",
     ),
     Defect(
+        "a role to launch nodes that any pod may be given",
+        "modules/karpenter/main.tf",
+        '"aws:RequestTag/kubernetes-service-account" = "karpenter"',
+        '"aws:RequestTag/kubernetes-pod-name" = "karpenter"',
+        "a_role_of_pods_is_one_accounts",
+        "may be taken by any account",
+    ),
+    Defect(
         "tags that move from image to image",
         "modules/storage/main.tf",
         '"IMMUTABLE"',

@@ -143,6 +143,16 @@ def nodes_give_no_credentials_away(plan: Json) -> Iterator[str]:
             yield f"{template.address} answers without a token, or to pods"
 
 
+def a_role_of_pods_is_one_accounts(plan: Json) -> Iterator[str]:
+    """Whoever could tie a role of the environment to an account of theirs would else have its rights."""
+    for role in resources(plan, "aws_iam_role"):
+        (trust,) = json.loads(role.values["assume_role_policy"])["Statement"]
+        tags = trust.get("Condition", {}).get("StringEquals", {})
+        wanted = {f"aws:RequestTag/kubernetes-{what}" for what in ("namespace", "service-account")}
+        if trust["Principal"]["Service"] == "pods.eks.amazonaws.com" and not tags.keys() >= wanted:
+            yield f"{role.address} may be taken by any account of the cluster"
+
+
 def efa_speaks_with_itself(plan: Json) -> Iterator[str]:
     """The group of EFA interfaces allows everything to and from itself."""
     group = "aws_security_group.efa.id"
@@ -252,6 +262,7 @@ POLICIES = (
     nothing_is_reached_from_the_internet,
     buckets_are_private,
     nodes_give_no_credentials_away,
+    a_role_of_pods_is_one_accounts,
     efa_speaks_with_itself,
     lustre_is_linked_with_the_bucket,
     lustre_is_reached_from_nodes,

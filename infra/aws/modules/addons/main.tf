@@ -1,12 +1,9 @@
 data "aws_partition" "current" {}
 
 locals {
-  # service account and role of each; null asks for none
-  addons = {
-    coredns            = null
-    aws-ebs-csi-driver = { account = "ebs-csi-controller-sa", role_arn = aws_iam_role.this["ebs"].arn }
-    aws-fsx-csi-driver = { account = "fsx-csi-controller-sa", role_arn = aws_iam_role.this["fsx"].arn }
-  }
+  accounts = { ebs = "ebs-csi-controller-sa", fsx = "fsx-csi-controller-sa" }
+  # whose account and role each has; null asks for none
+  addons = { coredns = null, aws-ebs-csi-driver = "ebs", aws-fsx-csi-driver = "fsx" }
 }
 
 resource "aws_eks_addon" "this" {
@@ -19,8 +16,8 @@ resource "aws_eks_addon" "this" {
     for_each = each.value == null ? [] : [each.value]
 
     content {
-      service_account = pod_identity_association.value.account
-      role_arn        = pod_identity_association.value.role_arn
+      service_account = local.accounts[pod_identity_association.value]
+      role_arn        = aws_iam_role.this[pod_identity_association.value].arn
     }
   }
 
@@ -28,7 +25,7 @@ resource "aws_eks_addon" "this" {
 }
 
 resource "aws_iam_role" "this" {
-  for_each = toset(["ebs", "fsx"])
+  for_each = local.accounts
 
   name = "${var.name}-${each.key}-csi"
 
@@ -38,6 +35,12 @@ resource "aws_iam_role" "this" {
       Effect    = "Allow"
       Principal = { Service = "pods.eks.amazonaws.com" }
       Action    = ["sts:AssumeRole", "sts:TagSession"]
+      Condition = {
+        StringEquals = {
+          "aws:RequestTag/kubernetes-namespace"       = "kube-system"
+          "aws:RequestTag/kubernetes-service-account" = each.value
+        }
+      }
     }]
   })
 }

@@ -68,6 +68,12 @@ resource "aws_iam_role" "this" {
       Effect    = "Allow"
       Principal = { Service = "pods.eks.amazonaws.com" }
       Action    = ["sts:AssumeRole", "sts:TagSession"]
+      Condition = {
+        StringEquals = {
+          "aws:RequestTag/kubernetes-namespace"       = "kube-system"
+          "aws:RequestTag/kubernetes-service-account" = "karpenter"
+        }
+      }
     }]
   })
 }
