@@ -5,6 +5,8 @@ import email.policy
 import json
 import multiprocessing
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -63,6 +65,20 @@ def test_a_step_leaves_what_a_local_run_leaves(tmp_path: Path) -> None:
     assert sample.record["parameters"] == {"date": "2025-06-30"}
     assert sample.record["steps"]["first"]["state"] == "done"
     assert ir.load(sample.folder / "pipeline.yaml").name == "sample"
+
+
+def test_the_command_line_goes_on_with_a_run_that_failed_in_airflow(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, first="true", second=f'test -e "{tmp_path}/mended" && echo "$0" > "$1"')
+    sample.execute("first")
+    with pytest.raises(AirflowException, match="exit code 1"):
+        sample.execute("second")
+    (tmp_path / "mended").touch()
+
+    words = ["run", "--resume", sample.folder.name, "--workspace", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "pipelines", *words], check=True, capture_output=True)
+
+    assert sample.record["complete"]
+    assert (sample.folder / "second/made").read_text() == "2025-06-30\n"
 
 
 def test_a_steps_process_gets_nothing_of_airflows_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
