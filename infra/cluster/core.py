@@ -7,6 +7,7 @@ from typing import Any
 from components.common.errors import UserError
 
 Chart = Mapping[str, Any]
+ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
 def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
@@ -63,7 +64,9 @@ def _install(chart: Chart, cluster: str) -> list[str]:
         )
     if "kustomize" in chart:
         remotes = [f"{remote}?ref={chart['version']}" for remote in chart["kustomize"]]
-        return [f"kubectl apply --server-side --force-conflicts -k {shlex.quote(remote)}" for remote in remotes]
+        applied = [f"kubectl apply --server-side --force-conflicts -k {shlex.quote(remote)}" for remote in remotes]
+        # the first brings kinds of which the second has objects
+        return [command for apply in applied for command in (apply, ESTABLISHED)]
     words = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
     words += ["--repo", chart["repository"]] if "repository" in chart else []
     words += ["--namespace", chart["namespace"], "--create-namespace"]

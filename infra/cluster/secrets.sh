@@ -41,6 +41,8 @@ secret airflow postgresql <<< "POSTGRES_USER=airflow
 POSTGRES_PASSWORD=$database
 POSTGRES_DB=airflow"
 secret airflow airflow-database <<< "connection=postgresql://airflow:$database@postgresql:5432/airflow"
+secret airflow airflow-keys <<< "api-secret-key=$(password)
+jwt-secret=$(password)$(password)$(password)"
 
 secret monitoring grafana-admin <<< "admin-user=admin
 admin-password=$(password)"

@@ -172,6 +172,11 @@ def test_every_chart_has_a_version_with_a_source_and_a_day(chart: Json) -> None:
         assert chart["source"] and chart["date"]
 
 
+@pytest.mark.parametrize("chart", [chart for chart in CHARTS if "chart" in chart], ids=lambda chart: chart["name"])
+def test_every_value_of_a_chart_has_a_name_that_was_looked_up(chart: Json) -> None:
+    assert bool(chart["keys"]) == bool(values(chart["name"]) or chart.get("set"))
+
+
 def test_every_helm_chart_has_its_values_and_no_values_are_left_over() -> None:
     assert {path.stem for path in (FOLDER / "values").glob("*.yaml")} == {
         chart["name"] for chart in CHARTS if "chart" in chart
@@ -195,6 +200,36 @@ def test_the_autoscaler_knows_its_cluster() -> None:
     command = next(line for line in core.install(CHARTS, "aws", "nightshift-dev") if "cluster-autoscaler" in line)
 
     assert '--set "autoDiscovery.clusterName=nightshift-dev"' in command
+
+
+def test_karpenter_is_the_one_that_terraform_gives_rights_and_a_queue_to() -> None:
+    command = next(line for line in core.install(CHARTS, "aws", "nightshift-dev") if "karpenter" in line)
+    made = (ROOT / "infra" / "aws" / "modules" / "karpenter" / "main.tf").read_text()
+
+    queue = re.search(r'"aws_sqs_queue".*?name += "\$\{var.cluster_name\}(\S+)"', made, re.DOTALL)
+    assert queue and f'--set "settings.interruptionQueue=nightshift-dev{queue[1]}"' in command
+    assert re.findall(r'(?:namespace|service_account) += "(\S+)"', made) == ["kube-system", "karpenter"]
+    # the chart names the account after the release
+    assert "--install karpenter" in command and "--namespace kube-system" in command
+
+
+def test_what_brings_monitors_comes_after_the_operator_that_knows_them() -> None:
+    names = [chart["name"] for chart in CHARTS]
+
+    assert names.index("kube-prometheus-stack") < min(names.index("dcgm-exporter"), names.index("pushgateway"))
+
+
+def test_kubeflows_kinds_are_there_before_objects_of_them() -> None:
+    applied = core.install(CHARTS, "aws", "c")
+    kinds = next(number for number, line in enumerate(applied) if "cluster-scoped-resources" in line)
+
+    assert "condition=established" in applied[kinds + 1] and "env/platform-agnostic" in applied[kinds + 2]
+
+
+def test_airflows_database_is_ready_before_the_pods_that_helm_waits_for() -> None:
+    command = next(line for line in core.install(CHARTS, "aws", "c") if "--install airflow" in line)
+
+    assert "--wait" in command and values("airflow")["migrateDatabaseJob"] == {"useHelmHooks": False}
 
 
 @pytest.mark.parametrize("cloud", ("aws", "gcp"))
@@ -285,11 +320,13 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     asked, told = (kubectl / "asked").read_text(), (kubectl / "told").read_text()
     made = set(re.findall(r"create secret generic (\S+) --namespace (\S+)", asked))
     wanted = {(name, space) for space in OURS for name in secrets_of(objects(NAMESPACES / space))}
-    wanted |= {(values("airflow")["data"]["metadataSecretName"], "airflow"), ("grafana-admin", "monitoring")}
+    given = values("airflow")
+    names = {given["data"]["metadataSecretName"], given["apiSecretKeySecretName"], given["jwtSecretName"]}
+    wanted |= {(name, "airflow") for name in names} | {("grafana-admin", "monitoring")}
     assert wanted <= made
     assert {("nightshift-mlflow", "kubeflow"), ("nightshift-mlflow", "nightshift")} <= made
-    passwords = re.findall(r"(?:PASSWORD|password|KEY)=(\S{20,})", told)
-    assert len(set(passwords)) == 5 and not any(password in asked for password in passwords)
+    passwords = re.findall(r"(?:PASSWORD|password|KEY|key|jwt-secret)=(\S{20,})", told)
+    assert len(set(passwords)) == 7 and not any(password in asked for password in passwords)
     assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in told
 
 

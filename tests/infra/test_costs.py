@@ -164,7 +164,7 @@ def test_the_tables_say_what_is_not_known_and_how_old_the_prices_are(
 ) -> None:
     console = Console(width=200, record=True, file=io.StringIO())
 
-    show(planned(cloud, "dev"), table_of(cloud), console)
+    show(planned(cloud, "prod"), table_of(cloud), console)
 
     printed = console.export_text()
     for words in ("idle", "one training a day", "always on", "unknown, at least", "refresh infra/costs/prices.yaml"):

@@ -64,3 +64,38 @@ run "what_no_variable_may_be" {
 
   expect_failures = [var.capacity_gib, var.throughput, var.metadata_iops]
 }
+
+run "efa_wants_larger_steps" {
+  command = plan
+
+  module {
+    source = "./modules/lustre"
+  }
+
+  variables {
+    efa          = true
+    capacity_gib = 4800
+    throughput   = 500
+  }
+
+  expect_failures = [aws_fsx_lustre_file_system.this]
+}
+
+run "efa_with_a_whole_step" {
+  command = plan
+
+  module {
+    source = "./modules/lustre"
+  }
+
+  variables {
+    efa          = true
+    capacity_gib = 9600
+    throughput   = 500
+  }
+
+  assert {
+    condition     = aws_fsx_lustre_file_system.this.efa_enabled
+    error_message = "9600 GiB are a step at 500 MB/s for each TiB"
+  }
+}

@@ -93,7 +93,7 @@ resource "aws_iam_role_policy" "launch" {
         Action = ["ec2:RunInstances", "ec2:CreateFleet"]
         Resource = concat(
           ["${local.ec2}::image/*", "${local.ec2}::snapshot/*"],
-          [for kind in ["capacity-reservation", "security-group", "subnet"] : "${local.ec2}:${var.account_id}:${kind}/*"],
+          [for kind in ["capacity-reservation", "placement-group", "security-group", "subnet"] : "${local.ec2}:${var.account_id}:${kind}/*"],
         )
       },
       {
@@ -164,6 +164,7 @@ resource "aws_iam_role_policy" "this" {
           "ec2:DescribeInstanceTypeOfferings",
           "ec2:DescribeInstanceTypes",
           "ec2:DescribeLaunchTemplates",
+          "ec2:DescribePlacementGroups",
           "ec2:DescribeSecurityGroups",
           "ec2:DescribeSpotPriceHistory",
           "ec2:DescribeSubnets",
@@ -199,8 +200,14 @@ resource "aws_iam_role_policy" "this" {
       {
         Sid      = "Profile"
         Effect   = "Allow"
-        Action   = ["iam:GetInstanceProfile", "iam:AddRoleToInstanceProfile", "iam:CreateInstanceProfile", "iam:DeleteInstanceProfile", "iam:RemoveRoleFromInstanceProfile", "iam:TagInstanceProfile"]
-        Resource = "arn:${data.aws_partition.current.partition}:iam::${var.account_id}:instance-profile/${var.cluster_name}_*"
+        Action   = ["iam:AddRoleToInstanceProfile", "iam:CreateInstanceProfile", "iam:DeleteInstanceProfile", "iam:RemoveRoleFromInstanceProfile", "iam:TagInstanceProfile"]
+        Resource = "arn:${data.aws_partition.current.partition}:iam::${var.account_id}:instance-profile/karpenter/${var.region}/${var.cluster_name}/*"
+      },
+      {
+        Sid      = "LookAtProfile" # asked by name, before there is one with a path
+        Effect   = "Allow"
+        Action   = "iam:GetInstanceProfile"
+        Resource = "arn:${data.aws_partition.current.partition}:iam::${var.account_id}:instance-profile/*"
       },
       {
         Sid      = "Profiles"

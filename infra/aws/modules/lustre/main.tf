@@ -3,7 +3,9 @@ locals {
   ports  = { lustre = [988, 988], answers = [1018, 1023] }
   peers  = { servers = aws_security_group.this.id, nodes = var.client_group_id }
   groups = var.efa ? [aws_security_group.this.id, var.efa_security_group_id] : [aws_security_group.this.id]
-  rules  = { for pair in setproduct(keys(local.ports), ["servers", "nodes"]) : join("-", pair) => pair }
+  # with EFA a capacity comes in steps: 38.4 TiB at 125 MB/s for each TiB, and the less the faster
+  efa_step = 4800 * 1000 / var.throughput
+  rules    = { for pair in setproduct(keys(local.ports), ["servers", "nodes"]) : join("-", pair) => pair }
 }
 
 resource "aws_security_group" "this" {
@@ -63,6 +65,13 @@ resource "aws_fsx_lustre_file_system" "this" {
   }
 
   tags = { Name = var.name }
+
+  lifecycle {
+    precondition {
+      condition     = !var.efa || var.capacity_gib % local.efa_step == 0
+      error_message = "capacity_gib must be a multiple of ${local.efa_step} with EFA at a throughput of ${var.throughput}."
+    }
+  }
 
   depends_on = [aws_vpc_security_group_ingress_rule.lustre, aws_vpc_security_group_egress_rule.lustre]
 }

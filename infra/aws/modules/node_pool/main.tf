@@ -148,7 +148,7 @@ resource "aws_launch_template" "this" {
 
     precondition {
       condition     = !local.efa || local.efa_cards > 0
-      error_message = "fabric of pool ${var.name} is efa, which of the instance types known here only ${join(", ", keys(local.cards))} have."
+      error_message = "fabric of pool ${var.name} is efa, and modules/node_pool knows the network cards of ${join(", ", keys(local.cards))} only."
     }
 
     precondition {
