@@ -84,7 +84,16 @@ LIBRARIES = (
 TOUCHES = ("open", "fcntl.flock", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.truncate")
 CUT = 64  # bytes that a write cut off in the middle has written
 # what two undisturbed runs differ in too: figures of the attempt, and names by chance or by time
-MEASURED = {"seconds", "cpu_seconds", "peak_memory_bytes", "started", "finished", "state", "fingerprint"}
+MEASURED = {
+    "seconds",
+    "cpu_seconds",
+    "peak_memory_bytes",
+    "lake_free_share",
+    "started",
+    "finished",
+    "state",
+    "fingerprint",
+}
 MEASURED |= {"computed_days"}  # of those the killed attempt has left
 RANDOM = re.compile(r"[0-9a-f]{32}|\d{8}T\d{12}")
 REGISTRY = (

@@ -5,5 +5,5 @@ from datetime import timedelta
 from pipelines import airflow
 from pipelines.operators.assets import DAY
 
-with airflow.dag("fraud-ingestion", timedelta(hours=2), schedule="0 1 * * *", doc_md=__doc__) as tasks:
+with airflow.dag("fraud-ingestion", timedelta(hours=2), schedule=airflow.clock("0 1 * * *"), doc_md=__doc__) as tasks:
     DAY.follow(tasks)

@@ -12,6 +12,7 @@ from airflow.sdk import (
     DAG,
     Asset,
     BaseOperator,
+    CronTriggerTimetable,
     DeadlineAlert,
     DeadlineReference,
     PartitionedAssetTimetable,
@@ -25,7 +26,11 @@ from pipelines.operators.context import Place, Rendering
 
 GPU_POOL = "gpu"
 # of every DAG
-COMMON = {"default_args": {"owner": "nightshift", "on_failure_callback": failed}, "tags": ["nightshift"]}
+COMMON = {
+    "default_args": {"owner": "nightshift", "on_failure_callback": failed},
+    "tags": ["nightshift"],
+    "catchup": False,
+}
 
 
 @contextmanager
@@ -61,10 +66,18 @@ def dag(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, Ba
         yield {"run": operators.of_run(rendering)} if place.kubeflow else steps(rendering)
 
 
-def retraining(cron: str, requests: Asset) -> str | PartitionedAssetTimetable:
+def clock(cron: str) -> CronTriggerTimetable:
+    """Return a schedule in UTC, by which a run's logical date is the time it is due.
+
+    Of a bare string Airflow's settings decide both, and another decision would be another day.
+    """
+    return CronTriggerTimetable(cron, timezone="UTC")
+
+
+def retraining(cron: str, requests: Asset) -> CronTriggerTimetable | PartitionedAssetTimetable:
     """Return when a model is trained: by the clock, or for each request, as the config's policy says."""
     policy = configs.load(Place.named().config)["controller"]["retrain"]
-    return cron if policy == "daily" else PartitionedAssetTimetable(assets=requests)
+    return clock(cron) if policy == "daily" else PartitionedAssetTimetable(assets=requests)
 
 
 def steps(rendering: Rendering) -> dict[str, BaseOperator]:

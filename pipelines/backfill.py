@@ -119,7 +119,5 @@ def _watched(scores: dict[str, Any], request: dict[str, Any]) -> dict[str, str]:
 def _earlier(fresh: Run) -> Path | None:
     """Return the folder of the newest run of the same pipeline with the same arguments."""
     prefix = fresh.folder.name.rsplit("-", 1)[0]
-    for folder in sorted(fresh.folder.parent.glob(f"{prefix}-*"), reverse=True):
-        if (folder / "run.json").exists() and runs.record(folder).parameters == fresh.arguments:
-            return folder
-    return None
+    found = runs.newest_first(fresh.folder.parent, f"{prefix}-")
+    return next((folder for folder in found if runs.record(folder).parameters == fresh.arguments), None)

@@ -78,4 +78,6 @@ def in_bytes(largest: int, platform: str = sys.platform) -> int:
 def environment(task: ir.Task, python: Path = Path(sys.executable)) -> dict[str, str]:
     """Return a step's environment, in which `python` is the given one, as in a container it is the image's."""
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
-    return os.environ | {"PATH": path} | task.environment
+    # Airflow's variables hold its database's password, its connections and its keys
+    ours = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW_")}
+    return ours | {"PATH": path} | task.environment

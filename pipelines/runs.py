@@ -226,11 +226,19 @@ def folder_of(run: str, runs: str) -> Path:
     """
     folder = Path(runs) / run
     if not (folder / "run.json").exists():
-        known = [name for name in storage.names(runs) if (Path(runs) / name / "run.json").exists()]
-        # a name ends in the time of its start
-        newest = f"; the newest is {max(known, key=lambda name: name.rsplit('-', 1)[-1])}" if known else ""
+        known = [each.name for each in newest_first(Path(runs))]
+        newest = f"; the newest is {known[0]}" if known else ""
         raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
     return folder.resolve()
+
+
+def newest_first(runs: Path, prefix: str = "") -> list[Path]:
+    """Return the folders of the runs whose names begin like that, in the order of their last records.
+
+    Names are in no order: those of Airflow's runs end in whatever Airflow, or a person, has called them.
+    """
+    records = [path for path in runs.glob(f"{prefix}*/run.json") if not path.parent.is_symlink()]
+    return [path.parent for path in sorted(records, key=lambda path: path.stat().st_mtime, reverse=True)]
 
 
 def yesterday() -> str:

@@ -22,7 +22,6 @@ from typing import Any
 import httpx
 
 from components.common.errors import UnavailableError, UserError
-from pipelines.airflow import GPU_POOL
 from pipelines.local import last_lines
 from pipelines.operators.context import Place
 from pipelines.runs import held
@@ -100,7 +99,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
         UnavailableError: when it does not start; nothing of it is left running.
     """
     home = home.resolve()
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the password lies in it
     if found := running(home):
         raise UserError(f"Airflow runs already at {found.url}; look there, or end it first: make airflow-stop")
     url, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8081))
@@ -123,7 +122,6 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
         lock.write(json.dumps(asdict(made)))
     try:
         _wait(made, leader)
-        _add_pool(made)
     except BaseException:
         made.stop()
         raise
@@ -212,15 +210,6 @@ def _answer(url: str) -> dict[str, Any]:
         return dict(httpx.get(url, timeout=START_SECONDS).raise_for_status().json())
     except httpx.HTTPError:
         return {}
-
-
-def _add_pool(made: Standalone) -> None:
-    """Make the pool of the GPU steps, with a slot per local GPU, unless it is there."""
-    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
-    with made.client() as client:
-        answer = client.post("/pools", json={"name": GPU_POOL, "slots": gpus or 1})
-        if answer.status_code != httpx.codes.CONFLICT:
-            answer.raise_for_status()
 
 
 def main(words: list[str] | None = None) -> int:

@@ -1,9 +1,11 @@
 """Whom a failed task and a late run are told to: the log, and the channels that have a connection.
 
-The connection `nightshift_slack` is a Slack incoming webhook, `nightshift_email` an SMTP server whose extra has `to`.
+The connection `nightshift_slack` is a Slack incoming webhook, `nightshift_email` an SMTP server whose extra has
+`from_email` and `to`.
 Airflow 3.3 refuses a late run's callback the connections in its database; environment variables it reads.
 """
 
+import html
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -52,8 +54,9 @@ def _slack(connection: Connection, subject: str, text: str) -> None:
 def _email(connection: Connection, subject: str, text: str) -> None:
     from airflow.providers.smtp.hooks.smtp import SmtpHook
 
+    page = f"<pre>{html.escape(text)}</pre>"
     with SmtpHook(smtp_conn_id=connection.conn_id) as server:
-        server.send_email_smtp(to=connection.extra_dejson["to"], subject=subject, html_content=f"<pre>{text}</pre>")
+        server.send_email_smtp(to=connection.extra_dejson["to"], subject=subject, html_content=page)
 
 
 CHANNELS: dict[str, Callable[[Connection, str, str], None]] = {SLACK: _slack, EMAIL: _email}

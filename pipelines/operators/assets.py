@@ -12,7 +12,7 @@ from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from components.common import storage
-from pipelines import ir
+from pipelines import configs, ir
 from pipelines.operators.context import Rendering, logical_date
 
 Fields = dict[str, Any]
@@ -59,6 +59,8 @@ class AnnounceOperator(BaseOperator):
             AirflowSkipException: when there is nothing to announce.
         """
         asset, date = self.announcement.asset, logical_date(context)
+        if not self._is_usual(context):
+            raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.place.config!r}")
         said = self.announcement.reading(self._artifact(context))
         if said is None:
             raise AirflowSkipException(f"no {asset.name} of {date}: the run does not ask for it")
@@ -69,6 +71,11 @@ class AnnounceOperator(BaseOperator):
         event.extra = extra
         event.add_partitions(date)
         self.log.info("%s: %s", asset.name, extra)
+
+    def _is_usual(self, context: Any) -> bool:
+        """Tell whether a run is of the use case that the other DAGs run, and not one that a form named."""
+        config = self.rendering.commands(context).arguments.get("config")
+        return config is None or config["name"] == configs.load(self.rendering.place.config)["name"]
 
     def _artifact(self, context: Any) -> Fields | None:
         if not self.is_readable:

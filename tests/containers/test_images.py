@@ -18,6 +18,15 @@ from components.common.image import image
 from components.deployment.server import Pointer, pointer_uri
 
 BUILT = ("base", "serving", "airflow")
+PARSE = """
+import json
+from airflow.configuration import conf
+from airflow.dag_processing.dagbag import DagBag
+
+folder = conf.get("core", "dags_folder")
+found = DagBag(dag_folder=folder, bundle_path=folder)
+print(json.dumps([found.import_errors, sorted(found.dags)]))
+"""
 DOCKERFILES = sorted(Path("containers").glob("*/Dockerfile"))
 
 
@@ -72,9 +81,14 @@ def test_an_image_holds_neither_an_installer_nor_a_compiler_of_its_own(engine: A
     assert not {"pip", "uv", "gcc", "cc"} & set(found)
 
 
-def test_airflow_and_the_pipelines_are_in_its_image(engine: Any) -> None:
-    words = ["python", "-c", "import airflow, airflow.providers.cncf.kubernetes, pipelines.ir; print('found')"]
-    assert b"found" in engine.containers.run(image("airflow"), words, remove=True, tmpfs={"/tmp": ""}, read_only=True)
+@pytest.mark.parametrize("place", [{}, {"KFP_ENDPOINT": "http://localhost:1"}], ids=["pods", "kubeflow"])
+def test_airflows_image_holds_all_that_its_dags_are_made_of(engine: Any, place: dict[str, str]) -> None:
+    options: dict[str, Any] = {"remove": True, "tmpfs": {"/tmp": ""}, "read_only": True}
+    told = engine.containers.run(
+        image("airflow"), ["python", "-c", PARSE], environment={"NIGHTSHIFT_ENVIRONMENT": "aws"} | place, **options
+    )
+    names = sorted(path.stem for path in Path("dags").glob("*.py"))
+    assert json.loads(told.decode().splitlines()[-1]) == [{}, names]
 
 
 def test_the_served_champion_answers_from_its_container(engine: Any, save_model: Any, tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from airflow.sdk import Asset, PartitionedAssetTimetable
+from airflow.sdk import Asset, CronTriggerTimetable, PartitionedAssetTimetable
 from airflow.sdk.exceptions import ParamValidationError
 
 from components.common.errors import UserError
+from pipelines import airflow
 from pipelines.operators.context import Place
 from tests.dags.samples import DAGS, Load
 
@@ -57,7 +58,7 @@ def test_every_dag_is_there_in_every_place(place: dict[str, str], load: Load) ->
 def test_ingestion_announces_the_day(load: Load) -> None:
     dag = load()["fraud_ingestion"]
 
-    assert dag.schedule == "0 1 * * *"
+    assert dag.timetable == airflow.clock("0 1 * * *")
     assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}}
     assert [asset.name for asset in dag.get_task("announce_day").outlets] == ["fraud/day"]
 
@@ -81,9 +82,20 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) ->
 def test_training_is_by_the_clock_and_one_at_a_time(load: Load) -> None:
     dag = load()["fraud_training"]
 
-    assert dag.schedule == "0 2 * * *"
+    assert dag.timetable == airflow.clock("0 2 * * *")
     assert dag.max_active_runs == 1
     assert edges(dag)["announce_model"] == {"deployment"}
+
+
+def test_settings_of_airflow_move_neither_the_time_nor_the_day(load: Load) -> None:
+    settings = {"CORE__DEFAULT_TIMEZONE": "Asia/Tokyo", "SCHEDULER__CREATE_CRON_DATA_INTERVALS": "True"}
+    settings |= {"SCHEDULER__CATCHUP_BY_DEFAULT": "True"}
+    dags = load(**{f"AIRFLOW__{name}": value for name, value in settings.items()})
+
+    for name in ("fraud_ingestion", "fraud_training"):
+        assert isinstance(dags[name].timetable, CronTriggerTimetable)
+        assert str(dags[name].timetable.timezone) == "UTC"
+    assert not any(dag.catchup for dag in dags.values())
 
 
 def test_training_follows_requests_alone_when_the_config_says_so(load: Load, on_drift: str) -> None:

@@ -1,8 +1,12 @@
 """The operators, with real processes and a server that speaks Kubeflow's API."""
 
 import asyncio
+import email.policy
 import json
 import multiprocessing
+import socketserver
+import subprocess
+import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -16,9 +20,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from kubernetes.client import models as k8s
 
 from components.common import storage
-from pipelines import airflow, ir
-from pipelines.operators import assets, context
+from pipelines import airflow, configs, ir
+from pipelines.operators import alerts, assets, backfill, context
 from pipelines.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
+from pipelines.operators.links import MODEL, REPORT
 from pipelines.operators.process import StepOperator
 from tests.dags.samples import Load, compiled
 from tests.dags.samples import context as of_run
@@ -60,6 +65,33 @@ def test_a_step_leaves_what_a_local_run_leaves(tmp_path: Path) -> None:
     assert sample.record["parameters"] == {"date": "2025-06-30"}
     assert sample.record["steps"]["first"]["state"] == "done"
     assert ir.load(sample.folder / "pipeline.yaml").name == "sample"
+
+
+def test_the_command_line_goes_on_with_a_run_that_failed_in_airflow(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, first="true", second=f'test -e "{tmp_path}/mended" && echo "$0" > "$1"')
+    sample.execute("first")
+    with pytest.raises(AirflowException, match="exit code 1"):
+        sample.execute("second")
+    (tmp_path / "mended").touch()
+
+    words = ["run", "--resume", sample.folder.name, "--workspace", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "pipelines", *words], check=True, capture_output=True)
+
+    assert sample.record["complete"]
+    assert (sample.folder / "second/made").read_text() == "2025-06-30\n"
+
+
+def test_a_steps_process_gets_nothing_of_airflows_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_NIGHTSHIFT_SLACK", "AIRFLOW_VAR_KEY", "_AIRFLOW_X")
+    for name in secrets:
+        monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("AWS_PROFILE", "nightshift")
+    sample = Sample(tmp_path, first='env > "$1"')
+    sample.execute("first")
+
+    given = (sample.folder / "first/made").read_text()
+    assert "AIRFLOW_" not in given
+    assert "AWS_PROFILE=nightshift" in given
 
 
 def test_what_a_step_prints_is_in_the_tasks_log_while_it_runs(
@@ -189,6 +221,74 @@ def test_a_day_whose_events_have_changed_is_announced_again(tmp_path: Path) -> N
     assert announce(tmp_path, assets.DAY, {"sha256": "new"}, before).extra["sha256"] == "new"
     with pytest.raises(AirflowSkipException):
         announce(tmp_path, assets.DAY, {"sha256": "old"}, before)
+
+
+def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    usual = Path(configs.__file__).with_name("fraud.yaml").read_text()
+    other.write_text(usual.replace("name: fraud", "name: other", 1))
+    dag = load()["fraud_ingestion"]
+    task = dag.get_task("announce_day")
+    assert isinstance(task, assets.AnnounceOperator)
+
+    for name, reason in (("fraud", "announced before"), (str(other), "what follows would run 'fraud'")):
+        inside = of_run(dag, params={"date": "2025-06-30", "config": name})
+        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/events", {"sha256": "a"})
+        seen = {assets.DAY.asset: [SimpleNamespace(extra={"date": "2025-06-30", "sha256": "a"})]}
+        with pytest.raises(AirflowSkipException, match=reason):
+            task.execute(inside | {"inlet_events": seen})
+
+
+def test_a_task_leads_to_the_report_of_its_run_and_to_the_version_it_has_made(tmp_path: Path) -> None:
+    place = SimpleNamespace(reports="http://reports")
+    links = {"root": str(tmp_path / "run"), "model_page": "http://mlflow/#/models/fraud"}
+    task = SimpleNamespace(links=links, rendering=SimpleNamespace(place=place))
+
+    assert REPORT.get_link(task, ti_key=None) == "http://reports/run/report.html"
+    assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud"
+    storage.write_json(str(tmp_path / "run/deployment/deployment"), {"version": 3})
+    assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud/versions/3"
+
+
+def test_a_backfill_is_a_run_for_each_day_whose_model_nobody_uses() -> None:
+    form = {"first": "2024-02-28", "last": "2024-03-01", "data": "s3://raw", "config": "fraud", "device": "cpu"}
+    runs = backfill.days.function(params=form)
+
+    assert [run["trigger_run_id"] for run in runs] == [f"backfill-2024-0{day}" for day in ("2-28", "2-29", "3-01")]
+    assert runs[1]["conf"] == {
+        "date": "2024-02-29", "data": "s3://raw", "config": "fraud", "device": "cpu", "target": "record-only"
+    }  # fmt: skip
+    with pytest.raises(AirflowFailException, match="start again with the older day first"):
+        backfill.days.function(params=form | {"last": "2024-02-27"})
+
+
+class _Mail(socketserver.StreamRequestHandler):
+    """A mail server for one message."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        for line in self.rfile:
+            if line.upper().startswith(b"DATA"):
+                self.wfile.write(b"354 go on\r\n")
+                self.server.letter = b"".join(iter(self.rfile.readline, b".\r\n"))
+            self.wfile.write(b"250 done\r\n")
+
+
+def test_a_failure_is_told_by_mail(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), _Mail) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        extra = {"from_email": "airflow@example.com", "to": "ops@example.com", "disable_ssl": True, "disable_tls": True}
+        host, port = server.server_address
+        connection = {"conn_type": "smtp", "host": host, "port": port, "extra": extra}
+        monkeypatch.setenv("AIRFLOW_CONN_NIGHTSHIFT_EMAIL", json.dumps(connection))
+        alerts.tell("fraud_training: training failed", "exit code 1: loss < 0")
+        thread.join()
+
+        letter = email.message_from_bytes(server.letter, policy=email.policy.default)
+    assert (letter["from"], letter["to"]) == ("airflow@example.com", "ops@example.com")
+    assert letter["subject"] == "fraud_training: training failed"
+    assert "<pre>exit code 1: loss &lt; 0</pre>" in letter.get_body().get_content()
 
 
 def kubeflow_run(load: Load, url: str) -> tuple[KubeflowRunOperator, dict[str, Any]]:

@@ -1,6 +1,8 @@
 """The command line, as a person uses it."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -134,12 +136,16 @@ def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path
     assert "an endpoint ends with its container" in done.stderr
 
 
-def test_a_run_that_is_not_there_is_answered_with_the_one_that_started_last(tmp_path: Path) -> None:
-    for name in ("sample-2025-01-02-20250103T000000", "sample-2025-01-01-20250104T000000"):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "run.json").write_text("{}")
+def test_a_run_that_is_not_there_is_answered_with_the_newest_whoever_named_it(tmp_path: Path) -> None:
+    names = ("sample-2025-01-02-scheduled-2025", "sample-2025-01-01-20250104T000000", "sample-2025-01-02-by-hand")
+    for moment, name in zip((1, 3, 2), names, strict=True):
+        record = tmp_path / "runs" / name / "run.json"
+        record.parent.mkdir(parents=True)
+        record.write_text("{}")
+        os.utime(record, (moment, moment))
+    (tmp_path / "runs/latest").symlink_to(names[1])
     done = nightshift("show", "r1", "--workspace", str(tmp_path))
-    assert "the newest is sample-2025-01-01-20250104T000000" in done.stderr
+    assert f"the newest is {names[1]}" in done.stderr
 
 
 def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
@@ -216,6 +222,22 @@ def test_a_backfill_runs_each_day_once_and_goes_on_where_it_stopped(tmp_path: Pa
     assert count.read_text().split() == ["2025-01-01", "2025-01-02", "2025-01-02", "2025-01-03"]
     assert nightshift(*words, "--force").returncode == 0
     assert len(count.read_text().split()) == 7
+
+
+def test_a_backfill_goes_on_with_the_newest_run_of_a_day_whoever_named_it(tmp_path: Path) -> None:
+    def pipeline(date: str) -> None:
+        shell(script="true")
+
+    words = ["backfill", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    words += ["--from", "2025-01-01", "--to", "2025-01-01"]
+    assert nightshift(*words).returncode == 0
+    (whole,) = (tmp_path / "runs").glob("sample-*")
+    older = shutil.copytree(whole, whole.with_name("sample-2025-01-01-scheduled-2025-01-02T01-00-00-00-00"))
+    record = json.loads((older / "run.json").read_text())
+    (older / "run.json").write_text(json.dumps(record | {"complete": False}))
+    os.utime(older / "run.json", (1, 1))
+
+    assert "complete" in nightshift(*words).stdout.split()
 
 
 @pytest.mark.parametrize(
