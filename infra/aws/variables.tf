@@ -138,6 +138,11 @@ variable "gpu_pools" {
   }
 
   validation {
+    condition     = alltrue([for name, pool in var.gpu_pools : strcontains(name, "spot") == (pool.capacity == "spot")])
+    error_message = "gpu_pools must name spot pools, and no others, with the word spot: by it the autoscaler prefers them."
+  }
+
+  validation {
     condition     = !contains(keys(var.gpu_pools), "general")
     error_message = "gpu_pools may name no pool general: that is the one of light steps."
   }

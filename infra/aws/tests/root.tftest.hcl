@@ -71,6 +71,16 @@ run "a_gpu_that_always_runs" {
   expect_failures = [var.gpu_pools]
 }
 
+run "a_spot_pool_is_named_so" {
+  command = plan
+
+  variables {
+    gpu_pools = { cheap = { instance_types = ["g6.xlarge", "g6.2xlarge"], capacity = "spot", max = 1 } }
+  }
+
+  expect_failures = [var.gpu_pools]
+}
+
 run "a_gpu_pool_named_as_the_general_one" {
   command = plan
 
