@@ -96,8 +96,8 @@ DEFECTS = (
     Defect(
         "spot without a fallback",
         "dev.tfvars",
-        'capacity       = "on_demand"',
-        'capacity       = "spot"',
+        'on-demand = {\n    instance_types = ["g6.2xlarge", "g5.2xlarge"]\n    capacity       = "on_demand"',
+        'more-spot = {\n    instance_types = ["g6.2xlarge", "g5.2xlarge"]\n    capacity       = "spot"',
         "plan",
         "name three instance types or more",
     ),
