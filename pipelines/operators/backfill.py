@@ -9,6 +9,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from pipelines.operators.context import BACKFILL
 
+SECONDS = 10  # between two looks at a run
+
 
 @task
 def days(params: Any = None) -> list[dict[str, Any]]:
@@ -33,6 +35,7 @@ def each_day(dag_id: str) -> None:
         reset_dag_run=True,
         wait_for_completion=True,
         deferrable=True,
+        poke_interval=SECONDS,
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.conf.date }}",
     )

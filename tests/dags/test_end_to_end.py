@@ -280,6 +280,22 @@ def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when
     assert (deployment["version"] in versions) == (deployment["decision"] == "promoted")
 
 
+def test_a_backfill_has_each_day_of_its_form_trained_and_no_model_promoted(airflow: Airflow) -> None:
+    days = [str(date.fromisoformat(DATE) - timedelta(days=back)) for back in (2, 1)]
+    airflow.unpause("fraud_backfill")
+    airflow.trigger("fraud_backfill", "past", first=days[0], last=days[1])
+
+    assert airflow.end("fraud_backfill", "past") == "success"
+    runs = {run["dag_run_id"]: run for run in airflow.call("GET", "/dags/fraud_training/dagRuns")["dag_runs"]}
+    first, second = (runs[f"backfill-{day}"] for day in days)
+    assert first["state"] == second["state"] == "success"
+    assert first["end_date"] <= second["start_date"]
+    for day in days:
+        deployment = airflow.artifact(f"runs/fraud-training-{day}-backfill-*/deployment/deployment")
+        assert deployment["target"] == "record-only"
+        assert deployment["decision"] != "promoted"
+
+
 def test_it_cannot_be_started_twice(airflow: Airflow) -> None:
     with pytest.raises(UserError, match=f"Airflow runs already at {airflow.running.url}; .* make airflow-stop"):
         standalone.start(Path(airflow.running.home), airflow.folder / "dags", {})
