@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from pipelines import airflow
+from pipelines.operators import schedules
 from pipelines.operators.assets import DAY
 
-with airflow.dag("fraud-ingestion", timedelta(hours=2), schedule=airflow.clock("0 1 * * *"), doc_md=__doc__) as tasks:
+with airflow.dag("fraud-ingestion", timedelta(hours=2), schedule=schedules.clock("0 1 * * *"), doc_md=__doc__) as tasks:
     DAY.follow(tasks)

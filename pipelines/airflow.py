@@ -8,18 +8,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import (
-    DAG,
-    Asset,
-    BaseOperator,
-    CronTriggerTimetable,
-    DeadlineAlert,
-    DeadlineReference,
-    PartitionedAssetTimetable,
-    SyncCallback,
-)
+from airflow.sdk import DAG, BaseOperator, DeadlineAlert, DeadlineReference, SyncCallback
 
-from pipelines import configs, ir, operators, runs
+from pipelines import ir, operators, runs
 from pipelines.operators import forms
 from pipelines.operators.alerts import failed, late
 from pipelines.operators.context import Place, Rendering
@@ -64,20 +55,6 @@ def dag(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, Ba
     )
     with made:
         yield {"run": operators.of_run(rendering)} if place.kubeflow else steps(rendering)
-
-
-def clock(cron: str) -> CronTriggerTimetable:
-    """Return a schedule in UTC, by which a run's logical date is the time it is due.
-
-    Of a bare string Airflow's settings decide both, and another decision would be another day.
-    """
-    return CronTriggerTimetable(cron, timezone="UTC")
-
-
-def retraining(cron: str, requests: Asset) -> CronTriggerTimetable | PartitionedAssetTimetable:
-    """Return when a model is trained: by the clock, or for each request, as the config's policy says."""
-    policy = configs.load(Place.named().config)["controller"]["retrain"]
-    return clock(cron) if policy == "daily" else PartitionedAssetTimetable(assets=requests)
 
 
 def steps(rendering: Rendering) -> dict[str, BaseOperator]:

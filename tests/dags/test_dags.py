@@ -11,7 +11,7 @@ from airflow.sdk import Asset, CronTriggerTimetable, PartitionedAssetTimetable
 from airflow.sdk.exceptions import ParamValidationError
 
 from components.common.errors import UserError
-from pipelines import airflow
+from pipelines.operators import schedules
 from pipelines.operators.context import Place
 from tests.dags.samples import DAGS, Load
 
@@ -58,7 +58,7 @@ def test_every_dag_is_there_in_every_place(place: dict[str, str], load: Load) ->
 def test_ingestion_announces_the_day(load: Load) -> None:
     dag = load()["fraud_ingestion"]
 
-    assert dag.timetable == airflow.clock("0 1 * * *")
+    assert dag.timetable == schedules.clock("0 1 * * *")
     assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}}
     assert [asset.name for asset in dag.get_task("announce_day").outlets] == ["fraud/day"]
 
@@ -82,7 +82,7 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) ->
 def test_training_is_by_the_clock_and_one_at_a_time(load: Load) -> None:
     dag = load()["fraud_training"]
 
-    assert dag.timetable == airflow.clock("0 2 * * *")
+    assert dag.timetable == schedules.clock("0 2 * * *")
     assert dag.max_active_runs == 1
     assert edges(dag)["announce_model"] == {"deployment"}
 
@@ -162,7 +162,7 @@ def test_a_place_that_does_not_exist_is_named() -> None:
 WATCH = """
 import json, sys
 import airflow.sdk, airflow.providers.cncf.kubernetes.operators.pod, airflow.providers.standard.operators.trigger_dagrun
-import pipelines.airflow, pipelines.operators.backfill, pipelines.operators.forms
+import pipelines.airflow, pipelines.operators.backfill, pipelines.operators.forms, pipelines.operators.schedules
 touched = []
 watched = ("open", "socket.connect")
 sys.addaudithook(lambda event, args: touched.append([event, str(args[0])]) if event in watched else None)
