@@ -18,7 +18,7 @@ from components.common.errors import UnavailableError, UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import configs, processes, runs
-from pipelines.environments import KUBEFLOW_INSIDE, SITES, TARGETS, Environment, local, site
+from pipelines.environments import BACKFILL, KUBEFLOW_INSIDE, SITES, TARGETS, Environment, local, site
 from pipelines.local import Run
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def backfill(args: argparse.Namespace) -> int:
 
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))
-    environment = local(Path(args.workspace), target="record-only")
+    environment = local(Path(args.workspace), target=BACKFILL)
     found = list(past.backfill(runs.compiled(args.pipeline), dates, _options(args), environment, console, args.force))
     console.print(past.table(found))
     return int(found[-1].state == "failed")

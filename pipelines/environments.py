@@ -14,7 +14,8 @@ from components.common.image import image
 from components.common.telemetry import GATEWAY
 from pipelines.ir import Retry
 
-TARGETS = ("local", "register-only", "record-only")
+BACKFILL = "record-only"  # the target of runs for past days
+TARGETS = ("local", "register-only", BACKFILL)
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 GPU = "nvidia.com/gpu"

@@ -142,9 +142,8 @@ def alone(run: Run) -> Iterator[None]:
         UserError: when there is such a run already; it names the run.
     """
     path = _lock(run)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        stack.enter_context(held(_gate(run.folder.parent, _use_case(run)), fcntl.LOCK_SH))
+        stack.enter_context(under_way(run))
         try:
             file = stack.enter_context(held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
@@ -159,8 +158,8 @@ def alone(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def step_under_way(run: Run) -> Iterator[None]:
-    """Keep `none_under_way` waiting while one step of a run goes on, which another engine has ordered."""
+def under_way(run: Run) -> Iterator[None]:
+    """Refuse `none_under_way` while a run goes on, or one step of it that another engine has ordered."""
     gate = _gate(run.folder.parent, _use_case(run))
     gate.parent.mkdir(parents=True, exist_ok=True)
     with held(gate, fcntl.LOCK_SH):

@@ -12,6 +12,7 @@ from typing import Any
 
 from components.common.errors import UserError
 from pipelines import ir
+from pipelines.commands import Commands
 from pipelines.environments import GPU, SHARED_MEMORY, Placement
 
 RUNTIME = "torch-distributed"  # comes with Kubeflow Trainer; its job, and the container in it, are called "node"
@@ -79,8 +80,7 @@ def command(job: Job, task: ir.Task) -> list[str]:
 
     def fill(kind: str, name: str) -> str:
         if kind == "parameter":
-            kfp_type, source = task.parameters[name]
-            return ir.text(source.value if isinstance(source, ir.Constant) else job.values[source.name], kfp_type)
+            return Commands("", job.values).fill(task, kind, name)
         return {"input": job.features, "output": job.model}.get(kind, json.dumps({}))
 
     python, *words = ir.argv(task, fill)

@@ -7,7 +7,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipelines.operators.context import BACKFILL
+from pipelines.environments import BACKFILL
 
 SECONDS = 10  # between two looks at a run
 

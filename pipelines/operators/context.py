@@ -17,7 +17,6 @@ from components.common.splits import last_complete_day, parse_date
 from pipelines import environments, ir, runs
 from pipelines.commands import Commands
 
-BACKFILL = "record-only"
 EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
 
 
@@ -147,7 +146,7 @@ class Rendering:
         options["date"] = logical_date(context)
         # of a day in the past: Airflow's own backfill starts it, and no model of it goes live
         if "target" in options and context["dag_run"].run_type == "backfill":
-            options["target"] = BACKFILL
+            options["target"] = environments.BACKFILL
         if "data" in options and not self.place.is_cluster:
             options["data"] = runs.absolute(options["data"])
         return runs.gathered(self.pipeline, options, self.place.state | {"kubeflow": self.place.inside})

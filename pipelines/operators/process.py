@@ -42,7 +42,7 @@ class StepOperator(BaseOperator):
         """
         run = self._run(context)
         run.folder.mkdir(parents=True, exist_ok=True)
-        with runs.step_under_way(run), run.runner, _Follower(self.log) as follower:
+        with runs.under_way(run), run.runner, _Follower(self.log) as follower:
             outcome = run.attempt(self.step, self.argv, follower)
             _record(run, self.step, outcome)
         if outcome.state == "failed":
