@@ -20,14 +20,16 @@ from rich.table import Table
 from sklearn.metrics import average_precision_score
 
 from components.common import config as configuration
-from components.common import frames, splits
-from components.common.bundle import Graph
-from components.common.config import Config, Simulator
+from components.common import splits
+from components.common.config import Config
+from components.common.config.source import Simulator
+from components.common.contracts.package import Graph
 from components.common.splits import Days
 from components.drift import core as drift
 from components.features import core as features
 from components.ingestion import simulator
 from components.monitoring import core as monitoring
+from components.tabular import frames
 from components.training import core as training
 from pipelines import configs
 
@@ -35,14 +37,14 @@ FIRST = date(2024, 1, 1)  # of the simulated events
 STABLE_DAYS, WATCHED_DAYS = 180, 12
 ONSETS = (30, 90, 150)  # stable days after which a drift sets in
 FALSE_ALARMS, DELAY = 1, 3  # at most
-LABELS_ONLY = ("frauds move to the night", "new fraud scenario, 1 % of rows", "labels 3 days late")
+LABELS_ONLY = ("positives move to the night", "new fraud scenario, 1 % of rows", "labels 3 days late")
 DRIFTS: dict[str, dict[str, Any]] = {
     "amounts x 1.2": {"amount_factor": 1.2},
     "amounts x 1.5": {"amount_factor": 1.5},
     "30 % new terminals": {"new_terminals": 0.3},
     "volume x 2": {"volume_factor": 2.0},
     "new fraud scenario, 1 % of rows": {"new_scenario": 0.01},
-    "frauds move to the night": {"night_fraud": True},
+    "positives move to the night": {"night_fraud": True},
     "labels 3 days late": {"label_lateness_days": 3},
 }
 TRUTH = ("truth", "scores")
@@ -64,7 +66,7 @@ class Day:
     counts: drift.Counts
     truth: np.ndarray
     scores: np.ndarray
-    frauds: pd.DataFrame
+    positives: pd.DataFrame
 
 
 class Watch:
@@ -74,16 +76,16 @@ class Watch:
         self.config = config
         span = splits.plan(config, FIRST + timedelta(days=365)).events
         self.trained = FIRST + timedelta(days=(span.last - span.first).days)
-        self.reach = timedelta(days=max(config.features.windows_days) + config.label_delay_days)
+        self.reach = timedelta(days=max(config.task.windows_days) + config.label_delay_days)
         self.events = self._events(config.simulator, Days(FIRST, self.trained + timedelta(days=days)))
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
         setting = training.Setting(config, features.numeric_inputs(config), [], "cpu")
         plan = splits.plan(config, self.trained)
         self.model = training.train(setting, plan, rows, {})
-        self.bundle, self.reference = self.model.bundle, self.model.reference
-        self.graph = Graph(self.model.graphs[self.bundle.selected], config.training.threads)
+        self.package, self.reference = self.model.package, self.model.reference
+        self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(splits.test_rows(rows, plan.test, config.protocol.drop_compromised))
-        inputs = [*self.bundle.inputs.numeric, drift.SCORE]
+        inputs = [*self.package.inputs.numeric, drift.SCORE]
         self.bins = drift.layout(self.reference[inputs], inputs)
         self.before = drift.count(self.reference, self.bins)
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
@@ -103,17 +105,17 @@ class Watch:
         columns = drift.measure(self.bins, self.before, functools.reduce(drift.add, now), limits)
         due = today - timedelta(days=config.label_delay_days)
         known = [days[day] for day in Days(due - length, due) if world.labels_arrived(day, due)]
-        train = self.bundle.details["train"]
+        train = self.package.details["train"]
         expected = train["rows"] / config.protocol.train_days
         truth, scores = (np.concatenate([getattr(day, name) for day in known]) for name in TRUTH)
-        frauds = pd.concat([day.frauds for day in known])
+        positives = pd.concat([day.positives for day in known])
         labelled = days[due].rows if world.labels_arrived(due, due) else 0
         stolen = self.reference[self.reference["label"] == 1]
         others = [
             drift.volume(days[today].rows, expected, limits.volume),
             drift.labels(labelled, expected),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
-            drift.frauds(stolen, frauds, self.bundle.inputs.numeric, limits),
+            drift.positives(stolen, positives, self.package.inputs.numeric, limits),
         ]
         return drift.judge(columns, others, limits).signals
 
@@ -122,7 +124,7 @@ class Watch:
         log: list[monitoring.Entry] = []
         for day in watched:
             signals = [vars(signal) for signal in self.signals(days, world, day)]
-            seen = monitoring.Observation(self.config.name, day, self.bundle.sha256, signals)
+            seen = monitoring.Observation(self.config.name, day, self.package.sha256, signals)
             log.append(monitoring.decide(seen, log, self.config.controller, backfill=False))
         return log
 
@@ -136,7 +138,7 @@ class Watch:
         return float(before - after)
 
     def _promise(self, test: pd.DataFrame) -> drift.Promise:
-        scores = self.graph.score(self.bundle.inputs.matrix(test))
+        scores = self.graph.score(self.package.inputs.matrix(test))
         return drift.Promise(float(average_precision_score(test["label"].astype(int), scores)), "when it was evaluated")
 
     def _events(self, world: Simulator, days: Days) -> dict[date, pd.DataFrame]:
@@ -147,7 +149,7 @@ class Watch:
 
     def _days(self, rows: pd.DataFrame, days: Days) -> dict[date, Day]:
         rows = splits.rows_of(rows, days)
-        rows = rows.assign(score=self.graph.score(self.bundle.inputs.matrix(rows)))
+        rows = rows.assign(score=self.graph.score(self.package.inputs.matrix(rows)))
         return {stamp.date(): self._day(part) for stamp, part in rows.groupby(rows["event_time"].dt.floor("D"))}
 
     def _day(self, rows: pd.DataFrame) -> Day:
@@ -159,7 +161,7 @@ def run(seed: int = 0) -> dict[str, Any]:
     """Watch a world, print the table, and return it: false alarms, and per drift and onset when it was noticed."""
     started = time.perf_counter()
     shipped = configs.load("fraud")
-    shipped["training"]["models"] = {"xgboost": shipped["training"]["models"]["xgboost"]}
+    shipped["task"]["candidates"] = {"xgboost": shipped["task"]["candidates"]["xgboost"]}
     changes = {"controller": {"retrain": "on_drift"}, "simulator": {"seed": seed}}
     watch = Watch(configuration.parse(shipped | changes))
     first = watch.trained + timedelta(days=1)

@@ -35,19 +35,19 @@ def run(rows: int = ROWS) -> dict[str, Any]:
 def prepare(folder: Path, rows: int) -> None:
     """Write the model, the days, their manifest and the flags that every step takes."""
     from benchmarks.drift import Watch
-    from components.common import artifacts, bundle
     from components.common import config as configuration
+    from components.common.contracts import package, tables
     from pipelines import configs
 
     shipped = configs.load("fraud")
-    shipped["training"]["models"] = {"xgboost": shipped["training"]["models"]["xgboost"]}
+    shipped["task"]["candidates"] = {"xgboost": shipped["task"]["candidates"]["xgboost"]}
     shipped["drift"] = {"window_days": 1}
     watch = Watch(configuration.parse(shipped), days=1)
     model, newest = watch.model, watch.trained
-    bundle.save(str(folder / "model"), model.bundle, model.graphs, model.reference)
+    package.save(str(folder / "model"), model.package, model.graphs, model.reference)
     due = newest - timedelta(days=watch.config.label_delay_days)
     parts = [_day(watch.rows, day, folder / f"{day}.parquet", rows) for day in (due, newest)]
-    artifacts.write_table(str(folder / "features"), artifacts.Table("features", parts))
+    tables.write_table(str(folder / "features"), tables.Table("features", parts))
     flags = {"config": json.dumps(shipped), "date": str(newest), "features": str(folder / "features")}
     (folder / "flags.json").write_text(json.dumps(flags))
 
@@ -70,7 +70,8 @@ def _day(features: Any, day: date, path: Path, rows: int) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from components.common import artifacts, splits
+    from components.common import splits
+    from components.common.contracts import tables
 
     frame = splits.rows_of(features, splits.Days(day, day))
     rng = np.random.default_rng(day.toordinal())
@@ -80,7 +81,7 @@ def _day(features: Any, day: date, path: Path, rows: int) -> Any:
             group = frame.iloc[np.arange(start, min(start + ROW_GROUP, rows)) % len(frame)]
             group = group.assign(amount=group["amount"] * rng.uniform(0.99, 1.01, len(group)))
             writer.write_table(pa.Table.from_pandas(group, schema, preserve_index=False))
-    return artifacts.Partition(str(day), str(path), rows, "")
+    return tables.Partition(str(day), str(path), rows, "")
 
 
 if __name__ == "__main__":

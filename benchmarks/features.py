@@ -21,8 +21,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from components.common import config, frames
+from components.common import config
 from components.features import core
+from components.tabular import frames
 
 ROOT = Path(__file__).parents[1]
 RAW = ROOT.parent / "shared" / "data" / "handbook" / "raw"
@@ -65,14 +66,14 @@ def polars_rolling_by(events: Any) -> Any:
     """Polars expressions: `rolling_*_by(...).over(key)`; the delayed window is a difference of two."""
     import polars as pl
 
-    ones, frauds, amount = pl.lit(1).alias("ones"), pl.col("label").cast(pl.Int64), pl.col("amount")
+    ones, positives, amount = pl.lit(1).alias("ones"), pl.col("label").cast(pl.Int64), pl.col("amount")
 
     def total(values: Any, days: int) -> Any:
         return values.rolling_sum_by("event_time", f"{days}d").over("terminal")
 
     reaches = (DELAY, *(DELAY + w for w in WINDOWS))
     parts = [total(pl.col("ones"), d).alias(f"count_{d}") for d in reaches]
-    parts += [total(frauds, d).alias(f"frauds_{d}") for d in reaches]
+    parts += [total(positives, d).alias(f"frauds_{d}") for d in reaches]
     for w in WINDOWS:
         parts += [
             pl.col("ones").rolling_sum_by("event_time", f"{w}d").over("customer").alias(f"customer_count_{w}d"),
@@ -119,14 +120,14 @@ def pandas_groupby_rolling(events: pd.DataFrame) -> pd.DataFrame:
         customer[f"customer_count_{w}d"] = trailing.count().to_numpy()
         customer[f"customer_mean_amount_{w}d"] = trailing.mean().to_numpy()
     young = labels.rolling(f"{DELAY}D")
-    young_counts, young_frauds = young.count().to_numpy(), young.sum().to_numpy()
+    young_counts, young_positives = young.count().to_numpy(), young.sum().to_numpy()
     terminal: dict[str, Any] = {}
     for w in WINDOWS:
         trailing = labels.rolling(f"{DELAY + w}D")
         counts = trailing.count().to_numpy() - young_counts
-        frauds = trailing.sum().to_numpy() - young_frauds
+        positives = trailing.sum().to_numpy() - young_positives
         terminal[f"terminal_count_{w}d"] = counts
-        terminal[f"terminal_risk_{w}d"] = frauds / np.maximum(counts, 1)
+        terminal[f"terminal_risk_{w}d"] = positives / np.maximum(counts, 1)
     parts = [_in_order(customer, events["customer"]), _in_order(terminal, events["terminal"])]
     return pd.concat(parts, axis=1)
 
@@ -149,12 +150,12 @@ def pandas_apply(events: pd.DataFrame) -> pd.DataFrame:
     def terminal(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows.set_index("event_time")
         young = rows["label"].rolling(f"{DELAY}D")
-        young_counts, young_frauds = young.count(), young.sum()
+        young_counts, young_positives = young.count(), young.sum()
         for w in WINDOWS:
             trailing = rows["label"].rolling(f"{DELAY + w}D")
             counts = trailing.count() - young_counts
             rows[f"terminal_count_{w}d"] = counts
-            rows[f"terminal_risk_{w}d"] = ((trailing.sum() - young_frauds) / counts).fillna(0.0)
+            rows[f"terminal_risk_{w}d"] = ((trailing.sum() - young_positives) / counts).fillna(0.0)
         return rows.set_index("event_id")[COLUMNS[6:]]
 
     groups = events.groupby("customer"), events.groupby("terminal")

@@ -34,9 +34,10 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from pipelines import runs
+from pipelines import arguments
+from pipelines.engines.local import runs
+from pipelines.engines.local.progress import Progress
 from pipelines.environments import local
-from pipelines.progress import Progress
 
 DATE = "2025-06-30"
 CONFIG: dict[str, Any] = {
@@ -53,15 +54,16 @@ CONFIG: dict[str, Any] = {
     },
     "quarantine": {"max_share": 0.5},
     "simulator": {"customers": 300, "terminals": 60, "corrupt_share": 0.005},
-    "features": {"windows_days": [1]},
-    "protocol": {"train_days": 2, "test_days": 2},
-    "training": {
-        "models": {
+    "task": {
+        "kind": "tabular",
+        "windows_days": [1],
+        "candidates": {
             "logistic_regression": {"kind": "logistic_regression"},
             "mlp": {"kind": "mlp", "parameters": {"hidden": 4, "epochs": 1}},
-        }
+        },
     },
-    "evaluation": {"min_frauds": 1, "min_average_precision": 0.0},
+    "protocol": {"train_days": 2, "test_days": 2},
+    "evaluation": {"min_positives": 1, "min_average_precision": 0.0},
     "drift": {"window_days": 2},
 }
 # what the steps import when they run: loaded once, before the forks
@@ -272,7 +274,7 @@ def _step(name: str, workspace: Path, limit: int, use_case: str = CONFIG["name"]
 
 def _engine(workspace: Path, limit: int) -> Case:
     """Return the local engine as a case, with the first steps of the daily run."""
-    pipeline = runs.compiled(runs.DEFAULT)
+    pipeline = arguments.compiled(arguments.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in ("ingestion", "features")))
     config = workspace / "killed.yaml"
     config.write_text(yaml.safe_dump(CONFIG))

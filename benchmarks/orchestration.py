@@ -31,7 +31,7 @@ def run() -> list[dict[str, Any]]:
         compiled = str(Path(folder) / "noops.yaml")
         subprocess.run([sys.executable, str(NOOPS / "nightshift.py"), compiled], check=True)
         engines = {
-            "nightshift": ["-m", "pipelines", "run", compiled, "--workspace", folder],
+            "nightshift": ["-m", "pipelines.cli", "run", compiled, "--workspace", folder],
             "kfp.local": [str(NOOPS / "kfp_local.py")],
             "metaflow": [str(NOOPS / "metaflow_flow.py"), "run"],
             "dagster": [str(NOOPS / "dagster_job.py")],

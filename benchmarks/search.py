@@ -17,12 +17,12 @@ import yaml
 from rich.console import Console
 
 from benchmarks.steps import run_steps
-from components.common import metrics
-from components.common.artifacts import read_table
-from components.common.bundle import Inputs
 from components.common.config import Config, parse
+from components.common.contracts.package import Inputs
+from components.common.contracts.tables import read_table
 from components.common.splits import Days, plan, rows_of, test_rows
 from components.features.core import numeric_inputs
+from components.tabular import metrics
 from components.training import estimators
 from pipelines import configs
 
@@ -38,7 +38,9 @@ TABLE = Path("benchmarks/search.csv")
 def main(data: str) -> None:
     """Search, and write the table of trials."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    config = configs.load("handbook") | {"name": "handbook-search", "features": {"windows_days": WINDOWS["five"]}}
+    shipped = configs.load("handbook")
+    task = shipped["task"] | {"windows_days": WINDOWS["five"]}
+    config = shipped | {"name": "handbook-search", "task": task}
     rows = _rows(config, data)
     study = optuna.create_study(
         study_name="handbook-best",
@@ -62,7 +64,7 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
     train_days = trial.suggest_int("train_days", 7, LONGEST, step=7)
     windows = WINDOWS[trial.suggest_categorical("windows", list(WINDOWS))]
     protocol = {"mode": "retrospective", "train_days": train_days, "compromised_days": 7}
-    trial_config = parse(config | {"protocol": protocol, "features": {"windows_days": windows}})
+    trial_config = parse(config | {"protocol": protocol, "task": config["task"] | {"windows_days": windows}})
     parameters = {
         "n_estimators": trial.suggest_int("n_estimators", 100, 400, step=50),
         "learning_rate": trial.suggest_float("learning_rate", 0.02, 0.2, log=True),
@@ -80,7 +82,7 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
         trial.report(mean(fold["average_precision"] or 0.0 for fold in measured), number)
         if trial.should_prune():
             raise optuna.TrialPruned
-    trial.set_user_attr("card_precision", mean(fold["card_precision"] for fold in measured))
+    trial.set_user_attr("precision_at_k", mean(fold["precision_at_k"] for fold in measured))
     trial.set_user_attr("auc_roc", mean(fold["auc_roc"] or 0.0 for fold in measured))
     return mean(fold["average_precision"] or 0.0 for fold in measured)
 
@@ -89,7 +91,7 @@ def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.Da
     fold = plan(config, last).test
     seen, unseen = rows_of(rows, fold.train), test_rows(rows, fold, drop_compromised=True)
     inputs = Inputs(numeric_inputs(config), {})
-    job = estimators.Job("search", parameters, config.training.seed, config.training.threads, "cpu")
+    job = estimators.Job("search", parameters, config.task.seed, config.task.threads, "cpu")
     fitted = estimators.fit("xgboost", job, inputs.matrix(seen), seen["label"].to_numpy(dtype=np.int8))
     return metrics.evaluate(unseen, fitted.predict(inputs.matrix(unseen)), config.evaluation.top_k)
 

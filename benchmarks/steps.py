@@ -7,16 +7,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pipelines import runs
+from pipelines import arguments
+from pipelines.engines.local import runs
+from pipelines.engines.local.progress import Progress, explain_failure
 from pipelines.environments import local
-from pipelines.progress import Progress, explain_failure
 
 WORKSPACE = Path("runs/reproduce")
 
 
 def run_steps(steps: Collection[str], config: str, data: str, date: str, workspace: Path = WORKSPACE) -> Path:
     """Run the named steps of the training pipeline; return the run's folder, exit when a step fails."""
-    pipeline = runs.compiled(runs.DEFAULT)
+    pipeline = arguments.compiled(arguments.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in steps))
     run = runs.new(kept, {"config": config, "data": data, "date": date}, local(workspace, target="record-only"))
     console = Console()

@@ -5,9 +5,9 @@ A day's run is called `backfill-<day>`. The same days again run again what has c
 
 from airflow.sdk import DAG
 
-from pipelines import airflow
-from pipelines.operators import backfill, forms
-from pipelines.operators.context import Place
+from pipelines.engines.airflow import dags
+from pipelines.engines.airflow.operators import backfill, forms
+from pipelines.engines.airflow.operators.context import Place
 
-with DAG("fraud_backfill", schedule=None, doc_md=__doc__, params=forms.span(Place.named()), **airflow.COMMON):
+with DAG("fraud_backfill", schedule=None, doc_md=__doc__, params=forms.span(Place.named()), **dags.COMMON):
     backfill.each_day("fraud_training")

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from pipelines import airflow
-from pipelines.operators import schedules
-from pipelines.operators.assets import DAY
+from pipelines.engines.airflow import dags
+from pipelines.engines.airflow.operators import schedules
+from pipelines.engines.airflow.operators.assets import DAY
 
-with airflow.dag("fraud-ingestion", timedelta(hours=2), schedule=schedules.clock("0 1 * * *"), doc_md=__doc__) as tasks:
+with dags.dag("ingestion", timedelta(hours=2), schedule=schedules.clock("0 1 * * *"), doc_md=__doc__) as tasks:
     DAY.follow(tasks)

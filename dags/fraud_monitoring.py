@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from airflow.sdk import PartitionedAssetTimetable
 
-from pipelines import airflow
-from pipelines.operators.assets import DAY, RETRAIN
+from pipelines.engines.airflow import dags
+from pipelines.engines.airflow.operators.assets import DAY, RETRAIN
 
 schedule = PartitionedAssetTimetable(assets=DAY.asset)
-with airflow.dag("fraud-monitoring", timedelta(hours=2), schedule=schedule, doc_md=__doc__) as tasks:
+with dags.dag("monitoring", timedelta(hours=2), schedule=schedule, doc_md=__doc__) as tasks:
     RETRAIN.follow(tasks)

@@ -5,10 +5,10 @@ Starts every night, or, when the config says `retrain: on_drift`, for each `frau
 
 from datetime import timedelta
 
-from pipelines import airflow
-from pipelines.operators import schedules
-from pipelines.operators.assets import MODEL, RETRAIN
+from pipelines.engines.airflow import dags
+from pipelines.engines.airflow.operators import schedules
+from pipelines.engines.airflow.operators.assets import MODEL, RETRAIN
 
 schedule = schedules.retraining("0 2 * * *", RETRAIN.asset)
-with airflow.dag("fraud-training", timedelta(hours=6), schedule=schedule, doc_md=__doc__) as tasks:
+with dags.dag("training", timedelta(hours=6), schedule=schedule, doc_md=__doc__) as tasks:
     MODEL.follow(tasks)

@@ -8,14 +8,8 @@ from components.common.errors import UserError
 from components.common.telemetry import PIPELINE
 from pipelines.environments import Site
 
-# file name -> module, whose `define` gives the pipeline of a site
-PIPELINES = {
-    "fraud-ingestion": "fraud_ingestion",
-    "fraud-training": "fraud_training",
-    "fraud-scoring": "fraud_scoring",
-    "fraud-monitoring": "fraud_monitoring",
-    "nightly": "nightly",
-}
+# modules, whose `define` gives the pipeline of a site; the compiled file has the same name
+PIPELINES = ("ingestion", "training", "scoring", "monitoring", "nightly")
 
 
 def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
@@ -30,8 +24,8 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
         raise UserError("compiling needs kfp; run in the checkout: pip install -e '.[kfp]'") from None
     place = folder / site.name
     place.mkdir(parents=True, exist_ok=True)
-    for name, module in PIPELINES.items():
-        pipeline = importlib.import_module(f"pipelines.{module}").define(site.telling(**{PIPELINE: name}))
+    for name in PIPELINES:
+        pipeline = importlib.import_module(f"pipelines.{name}").define(site.telling(**{PIPELINE: name}))
         known = pipeline.component_spec.inputs or {}
         defaults = {key: value for key, value in site.parameters.items() if key in known}
         compiler.Compiler().compile(pipeline, str(place / f"{name}.yaml"), pipeline_parameters=defaults)

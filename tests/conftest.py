@@ -7,8 +7,9 @@ import onnx
 import pandas as pd
 import pytest
 
-from components.common import bundle, registry, storage
-from components.common.bundle import Bundle, Inputs
+from components.common import registry, storage
+from components.common.contracts import package
+from components.common.contracts.package import Inputs, Package
 from tests.kubeflow import Kubeflow, serve
 
 INPUTS = Inputs(["amount", "customer_count_1d"], {"channel": ["shop", "it's web"]})
@@ -19,15 +20,15 @@ def graph(weight: float) -> bytes:
     make = onnx.helper
     weights = np.array([[weight], [0.1], [0.2], [0.3]], dtype=np.float32)
     nodes = [
-        make.make_node("Gemm", [bundle.INPUT, "weights"], ["logit"]),
+        make.make_node("Gemm", [package.INPUT, "weights"], ["logit"]),
         make.make_node("Sigmoid", ["logit"], ["column"]),
-        make.make_node("Reshape", ["column", "flat"], [bundle.OUTPUT]),
+        make.make_node("Reshape", ["column", "flat"], [package.OUTPUT]),
     ]
     body = make.make_graph(
         nodes,
         "tiny",
-        [make.make_tensor_value_info(bundle.INPUT, onnx.TensorProto.FLOAT, [None, 4])],
-        [make.make_tensor_value_info(bundle.OUTPUT, onnx.TensorProto.FLOAT, [None])],
+        [make.make_tensor_value_info(package.INPUT, onnx.TensorProto.FLOAT, [None, 4])],
+        [make.make_tensor_value_info(package.OUTPUT, onnx.TensorProto.FLOAT, [None])],
         [onnx.numpy_helper.from_array(weights, "weights"), onnx.numpy_helper.from_array(np.array([-1]), "flat")],
     )
     return make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
@@ -44,13 +45,13 @@ def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
         "seconds": 0.1,
     }
     details = {
-        "train": {"first": "2018-07-25", "last": trained_until, "rows": 100, "frauds": 3},
+        "train": {"first": "2018-07-25", "last": trained_until, "rows": 100, "positives": 3},
         "features_sha256": "f" * 64,
         "events_sha256": "e" * 64,
         "device": "cpu",
         "seed": 0,
     }
-    model = Bundle(INPUTS, "logistic_regression", {"logistic_regression": entry}, 0.5, details)
+    model = Package(INPUTS, "logistic_regression", {"logistic_regression": entry}, 0.5, details)
     reference = pd.DataFrame(
         {
             "amount": [1.0, 123.456789, np.nan],
@@ -61,7 +62,7 @@ def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
         }
     )
     uri = str(folder)
-    bundle.save(uri, model, {"logistic_regression": content}, reference)
+    package.save(uri, model, {"logistic_regression": content}, reference)
     return uri
 
 

@@ -26,7 +26,7 @@ from components.common.errors import UserError
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from components.common.bundle import Bundle
+    from components.common.contracts.package import Package
 
 CHAMPION = "champion"
 EARLIER = "earlier_champions"
@@ -50,8 +50,8 @@ class Version:
     Attributes:
         name: the registered model, which is the use case.
         version: its number, from 1.
-        uri: folder of its files (see `bundle.py`) inside the registry.
-        sha256: identity of the model, `Bundle.sha256`.
+        uri: folder of its files (see `package.py`) inside the registry.
+        sha256: identity of the model, `Package.sha256`.
         tags: lineage, and who registered, promoted or rolled it back and when.
     """
 
@@ -122,7 +122,7 @@ def register(
     Args:
         registry: folder or URL.
         name: the registered model; made when it is new.
-        model_uri: folder of the model, see `bundle.save`.
+        model_uri: folder of the model, see `package.save`.
         tags: lineage of this version.
         metrics: shown with the MLflow run that carries the files.
         card: the model card, Markdown; kept beside the files as `model_card.md`.
@@ -130,9 +130,9 @@ def register(
     Raises:
         UserError: when a file of the model is missing or not the one its manifest names.
     """
-    from components.common import bundle
+    from components.common.contracts import package
 
-    model = bundle.load(model_uri)
+    model = package.load(model_uri)
     with _open(registry) as client:
         known = [version for version in _versions(client, registry, name) if version.sha256 == model.sha256]
         if known:
@@ -388,7 +388,7 @@ def _readable(registry: str, version: Version) -> Version:
     return replace(version, uri=path.rstrip("/"))
 
 
-def _record(client: "MlflowClient", registry: str, name: str, model: "Bundle", metrics: dict[str, float]) -> str:
+def _record(client: "MlflowClient", registry: str, name: str, model: "Package", metrics: dict[str, float]) -> str:
     """Make the MLflow run that carries the model's files, parameters and metrics, or go on with a killed one."""
     from mlflow.entities import Metric, Param
 
@@ -412,7 +412,7 @@ def _experiment(client: "MlflowClient", registry: str, name: str) -> str:
     return str(known.experiment_id if known else client.create_experiment(name, artifact_location=location))
 
 
-def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: str, model: "Bundle") -> str:
+def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: str, model: "Package") -> str:
     if not is_remote(registry):
         folder = _artifacts(registry, run_id)
         _copy(model_uri, model, folder)
@@ -430,8 +430,8 @@ def _store_card(client: "MlflowClient", registry: str, run_id: str, card: str) -
         storage.write_bytes(storage.join(os.path.dirname(_artifacts(registry, run_id)), CARD), card.encode())
 
 
-def _copy(model_uri: str, model: "Bundle", folder: str) -> None:
-    from components.common.bundle import MANIFEST, REFERENCE
+def _copy(model_uri: str, model: "Package", folder: str) -> None:
+    from components.common.contracts.package import MANIFEST, REFERENCE
 
     expected = {entry["file"]: entry["sha256"] for entry in model.candidates.values()}
     for file in [*expected, REFERENCE, MANIFEST]:

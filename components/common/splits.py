@@ -43,7 +43,7 @@ class Fold:
         train: the training days.
         test: the test days.
         label_delay_days: how long a label takes to arrive.
-        compromised_from: first day whose frauds count as a compromise of the customer.
+        compromised_from: first day whose positives count as a compromise of the customer.
     """
 
     train: Days
@@ -119,7 +119,7 @@ def plan(config: Config, logical_date: date) -> Plan:
 
 def buffer_days(config: Config) -> int:
     """Return how many days of events before a day its features need: the longest window, and its delay."""
-    longest = config.features.longest_window_days
+    longest = config.task.longest_window_days
     return longest + config.label_delay_days if longest else 0
 
 
@@ -161,9 +161,9 @@ def test_rows(features: "pd.DataFrame", fold: Fold, drop_compromised: bool) -> "
     rows = rows_of(features, fold.test)
     if not drop_compromised:
         return rows
-    frauds = rows_of(features, Days(fold.compromised_from, fold.test.last))
-    first_fraud = frauds[frauds["label"] == 1].groupby("customer")["event_time"].min().dt.floor("D")
-    known_from = first_fraud + timedelta(days=fold.label_delay_days + 1)
+    positives = rows_of(features, Days(fold.compromised_from, fold.test.last))
+    first_positive = positives[positives["label"] == 1].groupby("customer")["event_time"].min().dt.floor("D")
+    known_from = first_positive + timedelta(days=fold.label_delay_days + 1)
     # NaT, a customer without a fraud, compares as False
     known = rows["event_time"].dt.floor("D").to_numpy() >= known_from.reindex(rows["customer"]).to_numpy()
     kept: pd.DataFrame = rows.loc[~known]

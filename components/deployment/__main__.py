@@ -60,12 +60,13 @@ def body(args: argparse.Namespace) -> dict[str, float]:
 
 
 def _register(args: argparse.Namespace, config: Config, evaluation: Any, drift: Any) -> "Version":
-    from components.common import bundle, registry
+    from components.common import registry
+    from components.common.contracts import package
     from components.common.lineage import code_version
     from components.deployment import core
 
     content = config.model_dump(mode="json")
-    tags = core.lineage(bundle.load(args.model), evaluation, drift) | {
+    tags = core.lineage(package.load(args.model), evaluation, drift) | {
         "config": json.dumps(content, sort_keys=True),
         "config_sha256": storage.fingerprint(content),
         "code_version": code_version(),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common.bundle import Bundle, Inputs
+from components.common.contracts.package import Inputs, Package
 from components.common.errors import UserError, nearest
 
 MAX_INSTANCES = 1000
@@ -105,7 +105,7 @@ def _objections(challenger: Candidate, champion: Candidate | None, evaluation: M
     return objections
 
 
-def lineage(model: Bundle, evaluation: Mapping[str, Any], drift: Mapping[str, Any]) -> dict[str, str]:
+def lineage(model: Package, evaluation: Mapping[str, Any], drift: Mapping[str, Any]) -> dict[str, str]:
     """Return the tags that say where a model came from and how it was judged."""
     details = model.details
     found = {
@@ -113,7 +113,7 @@ def lineage(model: Bundle, evaluation: Mapping[str, Any], drift: Mapping[str, An
         "train_first": details["train"]["first"],
         "train_last": details["train"]["last"],
         "train_rows": details["train"]["rows"],
-        "train_frauds": details["train"]["frauds"],
+        "train_positives": details["train"]["positives"],
         "events_sha256": details["events_sha256"],
         "features_sha256": details["features_sha256"],
         "device": details["device"],

@@ -60,12 +60,12 @@ def example(uri: str) -> Example:
     """Score one event of a model's reference sample with the model's own files."""
     import pandas as pd
 
-    from components.common import bundle
+    from components.common.contracts import package
     from components.deployment import core
 
-    model = bundle.load(uri)
-    features = core.example(model.inputs, bundle.read_reference(uri))
-    (score,) = bundle.Scorer(uri, model).score(pd.DataFrame([features]))
+    model = package.load(uri)
+    features = core.example(model.inputs, package.read_reference(uri))
+    (score,) = package.Scorer(uri, model).score(pd.DataFrame([features]))
     return Example(features, float(score))
 
 

@@ -23,7 +23,7 @@ from components.common.step import Parser, log, run
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from components.common.bundle import Bundle, Scorer
+    from components.common.contracts.package import Package, Scorer
 
 HOST = "127.0.0.1"
 PORTS = 21
@@ -38,7 +38,7 @@ class Pointer:
     Attributes:
         version: its number.
         uri: folder of its files.
-        sha256: what `Bundle.sha256` of these files must be.
+        sha256: what `Package.sha256` of these files must be.
         since: when it became the champion, ISO 8601, UTC.
     """
 
@@ -82,7 +82,7 @@ class Model:
     """A version in memory."""
 
     pointer: Pointer
-    bundle: "Bundle"
+    package: "Package"
     scorer: "Scorer"
 
 
@@ -92,12 +92,12 @@ def load(pointer: Pointer) -> Model:
     Raises:
         UserError: when its files are not those that were registered.
     """
-    from components.common import bundle
+    from components.common.contracts import package
 
-    manifest = bundle.load(pointer.uri)
+    manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    return Model(pointer, manifest, bundle.Scorer(pointer.uri, manifest))
+    return Model(pointer, manifest, package.Scorer(pointer.uri, manifest))
 
 
 class Current:
@@ -142,7 +142,7 @@ class Current:
     def told(self) -> tuple[dict[str, str], bool]:
         """Return the labels by which Prometheus knows what answers, and whether it is not what should."""
         model = self.model
-        labels = {"version": str(model.pointer.version), "candidate": model.bundle.selected}
+        labels = {"version": str(model.pointer.version), "candidate": model.package.selected}
         return labels | {"sha256": model.pointer.sha256}, self.problem is not None
 
     def health(self) -> dict[str, Any]:
@@ -154,15 +154,15 @@ class Current:
 
 def describe(name: str, model: Model) -> dict[str, Any]:
     """Return what is public about a version."""
-    pointer, bundle = model.pointer, model.bundle
+    pointer, package = model.pointer, model.package
     return {
         "name": name,
         "version": pointer.version,
         "sha256": pointer.sha256,
-        "candidate": bundle.selected,
-        "inputs": asdict(bundle.inputs),
-        "threshold": bundle.threshold,
-        "trained": {"first": bundle.details["train"]["first"], "last": bundle.details["train"]["last"]},
+        "candidate": package.selected,
+        "inputs": asdict(package.inputs),
+        "threshold": package.threshold,
+        "trained": {"first": package.details["train"]["first"], "last": package.details["train"]["last"]},
         "champion_since": pointer.since,
     }
 
@@ -179,8 +179,8 @@ def score(name: str, model: Model, body: bytes) -> dict[str, Any]:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise core.RequestError("body", str(error), "JSON") from None
-    frame = core.frame(model.bundle.inputs, request)
-    predictions = core.predictions(model.scorer.score(frame), model.bundle.threshold)
+    frame = core.frame(model.package.inputs, request)
+    predictions = core.predictions(model.scorer.score(frame), model.package.threshold)
     return {"model": name, "version": model.pointer.version, "predictions": predictions}
 
 

@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from components.common import artifacts, splits, step, storage
+from components.common import splits, step, storage
 from components.common.config import Config, parse
+from components.common.contracts import tables
 from components.common.errors import UserError
 from components.common.splits import Days
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
-    from components.common.bundle import Bundle
+    from components.common.contracts.package import Package
     from components.drift.core import Signal
 
 
@@ -28,9 +29,9 @@ class Job:
 
     config: Config
     day: date
-    features: artifacts.Table
-    scores: artifacts.Table
-    model: "Bundle"
+    features: tables.Table
+    scores: tables.Table
+    model: "Package"
     reference: "pd.DataFrame"
 
     @property
@@ -59,14 +60,14 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Compare, write the page, then the verdict."""
-    from components.common import bundle
+    from components.common.contracts import package
     from components.drift import core, evidently_report
 
     config, day = parse(args.config), splits.parse_date(args.date)
-    features = artifacts.read_table(args.features)
-    scores = artifacts.read_table(storage.join(args.scores, "scores.json"))
-    model = bundle.load(args.scores)
-    job = Job(config, day, features, scores, model, bundle.read_reference(args.scores))
+    features = tables.read_table(args.features)
+    scores = tables.read_table(storage.join(args.scores, "scores.json"))
+    model = package.load(args.scores)
+    job = Job(config, day, features, scores, model, package.read_reference(args.scores))
     numeric = [*model.inputs.numeric, core.SCORE]
     reference = job.reference[[*model.inputs.columns, core.SCORE]]
 
@@ -153,25 +154,25 @@ def _signals(job: Job) -> "Iterator[Signal]":
     if promised is not None:
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
         yield core.performance(ranks, core.Promise(**promised), limits)
-    current = _joined([frauds for _, frauds in parts])
+    current = _joined([positives for _, positives in parts])
     reference = job.reference[job.reference["label"] == 1]
-    yield core.frauds(reference, current, job.model.inputs.numeric, limits)
+    yield core.positives(reference, current, job.model.inputs.numeric, limits)
 
 
 def _known(job: Job, day: date) -> "tuple[npt.NDArray[np.int64], pd.DataFrame]":
-    """Return how a day's rows with labels rank, and those of them that are frauds."""
+    """Return how a day's rows with labels rank, and those of them that are positives."""
     import numpy as np
 
     from components.drift import core
 
     ranks = np.zeros((2, core.SCORE_BINS), np.int64)
-    frauds = [job.reference.iloc[:0]]
+    positives = [job.reference.iloc[:0]]
     for batch in _scored(job, Days(day, day)):
         rows = batch[batch["label"].notna()]
         ranks += core.rank(rows["label"].to_numpy("int8"), rows[core.SCORE].to_numpy())
-        frauds.append(rows[rows["label"] == 1])
+        positives.append(rows[rows["label"] == 1])
     # pandas warns where it cannot tell the types of frames without rows
-    return ranks, _joined([part for part in frauds if len(part)] or frauds[:1])
+    return ranks, _joined([part for part in positives if len(part)] or positives[:1])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import wasserstein_distance
 
-from components.common.config import Drift
+from components.common.config.policy import Drift
 
 Floats = npt.NDArray[np.floating[Any]]
 Counts = dict[str, Floats]  # column -> counts of its bins
@@ -25,7 +25,7 @@ EPSILON = 1e-4  # an empty bin counts as this share, or a single row in it would
 SCORE = "score"
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
-REFERENCE_FRAUDS = 50  # fewer are no reference
+REFERENCE_POSITIVES = 50  # fewer are no reference
 LABELLED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
@@ -69,7 +69,7 @@ class Signal:
     """One thing that may have changed.
 
     Attributes:
-        name: `inputs`, `score`, `volume`, `labels`, `performance` or `frauds`.
+        name: `inputs`, `score`, `volume`, `labels`, `performance` or `positives`.
         value: its effect size; None when it cannot be measured.
         limit: what the effect size may be at most (`labels`: at least).
         raised: whether it is beyond that.
@@ -295,7 +295,7 @@ def rank(truth: npt.NDArray[np.int8], scores: npt.NDArray[np.float32]) -> npt.ND
 
 
 def average_precision(ranks: npt.NDArray[np.int64]) -> float:
-    """Return the mean, over frauds, of the precision among the rows that score at least as high.
+    """Return the mean, over positives, of the precision among the rows that score at least as high.
 
     Args:
         ranks: as `rank` counts them, with one fraud or more.
@@ -315,40 +315,40 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) 
     Args:
         ranks: the labelled rows, as `rank` counts them.
         promised: what to expect.
-        limits: how much may be lost, and how few frauds say nothing.
+        limits: how much may be lost, and how few positives say nothing.
     """
-    limit, (legitimate, frauds) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
-    if frauds < limits.min_frauds or not legitimate:
+    limit, (legitimate, positives) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
+    if positives < limits.min_positives or not legitimate:
         return Signal(
-            "performance", None, limit, False, f"{frauds} positives with labels decide nothing about the model."
+            "performance", None, limit, False, f"{positives} positives with labels decide nothing about the model."
         )
     reached = average_precision(ranks)
     lost = promised.average_precision - reached
     told = f"{promised.average_precision:.3f} {promised.measured}"
-    reason = f"Average precision {reached:.3f} where labels are due ({frauds} positives), {told}."
+    reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {told}."
     return Signal("performance", lost, limit, lost > limit, reason)
 
 
-def frauds(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:
-    """Compare the frauds alone, which inputs of all rows are too many to show: the input that moved most.
+def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:
+    """Compare the positives alone, which inputs of all rows are too many to show: the input that moved most.
 
     Args:
-        reference: the frauds among the reference rows.
-        current: the frauds among rows whose labels have arrived.
+        reference: the positives among the reference rows.
+        current: the positives among rows whose labels have arrived.
         numeric: the inputs to compare.
-        limits: only `fraud_wasserstein` counts; with so few rows an index over bins is mostly noise.
+        limits: only `positive_wasserstein` counts; with so few rows an index over bins is mostly noise.
     """
-    limit = limits.fraud_wasserstein
-    if len(current) < limits.min_frauds or len(reference) < REFERENCE_FRAUDS:
+    limit = limits.positive_wasserstein
+    if len(current) < limits.min_positives or len(reference) < REFERENCE_POSITIVES:
         told = (
             f"{len(current)} positives, and {len(reference)} for reference, decide nothing about how they have changed."
         )
-        return Signal("frauds", None, limit, False, told)
+        return Signal("positives", None, limit, False, told)
     columns = compare(reference[numeric], [current], numeric, limits)
     moved = max(columns, key=lambda column: column.wasserstein or 0)
     value = moved.wasserstein or 0.0
     reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:g})."
-    return Signal("frauds", value, limit, value > limit, reason)
+    return Signal("positives", value, limit, value > limit, reason)
 
 
 def stability_index(expected: Floats, actual: Floats) -> float:

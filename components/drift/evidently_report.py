@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pandas as pd
 
-from components.common.config import Drift
+from components.common.config.policy import Drift
 
 ROWS = 5000  # of each side: enough for its histograms, and the page stays small
 

@@ -4,14 +4,15 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from components.common import artifacts, splits, step, storage
+from components.common import splits, step, storage
 from components.common.config import Config, parse
+from components.common.contracts import tables
 from components.common.splits import Days, Fold
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.common.config import Evaluation
+    from components.common.config.policy import Evaluation
     from components.common.registry import Version
     from components.evaluation.core import Champion, Contender, Curves, Trial
 
@@ -42,22 +43,22 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
         args: the flags.
         find_champion: registry and model name -> the version that serves.
     """
-    from components.common import bundle
+    from components.common.contracts import package
     from components.evaluation import core, notes, visuals
 
     config = parse(args.config)
     gate, fold = config.evaluation, splits.plan(config, splits.parse_date(args.date)).test
-    rows, model = _test_rows(args.features, fold, config), bundle.load(args.model)
-    frauds = int(rows["label"].sum())
-    step.log.info("scoring %d test rows of %s, %d of them positive", len(rows), fold.test, frauds)
-    scores = {name: bundle.Scorer(args.model, model, name).score(rows) for name in model.candidates}
+    rows, model = _test_rows(args.features, fold, config), package.load(args.model)
+    positives = int(rows["label"].sum())
+    step.log.info("scoring %d test rows of %s, %d of them positive", len(rows), fold.test, positives)
+    scores = {name: package.Scorer(args.model, model, name).score(rows) for name in model.candidates}
     candidates = {name: core.measure(rows, values, model, gate) for name, values in scores.items()}
 
     challenger = candidates[model.selected]
     champion = _champion(find_champion(args.registry, config.name), rows, gate)
-    verdict = core.judge(challenger, champion, frauds, gate)
+    verdict = core.judge(challenger, champion, positives, gate)
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
-    test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "frauds": frauds}
+    test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "positives": positives}
     labels, chosen = rows["label"].to_numpy(dtype="int8"), scores[model.selected]
     curves = core.curves(labels, chosen)
     unusual = notes.notes(rows, model, gate)
@@ -74,7 +75,7 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
 
 
 def _measured(whose: str, contender: "Contender") -> dict[str, float]:
-    found = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "card_precision")}
+    found = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
     return {f"{whose}{name}": value for name, value in found.items() if value is not None}
 
 
@@ -82,23 +83,23 @@ def _test_rows(features: str, fold: Fold, config: Config) -> "pd.DataFrame":
     from components.evaluation import core
 
     # the days since training began tell which customers are known as compromised
-    history = artifacts.read_table(features).read(Days(fold.train.first, fold.test.last))
+    history = tables.read_table(features).read(Days(fold.train.first, fold.test.last))
     return core.checked(splits.test_rows(history, fold, config.protocol.drop_compromised))
 
 
 def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation") -> "Champion | str":
     """Return the champion measured on the rows, or a sentence why there is none to compare with."""
-    from components.common import bundle
+    from components.common.contracts import package
     from components.evaluation import core
 
     if version is None:
         return "There is no champion yet."
     try:
-        model = bundle.load(version.uri)
+        model = package.load(version.uri)
         missing = [name for name in model.inputs.columns if name not in rows]
         if missing:
             return f"Champion version {version.version} needs input {missing[0]!r}, which the features lack now."
-        measured = core.measure(rows, bundle.Scorer(version.uri, model).score(rows), model, gate)
+        measured = core.measure(rows, package.Scorer(version.uri, model).score(rows), model, gate)
         return core.Champion(**vars(measured), version=version.version)
     except Exception as error:  # whatever is wrong with an old model must not stop the new one
         return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
@@ -106,11 +107,11 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation
 
 def _card(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") -> str:
     """Return the model card of a trial; `scored` are the test rows with the selected candidate's `score`."""
-    from components.common import bundle
+    from components.common.contracts import package
     from components.evaluation import card, explain
 
-    scorer, columns = bundle.Scorer(uri, trial.model), trial.model.inputs.columns
-    slices = explain.slices(scored, trial.config.features.longest_window_days)
+    scorer, columns = package.Scorer(uri, trial.model), trial.model.inputs.columns
+    slices = explain.slices(scored, trial.config.task.longest_window_days)
     calibration = explain.Calibration.of(curves["calibration"])
     return card.render(trial, slices, calibration, explain.importances(scored, columns, scorer.score))
 

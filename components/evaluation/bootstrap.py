@@ -1,9 +1,9 @@
 """How sure a metric is: the stratified bootstrap of the test rows, seeded.
 
-Frauds and genuine rows are drawn separately, so that every resample holds as many of each. The seed is
+Positives and genuine rows are drawn separately, so that every resample holds as many of each. The seed is
 fixed, so two scorers of the same rows see the same resamples, and the difference of their metrics is paired.
 Intervals are percentiles (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). They speak
-of these days: what differs from one week to another, and frauds that come in series, would widen them.
+of these days: what differs from one week to another, and positives that come in series, would widen them.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common.metrics import Cards
+from components.tabular.metrics import Ranking
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
@@ -60,8 +60,8 @@ def average_precision(labels: Labels, scores: Floats) -> Floats:
         labels: 0 or 1, at least one of each, shape (n,).
         scores: float, shape (n,).
     """
-    frauds = labels == 1
-    thresholds, count = np.unique(scores[frauds]), int(frauds.sum())
+    positives = labels == 1
+    thresholds, count = np.unique(scores[positives]), int(positives.sum())
     reached = np.searchsorted(thresholds, scores, side="right")
 
     def precision(drawn: Labels) -> float:
@@ -70,23 +70,23 @@ def average_precision(labels: Labels, scores: Floats) -> Floats:
         flagged = np.bincount(levels, minlength=len(thresholds) + 1)[:0:-1].cumsum()
         return float((hits * hits.cumsum() / np.maximum(flagged, 1)).sum() / count)
 
-    return np.array([precision(drawn) for drawn in draws(frauds)])
+    return np.array([precision(drawn) for drawn in draws(positives)])
 
 
-def card_precision(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
-    """Return the card precision of every resample of the cards, float64 of shape (`RESAMPLES`,).
+def precision_at_k(rows: pd.DataFrame, scores: Floats, top_k: int) -> Floats:
+    """Return precision at k of every resample of the entities, float64 of shape (`RESAMPLES`,).
 
-    What is drawn is a customer with all of their days, since a card found on one day is out on the next:
-    customers defrauded in these days and the others separately. One drawn twice counts as two cards.
+    What is drawn is a customer with all of their days, since one found on one day is left out on the next:
+    customers positive in these days and the others separately. One drawn twice counts as two.
 
     Args:
         rows: `event_time`, `customer`, `label`; n rows.
         scores: float, shape (n,).
-        top_k: cards that can be checked a day.
+        top_k: entities that can be checked per day.
     """
-    cards = Cards.ranked(rows, scores)
-    copies = (np.bincount(drawn, minlength=len(cards.defrauded)) for drawn in draws(cards.defrauded))
-    return np.array([cards.precision(each, top_k) for each in copies])
+    ranking = Ranking.of(rows, scores)
+    copies = (np.bincount(drawn, minlength=len(ranking.positive)) for drawn in draws(ranking.positive))
+    return np.array([ranking.precision(each, top_k) for each in copies])
 
 
 def mean(labels: Labels, values: Floats) -> Floats:

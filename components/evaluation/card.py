@@ -54,7 +54,7 @@ def _data(trial: Trial) -> list[str]:
     details = trial.model.details
     windows = {"train": details["train"], "validation": details["validation"], "test": trial.test}
     cells = [
-        (name, f"{seen['first']} .. {seen['last']}", f"{seen['rows']:,}", f"{seen['frauds']:,}")
+        (name, f"{seen['first']} .. {seen['last']}", f"{seen['rows']:,}", f"{seen['positives']:,}")
         for name, seen in windows.items()
     ]
     hashes = [f"- {name.capitalize()}: `{details[f'{name}_sha256']}`" for name in ("events", "features")]
@@ -71,8 +71,8 @@ def _metrics(trial: Trial) -> list[str]:
                 f"**{name}**" if name == chosen else name,
                 _number(found.metrics["auc_roc"]),
                 str(sure.get("average_precision", NOTHING)),
-                str(sure["card_precision"]),
-                _number(found.metrics["card_precision_ceiling"]),
+                str(sure["precision_at_k"]),
+                _number(found.metrics["precision_at_k_ceiling"]),
             )
         )
     head = ("Candidate", "AUC ROC", "Average precision", f"Precision at {top_k}", "its ceiling")
@@ -87,14 +87,14 @@ def _cost(trial: Trial) -> list[str]:
         "a day, as a mean over days; its ceiling is what a perfect scorer reaches. In brackets 95 % intervals, from a "
         f"stratified bootstrap of the test rows (for the precision at {gate.top_k}, of the {unit}).",
         "",
-        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_frauds:,} positives: "
-        f"{found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} and a missed positive "
-        f"{gate.cost_missed_fraud:g}{' times its amount' if columns.amount else ''}.",
+        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_positives:,} "
+        f"positives: {found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} "
+        f"and a missed positive {gate.cost_missed_positive:g}{' times its amount' if columns.amount else ''}.",
     ]
 
 
 def _slices(found: list[Slice]) -> list[str]:
-    cells = [(part.name, f"{part.rows:,}", f"{part.frauds:,}", _number(part.average_precision)) for part in found]
+    cells = [(part.name, f"{part.rows:,}", f"{part.positives:,}", _number(part.average_precision)) for part in found]
     note = "Of the selected candidate. Average precision depends on the share of positives, so compare with care."
     return [*table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
 

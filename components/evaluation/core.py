@@ -8,13 +8,14 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
-from components.common.bundle import Bundle
-from components.common.config import Config, Evaluation
+from components.common.config import Config
+from components.common.config.policy import Evaluation
+from components.common.contracts.package import Package
 from components.common.errors import UserError
-from components.common.metrics import Metrics, evaluate
 from components.evaluation import bootstrap
 from components.evaluation.bootstrap import Interval
 from components.evaluation.notes import Unseen
+from components.tabular.metrics import Metrics, evaluate
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
@@ -44,13 +45,13 @@ class Cost:
         per_1000: events, in the currency of the amounts, or of the costs where there are none; see `costs`.
         threshold: score from which an event is flagged.
         alerts: flagged events.
-        missed_frauds: frauds not flagged.
+        missed_positives: positives not flagged.
     """
 
     per_1000: float
     threshold: float
     alerts: int
-    missed_frauds: int
+    missed_positives: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Contender:
         trained_until: last day of its training data, YYYY-MM-DD.
         metrics: on the test rows.
         cost: on the test rows.
-        resamples: `average_precision` (absent where it has no meaning), `card_precision` and `cost` (per 1,000
+        resamples: `average_precision` (absent where it has no meaning), `precision_at_k` and `cost` (per 1,000
             events), each on the same resamples of the test rows; float64 of shape (resamples,).
     """
 
@@ -120,7 +121,7 @@ class Trial:
     Attributes:
         config: the use case.
         model: the challenger.
-        test: the test window: `first`, `last`, `rows`, `frauds`.
+        test: the test window: `first`, `last`, `rows`, `positives`.
         candidates: each of the model's candidates, measured on the test rows.
         champion: measured on the same rows, or a sentence why there is none.
         verdict: what became of it.
@@ -129,7 +130,7 @@ class Trial:
     """
 
     config: Config
-    model: Bundle
+    model: Package
     test: dict[str, Any]
     candidates: dict[str, Contender]
     champion: Champion | str
@@ -196,7 +197,7 @@ def checked(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def measure(rows: pd.DataFrame, scores: Floats, model: Bundle, limits: Evaluation) -> Contender:
+def measure(rows: pd.DataFrame, scores: Floats, model: Package, limits: Evaluation) -> Contender:
     """Measure a model's scores of the test rows.
 
     Args:
@@ -218,7 +219,7 @@ def measure(rows: pd.DataFrame, scores: Floats, model: Bundle, limits: Evaluatio
 def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
     """Return the ranking metrics over resamples, see `Contender.resamples`; without the cost."""
     labels = rows["label"].to_numpy(dtype=np.int8)
-    found = {"card_precision": bootstrap.card_precision(rows, scores, top_k)}
+    found = {"precision_at_k": bootstrap.precision_at_k(rows, scores, top_k)}
     if 0 < labels.sum() < len(labels):
         found["average_precision"] = bootstrap.average_precision(labels, scores)
     return found
@@ -228,7 +229,7 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
     """Return what deciding on each event cost: its check when it is flagged, its loss when it is a missed fraud.
 
     A flagged fraud is taken to be stopped, so it costs its check only. A missed one costs its amount times
-    `cost_missed_fraud`.
+    `cost_missed_positive`.
 
     Args:
         labels: 0 or 1, shape (n,).
@@ -236,15 +237,15 @@ def costs(labels: Labels, amounts: Floats, flagged: npt.NDArray[np.bool_], limit
         flagged: bool, shape (n,).
         limits: the costs.
     """
-    return np.where(flagged, limits.cost_alert, labels * amounts * limits.cost_missed_fraud)
+    return np.where(flagged, limits.cost_alert, labels * amounts * limits.cost_missed_positive)
 
 
-def judge(challenger: Contender, champion: Champion | str, frauds: int, limits: Evaluation) -> Verdict:
+def judge(challenger: Contender, champion: Champion | str, positives: int, limits: Evaluation) -> Verdict:
     """Decide whether the challenger may replace the champion.
 
     The rule:
 
-    1. The champion stays when the challenger misses a floor: enough frauds to measure with, and an average
+    1. The champion stays when the challenger misses a floor: enough positives to measure with, and an average
        precision that is neither too low nor too good to be true (a leaked label).
     2. Without a champion that can be measured, the floors are all there is to pass.
     3. A model identical to the champion changes nothing.
@@ -260,12 +261,12 @@ def judge(challenger: Contender, champion: Champion | str, frauds: int, limits: 
     Args:
         challenger: the new model.
         champion: the version that serves, or a sentence why there is none to compare with.
-        frauds: in the test rows.
+        positives: in the test rows.
         limits: the gate.
     """
-    refused = _below_floors(challenger.metrics["average_precision"], frauds, limits)
+    refused = _below_floors(challenger.metrics["average_precision"], positives, limits)
     if isinstance(champion, str):
-        return Verdict("keep" if refused else "promote", [champion, *(refused or [_passed(challenger, frauds)])])
+        return Verdict("keep" if refused else "promote", [champion, *(refused or [_passed(challenger, positives)])])
     if refused:
         return Verdict("keep", refused)
     if challenger.sha256 == champion.sha256:
@@ -278,7 +279,7 @@ def curves(labels: Labels, scores: Floats) -> Curves:
 
     Args:
         labels: 0 or 1, shape (n,).
-        scores: probability of fraud, float, shape (n,).
+        scores: probability of the positive class, float, shape (n,).
     """
     return {"precision_recall": precision_recall(labels, scores), "calibration": calibration(labels, scores)}
 
@@ -298,9 +299,9 @@ def precision_recall(labels: Labels, scores: Floats) -> dict[str, list[float]]:
 
 
 def calibration(labels: Labels, scores: Floats) -> dict[str, list[float]]:
-    """Return the mean score and the share of frauds by quantile bins of the score, scores ascending.
+    """Return the mean score and the share of positives by quantile bins of the score, scores ascending.
 
-    Frauds are rare, so bins of equal size would put nearly all of them into the last one: the bins shrink
+    Positives are rare, so bins of equal size would put nearly all of them into the last one: the bins shrink
     by a constant factor towards the top, down to `SMALLEST_BIN` rows. Equal scores share a bin.
 
     Args:
@@ -316,10 +317,10 @@ def calibration(labels: Labels, scores: Floats) -> dict[str, list[float]]:
     return {name: bins[name].tolist() for name in ("predicted", "observed", "count")}
 
 
-def _below_floors(precision: float | None, frauds: int, limits: Evaluation) -> list[str]:
+def _below_floors(precision: float | None, positives: int, limits: Evaluation) -> list[str]:
     refused = []
-    if frauds < limits.min_frauds:
-        refused.append(f"The test days hold {frauds} positives; fewer than {limits.min_frauds} decide nothing.")
+    if positives < limits.min_positives:
+        refused.append(f"The test days hold {positives} positives; fewer than {limits.min_positives} decide nothing.")
     if precision is None:
         refused.append("The test days hold one class only, so average precision has no meaning.")
     elif precision < limits.min_average_precision:
@@ -332,9 +333,11 @@ def _below_floors(precision: float | None, frauds: int, limits: Evaluation) -> l
     return refused
 
 
-def _passed(challenger: Contender, frauds: int) -> str:
+def _passed(challenger: Contender, positives: int) -> str:
     precision = challenger.estimates()["average_precision"]
-    return f"The challenger passes the floors with average precision {precision} on {frauds} positives (95 % interval)."
+    return (
+        f"The challenger passes the floors with average precision {precision} on {positives} positives (95 % interval)."
+    )
 
 
 def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> Verdict:
@@ -355,7 +358,7 @@ def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> V
     else:
         promoted, why = False, f"It is not better beyond noise, and not fresher: {days}."
     rest = (
-        f"Precision at {limits.top_k} changes by {gains['card_precision']}, cost per 1,000 events by {gains['cost']}."
+        f"Precision at {limits.top_k} changes by {gains['precision_at_k']}, cost per 1,000 events by {gains['cost']}."
     )
     return Verdict("promote" if promoted else "keep", [figures, why, rest])
 

@@ -14,7 +14,7 @@ Mask = npt.NDArray[np.bool_]
 
 BANDS = (0.25, 0.5, 0.75, 0.95)
 NEW = 5  # events in the longest window
-FEW_FRAUDS = 10
+FEW_POSITIVES = 10
 SAMPLE = 5000
 SEED = 0
 
@@ -26,26 +26,26 @@ class Slice:
     Attributes:
         name: what they have in common.
         rows: how many.
-        frauds: among them.
-        average_precision: None where fewer than `FEW_FRAUDS` frauds, or nothing else, say nothing.
+        positives: among them.
+        average_precision: None where fewer than `FEW_POSITIVES` positives, or nothing else, say nothing.
     """
 
     name: str
     rows: int
-    frauds: int
+    positives: int
     average_precision: float | None
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The mean score against the share of frauds.
+    """The mean score against the share of positives.
 
     Attributes:
         predicted: mean score of all rows.
-        observed: share of frauds of all rows.
+        observed: share of positives of all rows.
         error: mean over rows of |predicted - observed| of the row's bin (expected calibration error).
         top_predicted: mean score of the highest bin.
-        top_observed: its share of frauds.
+        top_observed: its share of positives.
     """
 
     predicted: float
@@ -59,8 +59,8 @@ class Calibration:
         """Sum up a calibration curve: `predicted`, `observed` and `count` by bin, scores ascending."""
         predicted, observed, count = (np.array(curve[name]) for name in ("predicted", "observed", "count"))
         each = (predicted, observed, abs(predicted - observed))
-        overall, frauds, error = (float(np.average(values, weights=count)) for values in each)
-        return cls(overall, frauds, error, float(predicted[-1]), float(observed[-1]))
+        overall, positives, error = (float(np.average(values, weights=count)) for values in each)
+        return cls(overall, positives, error, float(predicted[-1]), float(observed[-1]))
 
 
 def slices(rows: pd.DataFrame, longest: int) -> list[Slice]:
@@ -81,8 +81,8 @@ def importances(
 
     Empty when the rows are of one class.
 
-    Permutation importance (Breiman, Random Forests, 2001), once per input, on a seeded sample: as many frauds
-    as fit into a fifth of `SAMPLE`, the rest genuine rows, weighted to the share of frauds of all rows.
+    Permutation importance (Breiman, Random Forests, 2001), once per input, on a seeded sample: as many positives
+    as fit into a fifth of `SAMPLE`, the rest genuine rows, weighted to the share of positives of all rows.
 
     Args:
         rows: `label` and the inputs.
@@ -123,15 +123,15 @@ def _bands(amounts: Floats) -> Iterator[tuple[str, Mask]]:
 
 
 def _slice(name: str, labels: npt.NDArray[np.int8], scores: Floats) -> Slice:
-    frauds = int(labels.sum())
-    telling = FEW_FRAUDS <= frauds < len(labels)
-    return Slice(name, len(labels), frauds, float(average_precision_score(labels, scores)) if telling else None)
+    positives = int(labels.sum())
+    telling = FEW_POSITIVES <= positives < len(labels)
+    return Slice(name, len(labels), positives, float(average_precision_score(labels, scores)) if telling else None)
 
 
 def _sample(rows: pd.DataFrame, random: np.random.Generator) -> tuple[pd.DataFrame, Floats]:
     labels = rows["label"].to_numpy(dtype=np.int8)
-    frauds, genuine = random.permutation(np.flatnonzero(labels)), random.permutation(np.flatnonzero(labels == 0))
-    some = frauds[: SAMPLE // 5]
+    positives, genuine = random.permutation(np.flatnonzero(labels)), random.permutation(np.flatnonzero(labels == 0))
+    some = positives[: SAMPLE // 5]
     others = genuine[: SAMPLE - len(some)]
-    weights = np.repeat([len(frauds) / len(some), len(genuine) / len(others)], [len(some), len(others)])
+    weights = np.repeat([len(positives) / len(some), len(genuine) / len(others)], [len(some), len(others)])
     return rows.iloc[np.concatenate([some, others])].reset_index(drop=True), weights

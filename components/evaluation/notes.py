@@ -6,8 +6,8 @@ from datetime import date
 
 import pandas as pd
 
-from components.common.bundle import Bundle, Inputs
-from components.common.config import Evaluation
+from components.common.config.policy import Evaluation
+from components.common.contracts.package import Inputs, Package
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
     return found
 
 
-def notes(rows: pd.DataFrame, model: Bundle, gate: Evaluation) -> list[str]:
+def notes(rows: pd.DataFrame, model: Package, gate: Evaluation) -> list[str]:
     """Return a sentence for everything that is out of the ordinary.
 
     Args:
@@ -61,7 +61,7 @@ def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
         )
 
 
-def _constant(model: Bundle) -> Iterator[str]:
+def _constant(model: Package) -> Iterator[str]:
     constant = model.details["constant"]
     if constant:
         yield f"The same in every training row, so nothing was learned from: {', '.join(constant)}."
@@ -77,7 +77,7 @@ def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _unparted(model: Bundle, gate: Evaluation) -> Iterator[str]:
+def _unparted(model: Package, gate: Evaluation) -> Iterator[str]:
     seen = model.details["validation"]
     days = (date.fromisoformat(seen["last"]) - date.fromisoformat(seen["first"])).days + 1
     if gate.top_k * days >= seen["rows"]:

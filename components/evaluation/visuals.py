@@ -16,7 +16,7 @@ def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str
 
     Args:
         labels: 0 or 1, shape (n,).
-        scores: probability of fraud, float, shape (n,).
+        scores: probability of the positive class, float, shape (n,).
         threshold: score from which an event is flagged.
     """
     both = 0 < labels.sum() < len(labels)

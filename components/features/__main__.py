@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from components.common import artifacts, frames, storage
+from components.common import storage
 from components.common.config import Config, parse
+from components.common.contracts import tables
 from components.common.splits import Days, buffer_days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
 from components.features import core
+from components.tabular import frames
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +36,7 @@ class Job:
 
     config: Config
     lake: str
-    events: artifacts.Table
+    events: tables.Table
     backend: frames.Backend
 
     @property
@@ -49,24 +51,28 @@ class Job:
         """
         past = [self.events.partition(past).sha256 for past in Days(day - self.buffer, day)]
         settings = self.config.model_dump(
-            include={"features": True, "label_delay_days": True, "columns": {"numeric", "categorical"}}
+            include={
+                "task": {"windows_days", "amount_decimals"},
+                "label_delay_days": True,
+                "columns": {"numeric", "categorical"},
+            }
         )
         key = storage.fingerprint([core.SCHEMA, settings, past])
-        return artifacts.partition_uri(self.lake, self.config.name, "features", day, key)
+        return tables.partition_uri(self.lake, self.config.name, "features", day, key)
 
 
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Compute the days that are missing in the lake and list all days in the manifest."""
     config = parse(args.config)
     days = plan(config, parse_date(args.date)).features
-    job = Job(config, args.lake, artifacts.read_table(args.events), frames.backend(args.device))
+    job = Job(config, args.lake, tables.read_table(args.events), frames.backend(args.device))
     uris = {day: job.uri(day) for day in days}
-    kept = {day: part for day, uri in uris.items() if (part := artifacts.find_partition(uri))}
+    kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
     missing = {day: uri for day, uri in uris.items() if day not in kept}
     log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), args.device)
     made = dict(write_days(job, missing)) if missing else {}
 
-    table = artifacts.Table(
+    table = tables.Table(
         "features",
         [(kept | made)[day] for day in days],
         {
@@ -75,15 +81,15 @@ def body(args: argparse.Namespace) -> dict[str, float]:
             "events_sha256": job.events.sha256,
         },
     )
-    artifacts.write_table(args.features, table)
+    tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(made)}
 
 
-def write_days(job: Job, missing: dict[date, str]) -> Iterator[tuple[date, artifacts.Partition]]:
+def write_days(job: Job, missing: dict[date, str]) -> Iterator[tuple[date, tables.Partition]]:
     """Compute and write the missing days, date -> URI; all in one pass, from the first to the last of them."""
     frame = compute(job, Days(min(missing), max(missing)))
     for day, uri in missing.items():
-        part = artifacts.write_partition(uri, day, rows_of(frame, Days(day, day)), {})
+        part = tables.write_partition(uri, day, rows_of(frame, Days(day, day)), {})
         log.info("features: %s, %d rows", day, part.rows)
         yield day, part
 

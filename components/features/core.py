@@ -11,7 +11,7 @@ from typing import Any
 
 from components.common.config import Config
 from components.common.errors import UserError
-from components.common.frames import Backend
+from components.tabular.frames import Backend
 
 # part of every partition's key: raise it whenever the same events would give other features
 SCHEMA = 1
@@ -27,7 +27,7 @@ Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 def numeric_inputs(config: Config) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
-    windows, columns = config.features.windows_days, config.columns
+    windows, columns = config.task.windows_days, config.columns
     amount = ["amount"] if columns.amount else []
     of_customer = ["count", *(["mean_amount"] if columns.amount else [])] if columns.customer else []
     of_terminal = ["count", "risk"] if columns.terminal else []
@@ -61,9 +61,9 @@ def features(events: Frame, config: Config, backend: Backend) -> Frame:
     inputs = _calendar(times)
     if "amount" in events:
         inputs["amount"] = events["amount"].astype("float64")
-    if "customer" in events and config.features.windows_days:
+    if "customer" in events and config.task.windows_days:
         inputs |= _customer(events, times, config, backend.arrays)
-    if "terminal" in events and config.features.windows_days:
+    if "terminal" in events and config.task.windows_days:
         inputs |= _terminal(events, times, config, backend.arrays)
     inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}
     # without customers every event is its own, so that what counts by customer needs no other way
@@ -136,7 +136,7 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
 
 def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
     """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
-    decimals, windows = config.features.amount_decimals, config.features.windows_days
+    decimals, windows = config.task.amount_decimals, config.task.windows_days
     has_amount = "amount" in events
     amounts = _minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), dtype=xp.int64)
     found = trailing(xp, _codes(events["customer"], xp), times, amounts, [w * DAY for w in windows])
@@ -149,15 +149,15 @@ def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> di
 
 
 def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
-    """Counts and shares of frauds in (t - delay - w, t - delay], strictly by time; the share of nothing is 0.
+    """Counts and shares of positives in (t - delay - w, t - delay], strictly by time; the share of nothing is 0.
 
     Without a delay the window still ends before t: a row's own label, and those of its time, are what is to be
     predicted. A label that is null counts as no fraud; the delay keeps such rows out of every window.
     """
     # a delay of one microsecond, the unit of time, is "strictly before t"
-    delay, windows = max(config.label_delay_days * DAY, 1), config.features.windows_days
-    frauds = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
-    found = trailing(xp, _codes(events["terminal"], xp), times, frauds, [w * DAY for w in windows], delay)
+    delay, windows = max(config.label_delay_days * DAY, 1), config.task.windows_days
+    positives = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
+    found = trailing(xp, _codes(events["terminal"], xp), times, positives, [w * DAY for w in windows], delay)
     columns = {}
     for w, (counts, sums) in zip(windows, found, strict=True):
         columns[f"terminal_count_{w}d"] = counts.astype("float64")
@@ -186,6 +186,6 @@ def _minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:
     if largest * len(scaled) >= 2**63:
         raise UserError(
             f"amount {largest / 10**decimals:g} is too large to be summed exactly over {len(scaled)} rows; "
-            f"lower features.amount_decimals (it is {decimals}) or check the unit of the amounts"
+            f"lower task.amount_decimals (it is {decimals}) or check the unit of the amounts"
         )
     return scaled.astype(xp.int64)

@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from datetime import date
 
 from components.common import storage
-from components.common.artifacts import Partition, Table, find_partition, partition_uri, write_partition, write_table
 from components.common.config import Config, parse
+from components.common.contracts.tables import (
+    Partition,
+    Table,
+    find_partition,
+    partition_uri,
+    write_partition,
+    write_table,
+)
 from components.common.errors import UserError
 from components.common.splits import Plan, parse_date, plan
 from components.common.step import Parser, log, run

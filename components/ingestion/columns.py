@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 
-from components.common.config import Columns
+from components.common.config.source import Columns
 from components.common.errors import UserError, nearest
 
 # what a column should hold, and how to write it

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
-from components.common.config import Columns, Config
+from components.common.config import Config
+from components.common.config.source import Columns
 from components.ingestion import columns as read
 
 IDS = ("event_id", "customer", "terminal")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from components.common import storage
-from components.common.config import Simulator
+from components.common.config.source import Simulator
 from components.ingestion.exact import exact
 from components.ingestion.world import World, keyed
 

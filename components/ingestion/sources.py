@@ -10,7 +10,8 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from components.common import storage
-from components.common.config import Config, Simulator
+from components.common.config import Config
+from components.common.config.source import Simulator
 from components.common.errors import UserError
 from components.common.splits import Days
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from components.common.artifacts import Partition
+from components.common.contracts.tables import Partition
 
 
 def totals(partitions: Iterable[Partition]) -> tuple[int, Counter[str]]:

@@ -9,7 +9,7 @@ from components.common.errors import UserError
 
 def run_name(pipeline: str, use_case: str, day: date) -> str:
     """Return the name of a day's run, by which one that is there already is found."""
-    return f"{pipeline}-{use_case}-{day}"
+    return f"{use_case}-{pipeline}-{day}"
 
 
 def arguments(pipeline: str, declared: Iterable[str], known: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from components.common.config import Controller
+from components.common.config.policy import Controller
 
 LABELS = "labels"  # the signal that is no reason to train, but a reason not to
 WEEK = 7

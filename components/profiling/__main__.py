@@ -7,13 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.common import artifacts, splits, step, storage
+from components.common import splits, step, storage
 from components.common.config import Config, parse
+from components.common.contracts import tables
 
 if TYPE_CHECKING:
     import torch
 
-    from components.common.mlp import Parameters
+    from components.tabular.mlp import Parameters
 
 
 def parser() -> step.Parser:
@@ -35,12 +36,12 @@ def body(args: Namespace) -> dict[str, float]:
     config, day = parse(args.config), splits.parse_date(args.date)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from components.common import mlp
-    from components.common.bundle import Inputs
+    from components.common.contracts.package import Inputs
     from components.profiling import core
+    from components.tabular import mlp
 
     device, parameters = mlp.torch_device(args.device), _parameters(config)
-    table, days = artifacts.read_table(args.features), splits.plan(config, day).test.train
+    table, days = tables.read_table(args.features), splits.plan(config, day).test.train
     names = table.details["numeric"], table.details["categorical"]
     rows = table.read(days, ["label", *names[0], *names[1]])
     step.log.info("measuring the MLP's training on %d rows of %s, on %s", len(rows), days, args.device)
@@ -54,11 +55,11 @@ def body(args: Namespace) -> dict[str, float]:
 
 def _parameters(config: Config) -> "Parameters":
     """Return the parameters of the config's first MLP, the defaults when it has none."""
-    from components.common import mlp
+    from components.tabular import mlp
 
-    for name, model in config.training.models.items():
+    for name, model in config.task.candidates.items():
         if model.kind == "mlp":
-            return mlp.parameters(f"training.models.{name}.parameters", model.parameters)
+            return mlp.parameters(f"task.candidates.{name}.parameters", model.parameters)
     step.log.info("the config has no model of kind mlp; measuring one with default parameters")
     return mlp.Parameters()
 

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.common import mlp
-from components.common.mlp import Loop, Parameters
-from components.common.scaler import Matrix, Scaler
+from components.tabular import mlp
+from components.tabular.mlp import Loop, Parameters
+from components.tabular.scaler import Matrix, Scaler
 
 WARM_UP_STEPS = 20
 MEASURED_STEPS = 500

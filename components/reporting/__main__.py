@@ -97,7 +97,9 @@ def repeated(runs: str, head: "Head", pipeline: str | None) -> dict[str, Any] | 
     if pipeline is None:
         return None
     # a run's name ends in the time of its start
-    names = [name for name in storage.names(runs) if name.startswith(f"{pipeline}-{head.logical_date}-")]
+    names = [
+        name for name in storage.names(runs) if name.startswith(f"{head.config.name}-{pipeline}-{head.logical_date}-")
+    ]
     for name in sorted((name for name in names if name < head.run), reverse=True):
         uri = storage.join(runs, name, "summary.json")
         if storage.exists(uri) and core.is_repeated_by(earlier := storage.read_json(uri), head, pipeline):

@@ -39,7 +39,7 @@ STEPS = {
     "deployment": ("deployment", "deployment"),
 }
 # what evaluation.json calls a model's metrics, in the order of `score_names`
-SCORES = ("auc_roc", "average_precision", "card_precision", "card_precision_ceiling")
+SCORES = ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,9 @@ def _rows(found: Found) -> Rows:
         read=events.get("read"),
         quarantined=events.get("quarantined"),
         train=train.get("rows"),
-        train_frauds=train.get("frauds"),
+        train_positives=train.get("positives"),
         test=test.get("rows"),
-        test_frauds=test.get("frauds"),
+        test_positives=test.get("positives"),
     )
 
 

@@ -39,18 +39,18 @@ class Plot:
     markers: list[Point]
 
 
-def precision_recall(curve: dict[str, list[float]], fraud_share: float) -> Plot:
-    """Lay out precision over recall, against that of a random order, which is the share of frauds."""
+def precision_recall(curve: dict[str, list[float]], positive_share: float) -> Plot:
+    """Lay out precision over recall, against that of a random order, which is the share of positives."""
     points = list(zip(curve["recall"], curve["precision"], strict=True))
     ticks = _ticks([0, 0.2, 0.4, 0.6, 0.8, 1], float)
-    random_order = [(0.0, fraud_share), (1.0, fraud_share)]
+    random_order = [(0.0, positive_share), (1.0, positive_share)]
     return Plot("recall", "precision", ticks, _path(points, float), _path(random_order, float), [])
 
 
 def calibration(curve: dict[str, list[Any]]) -> Plot:
-    """Lay out the observed share of frauds over the predicted one.
+    """Lay out the observed share of positives over the predicted one.
 
-    Frauds are rare, so both axes run by the square root: small shares stay apart and 0 has a place.
+    Positives are rare, so both axes run by the square root: small shares stay apart and 0 has a place.
     """
     points = list(zip(curve["predicted"], curve["observed"], strict=True))
     ticks = _ticks([0, 0.01, 0.05, 0.2, 0.5, 1], sqrt)

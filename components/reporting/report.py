@@ -144,7 +144,7 @@ def _places(summary: Summary, found: Found, folder: str) -> Json:
 def _windows(summary: Summary, found: Found) -> list[Json]:
     counts = found.details("model") | {"test": found.file("evaluation").get("test", {})}
     return [
-        {"rows": None, "frauds": None} | counts.get(name, {}) | {"name": name, "days": days}
+        {"rows": None, "positives": None} | counts.get(name, {}) | {"name": name, "days": days}
         for name, days in summary.windows
     ]
 
@@ -159,9 +159,9 @@ def _plots(summary: Summary, found: Found) -> dict[str, plots.Plot]:
     curves = found.file("evaluation").get("curves")
     if not curves:
         return {}
-    fraud_share = (summary.rows.test_frauds or 0) / (summary.rows.test or 1)
+    positive_share = (summary.rows.test_positives or 0) / (summary.rows.test or 1)
     return {
-        "Precision over recall": plots.precision_recall(curves["precision_recall"], fraud_share),
+        "Precision over recall": plots.precision_recall(curves["precision_recall"], positive_share),
         "Calibration": plots.calibration(curves["calibration"]),
     }
 

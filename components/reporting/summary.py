@@ -20,7 +20,7 @@ Moment = Annotated[datetime, AfterValidator(_utc)]
 
 def score_names(top_k: int) -> tuple[str, str, str, str]:
     """Return the names of a model's metrics, which say how many cards are checked a day."""
-    return "auc_roc", "average_precision", f"card_precision_at_{top_k}", f"card_precision_at_{top_k}_ceiling"
+    return "auc_roc", "average_precision", f"precision_at_{top_k}", f"precision_at_{top_k}_ceiling"
 
 
 class Part(BaseModel):
@@ -35,9 +35,9 @@ class Rows(Part):
     read: int | None = Field(description="rows read from the source, over all days the features need")
     quarantined: dict[str, int] | None = Field(description="bad rows by reason; not counted further on")
     train: int | None = Field(description="rows the final models were trained on")
-    train_frauds: int | None = Field(description="positives (in the fraud use cases frauds) among them")
+    train_positives: int | None = Field(description="positives among them")
     test: int | None = Field(description="rows of the test window, without customers already known as positive")
-    test_frauds: int | None = Field(description="positives among them")
+    test_positives: int | None = Field(description="positives among them")
 
 
 class Window(Part):
@@ -144,7 +144,7 @@ class Summary(Part):
     windows: Windows = Field(description="days that train, validate and test")
     models: dict[str, dict[str, float | None]] = Field(
         description="candidate -> its metrics on the test window: `auc_roc`, `average_precision`, "
-        "`card_precision_at_{k}` and `card_precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; "
+        "`precision_at_{k}` and `precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; "
         "a metric is null where it has no meaning"
     )
     selected: str | None = Field(description="the candidate that was judged and registered")

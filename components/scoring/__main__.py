@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from components.common import artifacts, splits, step, storage
+from components.common import splits, step, storage
 from components.common.config import Config, parse
+from components.common.contracts import tables
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.common.bundle import Bundle, Scorer
+    from components.common.contracts.package import Package, Scorer
 
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
 
@@ -39,9 +40,9 @@ class Job:
 
     config: Config
     lake: str
-    features: artifacts.Table
+    features: tables.Table
     source: Source
-    model: "Bundle"
+    model: "Package"
     scorer: "Scorer"
 
     @property
@@ -54,7 +55,7 @@ class Job:
         from components.scoring import core
 
         made_from = [core.SCHEMA, self.features.partition(day).sha256, self.model.sha256, self.source.version]
-        return artifacts.partition_uri(self.lake, self.config.name, "scores", day, storage.fingerprint(made_from))
+        return tables.partition_uri(self.lake, self.config.name, "scores", day, storage.fingerprint(made_from))
 
 
 def parser() -> step.Parser:
@@ -74,22 +75,22 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
-    from components.common import bundle
+    from components.common.contracts import package
 
     config, day = parse(args.config), splits.parse_date(args.date)
     source = Source(args.model, "unregistered") if args.model else _champion(args.registry, config.name)
-    model, table = bundle.load(source.uri), artifacts.read_table(args.features)
-    job = Job(config, args.lake, table, source, model, bundle.Scorer(source.uri, model))
+    model, table = package.load(source.uri), tables.read_table(args.features)
+    job = Job(config, args.lake, table, source, model, package.Scorer(source.uri, model))
     days = splits.watched(config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
         told = "the model was trained until %s: its scores of %s tell nothing about how good it is"
         step.log.warning(told, job.trained_until, days.newest)
-    parts = [artifacts.find_partition(job.uri(each)) or _write(job, each) for each in days]
+    parts = [tables.find_partition(job.uri(each)) or _write(job, each) for each in days]
     scored = storage.read_frame(parts[-1].uri, ["score", "flagged"])
     flagged = int(scored["flagged"].sum())
     step.log.info("%s: %d rows, %d flagged by version %s", day, parts[-1].rows, flagged, source.version)
-    _save(args.scores, job, artifacts.Table("scores", parts, _details(job) | {"flagged": flagged}))
+    _save(args.scores, job, tables.Table("scores", parts, _details(job) | {"flagged": flagged}))
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
     return {"rows": parts[-1].rows, "flagged": flagged, "score_quantile": quantiles}
 
@@ -100,18 +101,18 @@ def _champion(registry: str, name: str) -> Source:
     version = models.champion(registry, name)
     if version is None:
         raise UserError(
-            f"registry {registry} has no champion of {name!r} to score with; run fraud-training first: nightshift run"
+            f"registry {registry} has no champion of {name!r} to score with; run training first: nightshift run"
         )
     evaluated = version.tags.get("average_precision")
     return Source(version.uri, str(version.version), float(evaluated) if evaluated else None)
 
 
-def _write(job: Job, day: date) -> artifacts.Partition:
+def _write(job: Job, day: date) -> tables.Partition:
     step.log.info("scoring %d rows of %s", job.features.partition(day).rows, day)
-    return artifacts.write_batches(job.uri(day), day, _scored(job, job.features.partition(day)))
+    return tables.write_batches(job.uri(day), day, _scored(job, job.features.partition(day)))
 
 
-def _scored(job: Job, part: artifacts.Partition) -> "Iterator[pd.DataFrame]":
+def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
     from components.scoring import core
 
     columns = [*core.KEYS, *job.model.inputs.columns]
@@ -139,13 +140,13 @@ def _promised(job: Job) -> dict[str, Any] | None:
     return None if validated is None else {"average_precision": validated, "measured": "on its validation days"}
 
 
-def _save(folder: str, job: Job, scores: artifacts.Table) -> None:
+def _save(folder: str, job: Job, scores: tables.Table) -> None:
     """Copy what drift compares with, which may lie where only this process can read it; then write the manifest."""
-    from components.common import bundle
+    from components.common.contracts import package
 
-    for name in (bundle.REFERENCE, bundle.MANIFEST):
+    for name in (package.REFERENCE, package.MANIFEST):
         storage.write_bytes(storage.join(folder, name), storage.read_bytes(storage.join(job.source.uri, name)))
-    artifacts.write_table(storage.join(folder, "scores.json"), scores)
+    tables.write_table(storage.join(folder, "scores.json"), scores)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common.bundle import Bundle
+from components.common.contracts.package import Package
 from components.common.errors import UserError
 
 SCHEMA = 1  # of the columns; a new number makes every day anew
@@ -15,14 +15,14 @@ KEYS = ("event_id", "event_time")
 Score = Callable[[pd.DataFrame], npt.NDArray[np.float32]]
 
 
-def scored(rows: pd.DataFrame, model: Bundle, version: str, score: Score) -> pd.DataFrame:
+def scored(rows: pd.DataFrame, model: Package, version: str, score: Score) -> pd.DataFrame:
     """Score some rows and decide at the model's threshold.
 
     Args:
         rows: `KEYS` and the model's inputs.
         model: the manifest of the model.
         version: what it is called.
-        score: gives the probability of fraud of each row.
+        score: gives the probability of the positive class of each row.
 
     Returns:
         a row each, in their order: `KEYS`, `score` (float32, 0..1), `flagged` (bool) and `model_version`.

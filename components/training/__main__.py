@@ -3,8 +3,9 @@
 import os
 from argparse import Namespace
 
-from components.common import artifacts, splits, step
+from components.common import splits, step
 from components.common.config import parse
+from components.common.contracts import tables
 from components.common.splits import Days
 
 
@@ -28,19 +29,20 @@ def body(args: Namespace) -> dict[str, float]:
         step.log.info("rank %s of %s has nothing to do: rank 0 trains alone", rank, os.environ.get("WORLD_SIZE"))
         return {}
     config, day = parse(args.config), splits.parse_date(args.date)
-    from components.common import bundle, mlp
+    from components.common.contracts import package
+    from components.tabular import mlp
     from components.training import core
 
     mlp.torch_device(args.device)
-    plan, table = splits.plan(config, day), artifacts.read_table(args.features)
+    plan, table = splits.plan(config, day), tables.read_table(args.features)
     setting = core.Setting(config, table.details["numeric"], table.details["categorical"], args.device)
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
     features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     trained = core.train(setting, plan, features, lineage)
-    bundle.save(args.model, trained.bundle, trained.graphs, trained.reference)
-    measured = trained.bundle.candidates[trained.bundle.selected]["validation"]
-    return {name: measured[name] for name in ("auc_roc", "average_precision", "card_precision")}
+    package.save(args.model, trained.package, trained.graphs, trained.reference)
+    measured = trained.package.candidates[trained.package.selected]["validation"]
+    return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
 
 
 if __name__ == "__main__":

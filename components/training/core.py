@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.common.bundle import Bundle, Graph, Inputs
 from components.common.config import Config
+from components.common.contracts.package import Graph, Inputs, Package
 from components.common.errors import UserError
-from components.common.metrics import Metrics, evaluate
-from components.common.scaler import Matrix
 from components.common.splits import Days, Fold, Plan, rows_of, test_rows
+from components.tabular.metrics import Metrics, evaluate
+from components.tabular.scaler import Matrix
 from components.training import estimators
 from components.training.estimators import Fitted, Job, Labels
 
@@ -43,7 +43,7 @@ class Choice:
         selected: the best candidate.
         reason: why, as a sentence.
         threshold: score from which an event is flagged.
-        window: the fold's test days, rows and frauds.
+        window: the fold's test days, rows and positives.
     """
 
     metrics: dict[str, Metrics]
@@ -55,9 +55,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model as `components.common.bundle.save` takes it."""
+    """A model as `components.common.contracts.package.save` takes it."""
 
-    bundle: Bundle
+    package: Package
     graphs: dict[str, bytes]
     reference: pd.DataFrame
 
@@ -87,7 +87,7 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
         plan: the windows of the logical date.
         features: `event_time`, `customer`, `label` and the inputs, from the first training day of the
             validation fold to the last one of the test fold.
-        lineage: hashes of the tables, kept in the bundle's details.
+        lineage: hashes of the tables, kept in the package's details.
 
     Raises:
         UserError: when a window has no positive, or a library refuses a candidate's parameters.
@@ -105,15 +105,15 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
         "constant": constant,
         "validation": choice.window,
         "device": setting.device,
-        "seed": setting.config.training.seed,
-        "selected_by": setting.config.training.select_by,
+        "seed": setting.config.task.seed,
+        "selected_by": setting.config.task.select_by,
         "reason": choice.reason,
         **lineage,
     }
     entries = {name: _entry(setting, name, candidate, choice) for name, candidate in candidates.items()}
     graphs = {name: candidate.graph for name, candidate in candidates.items()}
-    bundle = Bundle(inputs, choice.selected, entries, choice.threshold, details)
-    return Trained(bundle, graphs, reference(rows, inputs, graphs[choice.selected], setting.config.training.seed))
+    package = Package(inputs, choice.selected, entries, choice.threshold, details)
+    return Trained(package, graphs, reference(rows, inputs, graphs[choice.selected], setting.config.task.seed))
 
 
 def choose(setting: Setting, fold: Fold, features: pd.DataFrame) -> Choice:
@@ -122,28 +122,26 @@ def choose(setting: Setting, fold: Fold, features: pd.DataFrame) -> Choice:
     seen = labelled(rows_of(features, fold.train), fold.train)
     unseen = labelled(test_rows(features, fold, config.protocol.drop_compromised), fold.test)
     inputs = Inputs.seen_in(seen, setting.numeric, setting.categorical)
-    matrix, threads = inputs.matrix(unseen), config.training.threads
+    matrix, threads = inputs.matrix(unseen), config.task.threads
     scores, metrics = {}, {}
     for name, candidate in fit_all(setting, inputs, seen).items():
         scores[name] = Graph(candidate.graph, threads).score(matrix)
         metrics[name] = evaluate(unseen, scores[name], config.evaluation.top_k)
         log.info("%s: validation average precision %.4f", name, metrics[name]["average_precision"])
-    selected, reason = select(metrics, config.training.select_by, fold.test)
+    selected, reason = select(metrics, config.task.select_by, fold.test)
     flagged = config.evaluation.top_k * len(list(fold.test))
     return Choice(metrics, selected, reason, threshold(scores[selected], flagged), window(unseen, fold.test))
 
 
 def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame) -> dict[str, Candidate]:
     """Fit every candidate of the config on some labelled rows."""
-    training = setting.config.training
+    task = setting.config.task
     matrix, labels = inputs.matrix(rows), rows["label"].to_numpy(dtype=np.int8)
     assert np.isfinite(matrix).all(), "ingestion lets finite numbers through only"
     candidates = {}
-    for name, model in training.models.items():
+    for name, model in task.candidates.items():
         log.info("%s: fitting %d rows", name, len(rows))
-        job = Job(
-            f"training.models.{name}.parameters", model.parameters, training.seed, training.threads, setting.device
-        )
+        job = Job(f"task.candidates.{name}.parameters", model.parameters, task.seed, task.threads, setting.device)
         started = time.perf_counter()
         fitted = estimators.fit(model.kind, job, matrix, labels)
         candidates[name] = Candidate(fitted.graph, round(time.perf_counter() - started, 3))
@@ -153,10 +151,10 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame) -> dict[str, C
 
 
 def check_export(fitted: Fitted, matrix: Matrix, labels: Labels) -> None:
-    """Compare a graph's scores with the library's own, on a sample with as many frauds as it can hold."""
-    frauds = np.flatnonzero(labels)[: CHECKED_ROWS // 2]
+    """Compare a graph's scores with the library's own, on a sample with as many positives as it can hold."""
+    positives = np.flatnonzero(labels)[: CHECKED_ROWS // 2]
     spread = np.arange(0, len(matrix), -(-2 * len(matrix) // CHECKED_ROWS))
-    rows = matrix[np.concatenate([frauds, spread])]
+    rows = matrix[np.concatenate([positives, spread])]
     gap = float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
     assert gap <= TOLERANCE, f"the exported graph's scores differ from the library's by {gap}"
 
@@ -168,19 +166,19 @@ def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
         UserError: when there is no positive among them, or nothing but positives.
     """
     assert rows["label"].notna().all(), f"labels of {days} are due"
-    frauds = int(rows["label"].sum())
-    if not 0 < frauds < len(rows):
+    positives = int(rows["label"].sum())
+    if not 0 < positives < len(rows):
         raise UserError(
-            f"{days}: {frauds} positives in {len(rows)} rows, and a model needs some of both; "
+            f"{days}: {positives} positives in {len(rows)} rows, and a model needs some of both; "
             "choose another --date, or widen protocol.train_days and protocol.test_days"
         )
     return rows
 
 
 def window(rows: pd.DataFrame, days: Days) -> dict[str, Any]:
-    """Describe some rows: first and last day, rows, frauds."""
-    frauds = int(rows["label"].sum())
-    return {"first": str(days.first), "last": str(days.last), "rows": len(rows), "frauds": frauds}
+    """Describe some rows: first and last day, rows, positives."""
+    positives = int(rows["label"].sum())
+    return {"first": str(days.first), "last": str(days.last), "rows": len(rows), "positives": positives}
 
 
 def select(metrics: Mapping[str, Metrics], by: str, days: Days) -> tuple[str, str]:
@@ -205,7 +203,7 @@ def reference(rows: pd.DataFrame, inputs: Inputs, graph: bytes, seed: int) -> pd
 
 
 def _entry(setting: Setting, name: str, candidate: Candidate, choice: Choice) -> dict[str, Any]:
-    model = setting.config.training.models[name]
+    model = setting.config.task.candidates[name]
     return {
         "file": f"{name}.onnx",
         "sha256": hashlib.sha256(candidate.graph).hexdigest(),

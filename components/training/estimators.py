@@ -17,9 +17,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from components.common import mlp
 from components.common.errors import UserError, check_names
-from components.common.scaler import Matrix, Scaler
+from components.tabular import mlp
+from components.tabular.scaler import Matrix, Scaler
 from components.training import onnx_export
 from components.training.onnx_export import Tree
 
@@ -101,7 +101,7 @@ def _xgboost_tree(tree: Mapping[str, Any]) -> Tree:
 
 def _random_forest(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     if job.device == "cuda":
-        # 128 bins, its default, are too coarse for rare frauds; with one stream the seed decides everything
+        # 128 bins, its default, are too coarse for rare positives; with one stream the seed decides everything
         own = {"random_state": job.seed, "n_bins": 1024, "n_streams": 1}
         model = _fitted(_cuml().ensemble.RandomForestClassifier, job, own, matrix, labels)
     else:

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, checker, helper, numpy_helper
 
-from components.common.bundle import INPUT, OUTPUT
-from components.common.scaler import Matrix, Scaler
+from components.common.contracts.package import INPUT, OUTPUT
+from components.tabular.scaler import Matrix, Scaler
 
 Integers = npt.NDArray[np.integer[Any]]
 

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
-from components.common import artifacts, bundle, storage
+from components.common import storage
+from components.common.contracts import package, tables
 from components.scoring import __main__ as scoring
 
 # the test window is 2024-03-18 .. 19, training 15 .. 16, the newest days 19 .. 20
@@ -23,8 +24,8 @@ CONFIG: dict[str, Any] = {
     "source": {"files": "{date}.parquet"},
     "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")},
     "protocol": {"train_days": 2, "test_days": 2},
-    "training": {"models": {"first": {"kind": "logistic_regression"}}},
-    "evaluation": {"top_k": 2, "min_frauds": 2, "min_average_precision": 0.1},
+    "task": {"kind": "tabular", "candidates": {"first": {"kind": "logistic_regression"}}},
+    "evaluation": {"top_k": 2, "min_positives": 2, "min_average_precision": 0.1},
     "drift": {"window_days": 2},
 }
 
@@ -52,34 +53,34 @@ def write_features(folder: Path, frame: pd.DataFrame) -> str:
     parts = []
     for text, rows in frame.groupby(frame["event_time"].dt.strftime("%Y-%m-%d")):
         day = date.fromisoformat(str(text))
-        uri = artifacts.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
-        parts.append(artifacts.write_partition(uri, day, rows, {}))
-    artifacts.write_table(str(folder / "features.json"), artifacts.Table("features", parts))
+        uri = tables.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
+        parts.append(tables.write_partition(uri, day, rows, {}))
+    tables.write_table(str(folder / "features.json"), tables.Table("features", parts))
     return str(folder / "features.json")
 
 
 def empty(manifest: str, *days: str) -> None:
     """Take all rows of some days out of a table."""
-    table = artifacts.read_table(manifest)
+    table = tables.read_table(manifest)
     for i, part in enumerate(table.partitions):
         if part.date in days:
             none = storage.read_frame(part.uri).iloc[:0]
-            table.partitions[i] = artifacts.write_partition(part.uri, date.fromisoformat(part.date), none, {})
-    artifacts.write_table(manifest, table)
+            table.partitions[i] = tables.write_partition(part.uri, date.fromisoformat(part.date), none, {})
+    tables.write_table(manifest, table)
 
 
 def linear(weights: list[float]) -> bytes:
     """An ONNX graph whose score is the weighted sum of the inputs."""
     nodes = [
-        helper.make_node("MatMul", [bundle.INPUT, "weights"], ["column"]),
-        helper.make_node("Reshape", ["column", "flat"], [bundle.OUTPUT]),
+        helper.make_node("MatMul", [package.INPUT, "weights"], ["column"]),
+        helper.make_node("Reshape", ["column", "flat"], [package.OUTPUT]),
     ]
     constants = [
         numpy_helper.from_array(np.array(weights, dtype=np.float32)[:, None], "weights"),
         numpy_helper.from_array(np.array([-1], dtype=np.int64), "flat"),
     ]
-    taken = helper.make_tensor_value_info(bundle.INPUT, TensorProto.FLOAT, [None, len(weights)])
-    given = helper.make_tensor_value_info(bundle.OUTPUT, TensorProto.FLOAT, [None])
+    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.FLOAT, [None, len(weights)])
+    given = helper.make_tensor_value_info(package.OUTPUT, TensorProto.FLOAT, [None])
     graph = helper.make_graph(nodes, "linear", [taken], [given], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     return bytes(model.SerializeToString())
@@ -91,8 +92,8 @@ def write_model(
     reference: pd.DataFrame | None = None,
     inputs: tuple[str, ...] = ("amount", "risk"),
     trained_until: str = "2024-03-16",
-) -> bundle.Bundle:
-    """Write a bundle of linear candidates, the first of them selected."""
+) -> package.Package:
+    """Write a package of linear candidates, the first of them selected."""
     graphs = {name: linear(values) for name, values in weights.items()}
     candidates = {
         name: {
@@ -105,8 +106,8 @@ def write_model(
         for name, graph in graphs.items()
     }
     details = {
-        "train": {"first": "2024-03-15", "last": trained_until, "rows": 80, "frauds": 10},
-        "validation": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "frauds": 10},
+        "train": {"first": "2024-03-15", "last": trained_until, "rows": 80, "positives": 10},
+        "validation": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "positives": 10},
         "constant": [],
         "events_sha256": "e" * 64,
         "features_sha256": "f" * 64,
@@ -114,8 +115,8 @@ def write_model(
         "seed": 0,
         "reason": "it is the first",
     }
-    model = bundle.Bundle(bundle.Inputs(list(inputs), {}), next(iter(weights)), candidates, 0.5, details)
-    bundle.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
+    model = package.Package(package.Inputs(list(inputs), {}), next(iter(weights)), candidates, 0.5, details)
+    package.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
     return model
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from components.common import bundle, storage
+from components.common import storage
+from components.common.contracts import package
 from components.common.image import image
 from components.deployment.server import Pointer, pointer_uri
 
@@ -97,7 +98,7 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     shutil.copytree(uri, registry / "model")
     storage.write_json(
         pointer_uri(str(registry), "fraud"),
-        asdict(Pointer(1, "/registry/model", bundle.load(uri).sha256, "2025-06-30T00:00:00Z")),
+        asdict(Pointer(1, "/registry/model", package.load(uri).sha256, "2025-06-30T00:00:00Z")),
     )
     for path in [registry, *registry.rglob("*")]:
         path.chmod(0o777)

@@ -12,10 +12,11 @@ from kfp import dsl
 
 from components.common.errors import UserError
 from components.common.image import image
-from pipelines import ir, runs
-from pipelines.containers import LABEL, Containers
+from pipelines import arguments, ir
+from pipelines.engines.local import runs
+from pipelines.engines.local.containers import LABEL, Containers
+from pipelines.engines.local.run import Run
 from pipelines.environments import local
-from pipelines.local import Run
 from tests.e2e.command import newest, nightshift
 from tests.pipelines.samples import Silent, compiled, compiled_file
 
@@ -99,7 +100,7 @@ def test_an_image_that_is_not_there_is_named(engine: Any, tmp_path: Path) -> Non
 
 def test_a_step_gets_in_its_container_what_the_compiled_pipeline_says(engine: Any, tmp_path: Path) -> None:
     workspace = local(tmp_path, "register-only")
-    run = runs.new(runs.compiled("fraud-training"), {"date": DATE}, workspace)
+    run = runs.new(arguments.compiled("training"), {"date": DATE}, workspace)
     inside = runs.in_containers(run).runner
     assert isinstance(inside, Containers)
     with inside:
@@ -120,7 +121,7 @@ def start(folder: Path, engine: Any) -> "subprocess.Popen[str]":
     def pipeline() -> None:
         contained(script="import time; time.sleep(600)")
 
-    words = [sys.executable, "-m", "pipelines", "run", str(compiled_file(pipeline, folder)), "--runner", "docker"]
+    words = [sys.executable, "-m", "pipelines.cli", "run", str(compiled_file(pipeline, folder)), "--runner", "docker"]
     process = subprocess.Popen([*words, "--workspace", str(folder)], text=True, stdout=subprocess.PIPE)
     for _ in range(200):
         if set(left(engine, folder)) - before:

@@ -11,8 +11,8 @@ from airflow.sdk import Asset, CronTriggerTimetable, PartitionedAssetTimetable
 from airflow.sdk.exceptions import ParamValidationError
 
 from components.common.errors import UserError
-from pipelines.operators import schedules
-from pipelines.operators.context import Place
+from pipelines.engines.airflow.operators import schedules
+from pipelines.engines.airflow.operators.context import Place
 from tests.dags.samples import DAGS, Load
 
 PLACES = [
@@ -162,7 +162,8 @@ def test_a_place_that_does_not_exist_is_named() -> None:
 WATCH = """
 import json, sys
 import airflow.sdk, airflow.providers.cncf.kubernetes.operators.pod, airflow.providers.standard.operators.trigger_dagrun
-import pipelines.airflow, pipelines.operators.backfill, pipelines.operators.forms, pipelines.operators.schedules
+import pipelines.engines.airflow.dags
+from pipelines.engines.airflow.operators import backfill, forms, schedules
 touched = []
 watched = ("open", "socket.connect")
 sys.addaudithook(lambda event, args: touched.append([event, str(args[0])]) if event in watched else None)

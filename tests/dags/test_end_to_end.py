@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from components.common.errors import UserError
-from pipelines import standalone
+from pipelines.engines.airflow import standalone
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(os.environ.get("NIGHTSHIFT_PYTHON", ROOT / ".venv/bin/python"))
@@ -36,10 +36,13 @@ CONFIG: dict[str, Any] = {
         "label": "fraud",
     },
     "simulator": {"customers": 300, "terminals": 60, "drift_from": DRIFTED, "amount_factor": 3.0},
-    "features": {"windows_days": [1]},
     "protocol": {"train_days": 2, "test_days": 2},
-    "training": {"models": {"logistic_regression": {"kind": "logistic_regression"}}},
-    "evaluation": {"min_frauds": 1, "min_average_precision": 0.0},
+    "task": {
+        "kind": "tabular",
+        "windows_days": [1],
+        "candidates": {"logistic_regression": {"kind": "logistic_regression"}},
+    },
+    "evaluation": {"min_positives": 1, "min_average_precision": 0.0},
     "drift": {"window_days": 1},
     "controller": {"retrain": "on_drift", "days": 1, "of": 1, "cooldown_days": 3},
 }
@@ -154,7 +157,7 @@ def example() -> str:
 
 
 def nightshift(*words: str) -> "subprocess.Popen[str]":
-    command = [str(PYTHON), "-m", "pipelines", *words]
+    command = [str(PYTHON), "-m", "pipelines.cli", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
 
 
@@ -236,9 +239,9 @@ def test_a_run_makes_what_the_command_line_makes(airflow: Airflow) -> None:
     said = airflow.by_hand.communicate(timeout=SECONDS)[0]
     assert airflow.by_hand.returncode == 0, said
     assert airflow.end("fraud_training", "first") == "success", airflow.states("fraud_training", "first")
-    (by_hand,) = (airflow.folder / "by hand/runs").glob("fraud-training-*/summary.json")
+    (by_hand,) = (airflow.folder / "by hand/runs").glob("small-training-*/summary.json")
 
-    made = airflow.artifact(f"runs/fraud-training-{DATE}-first/summary.json")
+    made = airflow.artifact(f"runs/small-training-{DATE}-first/summary.json")
 
     assert made["hashes"] == json.loads(by_hand.read_text())["hashes"]
     assert set(made["hashes"]) >= {"events", "features", "model"}
@@ -270,7 +273,7 @@ def test_a_drifted_day_has_one_model_trained_and_the_next_one_has_none(airflow: 
 
 
 def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when_promoted(airflow: Airflow) -> None:
-    deployment = airflow.artifact(f"runs/fraud-training-{DRIFTED}-*/deployment/deployment")
+    deployment = airflow.artifact(f"runs/small-training-{DRIFTED}-*/deployment/deployment")
     assert deployment["decision"] in ("promoted", "kept")
     assert deployment["reasons"]
     versions = [
@@ -291,7 +294,7 @@ def test_a_backfill_has_each_day_of_its_form_trained_and_no_model_promoted(airfl
     assert first["state"] == second["state"] == "success"
     assert first["end_date"] <= second["start_date"]
     for day in days:
-        deployment = airflow.artifact(f"runs/fraud-training-{day}-backfill-*/deployment/deployment")
+        deployment = airflow.artifact(f"runs/small-training-{day}-backfill-*/deployment/deployment")
         assert deployment["target"] == "record-only"
         assert deployment["decision"] != "promoted"
 

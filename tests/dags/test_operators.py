@@ -20,11 +20,12 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from kubernetes.client import models as k8s
 
 from components.common import storage
-from pipelines import airflow, configs, ir
-from pipelines.operators import alerts, assets, backfill, context
-from pipelines.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
-from pipelines.operators.links import MODEL, REPORT
-from pipelines.operators.process import StepOperator
+from pipelines import configs, ir
+from pipelines.engines.airflow import dags
+from pipelines.engines.airflow.operators import alerts, assets, backfill, context
+from pipelines.engines.airflow.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
+from pipelines.engines.airflow.operators.links import MODEL, REPORT
+from pipelines.engines.airflow.operators.process import StepOperator
 from tests.dags.samples import Load, compiled
 from tests.dags.samples import context as of_run
 from tests.kubeflow import Kubeflow
@@ -39,7 +40,7 @@ class Sample:
         self.place = context.Place.named({"NIGHTSHIFT_WORKSPACE": str(folder)})
         self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.place)
         with DAG("sample", schedule=None) as self.dag:
-            self.tasks = airflow.steps(self.rendering)
+            self.tasks = dags.steps(self.rendering)
         run = {"run_id": "one", "run_type": "manual", "partition_key": None, "logical_date": None}
         run |= {"run_after": MOMENT, "start_date": MOMENT}
         self.context: dict[str, Any] = {"params": {"date": "2025-06-30"}, "dag_run": SimpleNamespace(**run)}
@@ -75,7 +76,7 @@ def test_the_command_line_goes_on_with_a_run_that_failed_in_airflow(tmp_path: Pa
     (tmp_path / "mended").touch()
 
     words = ["run", "--resume", sample.folder.name, "--workspace", str(tmp_path)]
-    subprocess.run([sys.executable, "-m", "pipelines", *words], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-m", "pipelines.cli", *words], check=True, capture_output=True)
 
     assert sample.record["complete"]
     assert (sample.folder / "second/made").read_text() == "2025-06-30\n"
@@ -311,7 +312,7 @@ def test_a_run_on_kubeflow_is_submitted_once_and_waited_for(load: Load, kubeflow
     assert body["runtime_config"]["parameters"]["kubeflow"]["endpoint"].startswith("http://ml-pipeline.kubeflow")
     assert body["service_account"] == "nightshift"
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "pipelines.operators.kubeflow.KubeflowRunTrigger"
+    assert path == "pipelines.engines.airflow.operators.kubeflow.KubeflowRunTrigger"
     assert arguments["run_id"] == kubeflow.runs[0].run_id
     assert task.operator_extra_links[0].get_link(task, ti_key=None).endswith(arguments["run_id"])
 

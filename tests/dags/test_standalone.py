@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from components.common.errors import UnavailableError, UserError
-from pipelines import standalone
+from pipelines.engines.airflow import standalone
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes import client
 
-from pipelines import ir, runs
-from pipelines.operators.context import logical_date
+from pipelines import arguments, ir
+from pipelines.engines.airflow.operators.context import logical_date
 from tests.dags.samples import Load, context
 
-PIPELINES = ("fraud-ingestion", "fraud-monitoring", "fraud-training")
+PIPELINES = ("ingestion", "monitoring", "training")
 CLUSTERS = ("aws", "gcp")
 EVERYWHERE = [(name, place) for name in PIPELINES for place in ("local", *CLUSTERS)]
 ON_CLUSTERS = [(name, place) for name in PIPELINES for place in CLUSTERS]
@@ -29,7 +29,7 @@ def tasks(load: Load, name: str, environment: str) -> list[tuple[Any, ir.Task, d
     dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[name.replace("-", "_")]
     inside = context(dag, RUN_ID, params={"date": "2025-06-30"})
     found = []
-    for step in runs.compiled(name, environment).tasks:
+    for step in arguments.compiled(name, environment).tasks:
         task = dag.get_task(step.name).prepare_for_execution()
         task.render_template_fields(inside, dag.get_template_env())
         found.append((task, step, inside))
@@ -46,7 +46,7 @@ def test_the_steps_and_their_edges_are_the_compiled_ones(name: str, environment:
     dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[name.replace("-", "_")]
     steps = {task.task_id: set(task.upstream_task_ids) for task in dag.tasks if not task.task_id.startswith("announce")}
 
-    assert steps == {step.name: set(step.needs) for step in runs.compiled(name, environment).tasks}
+    assert steps == {step.name: set(step.needs) for step in arguments.compiled(name, environment).tasks}
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
@@ -114,7 +114,7 @@ def test_a_pod_has_the_volumes_and_secrets_of_the_compiled_step(name: str, envir
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_a_pod_is_not_root_and_has_no_capabilities(environment: str, load: Load) -> None:
-    spec = pod(tasks(load, "fraud-ingestion", environment)[0][0])["spec"]
+    spec = pod(tasks(load, "ingestion", environment)[0][0])["spec"]
 
     assert spec["serviceAccountName"] == "nightshift"
     assert spec["securityContext"]["runAsNonRoot"]

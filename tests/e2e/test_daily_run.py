@@ -21,9 +21,9 @@ def small_world() -> dict[str, Any]:
     """The shipped fraud config with a small world and quick models."""
     config: dict[str, Any] = yaml.safe_load((Path("pipelines/configs/fraud.yaml")).read_text())
     config["simulator"] = {"customers": 600, "terminals": 1200}
-    config["evaluation"] = {"min_frauds": 5, "min_average_precision": 0.05}
-    config["training"]["models"]["mlp"]["parameters"].update(hidden=16, epochs=1)
-    config["training"]["models"]["random_forest"]["parameters"]["n_estimators"] = 10
+    config["evaluation"] = {"min_positives": 5, "min_average_precision": 0.05}
+    config["task"]["candidates"]["mlp"]["parameters"].update(hidden=16, epochs=1)
+    config["task"]["candidates"]["random_forest"]["parameters"]["n_estimators"] = 10
     return config
 
 
@@ -59,7 +59,7 @@ def test_one_command_takes_data_through_every_step(summary: dict[str, Any]) -> N
         "deployment",
     }
     assert set(summary["models"]) == {"xgboost", "mlp", "logistic_regression", "random_forest"}
-    assert summary["rows"]["train"] > summary["rows"]["train_frauds"] > 0
+    assert summary["rows"]["train"] > summary["rows"]["train_positives"] > 0
 
 
 def test_the_first_model_is_promoted_and_answers_on_the_printed_line(summary: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def test_a_failed_run_still_gets_a_report(workspace: Path) -> None:
     (workspace / "broken.yaml").write_text(yaml.safe_dump(config))
     words = ["run", "--config", str(workspace / "broken.yaml"), "--date", DATE, "--workspace", str(workspace)]
     failed = subprocess.run(
-        [sys.executable, "-m", "pipelines", *words], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-m", "pipelines.cli", *words], capture_output=True, text=True, check=False, timeout=300
     )
     assert failed.returncode == 2
     assert "ingestion failed" in failed.stdout

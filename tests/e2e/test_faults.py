@@ -101,7 +101,7 @@ def test_a_target_that_is_read_only_is_one_clear_line(disk: Path) -> None:
 
 
 def nightshift(workspace: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pipelines", "run", *words, "--workspace", str(workspace)]
+    command = [sys.executable, "-m", "pipelines.cli", "run", *words, "--workspace", str(workspace)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 

@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from tests.pipelines.test_exporter import exporting
+from tests.pipelines.test_exporter import nightshift as on_kubeflow
 
 from components.common.kubeflow import Place, Server
 from components.common.telemetry import GATEWAY
 from tests.e2e.command import nightshift
 from tests.kubeflow import Kubeflow, serve
 from tests.metrics import Query, base, documented, panels
-from tests.pipelines.test_exporter import exporting
-from tests.pipelines.test_exporter import nightshift as on_kubeflow
 from tests.pipelines.test_monitoring import config
 from tests.prometheus import pushgateway, running
 
@@ -54,7 +54,7 @@ def ran(folder: Path, gateway: str) -> str:
     run("--date", TRAINED)
     # with a champion to compare with
     run("--date", NEXT, "--target", "record-only")
-    run("fraud-monitoring", "--date", NEXT)
+    run("monitoring", "--date", NEXT)
     (record,) = folder.glob(f"runs/fraud-training-{TRAINED}-*/deployment/deployment")
     endpoint: str = json.loads(record.read_text())["endpoint"]
     return endpoint
@@ -66,7 +66,7 @@ def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:
     stack.callback(lambda: next(kept, None))
     on_kubeflow(kubeflow, "schedule")
     server = Server(Place(kubeflow.url, "nightshift"))
-    definition = server.newest("fraud-training")
+    definition = server.newest("training")
     values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}}
     for state in ("SUCCEEDED", "FAILED", "RUNNING"):
         server.submit(f"run-{state}", definition, values)
@@ -135,4 +135,4 @@ def test_what_a_step_pushes_says_whose_it_is(prometheus: str) -> None:
         for series in found(prometheus, 'nightshift_step_seconds{use_case="fraud", job="nightshift"}')
     }
 
-    assert {("fraud-training", "drift"), ("fraud-monitoring", "drift"), ("fraud-monitoring", "launching")} <= steps
+    assert {("training", "drift"), ("monitoring", "drift"), ("monitoring", "launching")} <= steps

@@ -7,7 +7,7 @@ from typing import Any
 from kfp import compiler, dsl
 
 from pipelines import ir
-from pipelines.local import Outcome
+from pipelines.engines.local.run import Outcome
 
 
 class Silent:

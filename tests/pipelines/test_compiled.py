@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from components.common.errors import UserError
-from pipelines import configs, ir, runs
+from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES, compile_pipelines
+from pipelines.engines.local import runs
 from pipelines.environments import LOCAL, SITES, Site, local
 from pipelines.ir import Retry
 
@@ -17,7 +18,7 @@ from pipelines.ir import Retry
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
 def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, tmp_path: Path) -> None:
     fresh = [(path.name, list(yaml.safe_load_all(path.read_text()))) for path in compile_pipelines(site, tmp_path)]
-    committed = runs.COMPILED / site.name
+    committed = arguments.COMPILED / site.name
     for name, documents in fresh:
         assert documents == list(yaml.safe_load_all((committed / name).read_text())), "run: make compile"
     assert {path.name for path in committed.iterdir()} == {name for name, _ in fresh}
@@ -32,11 +33,11 @@ def test_how_often_a_step_is_tried_is_its_places_to_say_alone(tmp_path: Path) ->
 
 
 def test_there_is_no_compiled_folder_without_an_environment() -> None:
-    assert {path.name for path in runs.COMPILED.iterdir()} == set(SITES)
+    assert {path.name for path in arguments.COMPILED.iterdir()} == set(SITES)
 
 
 def test_every_step_of_the_daily_training_is_there_and_reporting_is_the_last() -> None:
-    names = [task.name for task in runs.compiled("fraud-training").tasks]
+    names = [task.name for task in arguments.compiled("training").tasks]
     assert set(names[:-1]) == {
         "ingestion", "features", "training", "profiling", "evaluation", "scoring", "drift", "deployment",
     }  # fmt: skip
@@ -46,15 +47,15 @@ def test_every_step_of_the_daily_training_is_there_and_reporting_is_the_last() -
 @pytest.mark.parametrize("site", SITES)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: str, site: str) -> None:
-    cached = {task.name for task in runs.compiled(name, site).tasks if task.cached}
+    cached = {task.name for task in arguments.compiled(name, site).tasks if task.cached}
     on_training = {"features", "training", "profiling", "evaluation"}
-    assert cached == {"fraud-training": on_training, "fraud-ingestion": set(), "nightly": set()}.get(name, {"features"})
+    assert cached == {"training": on_training, "ingestion": set(), "nightly": set()}.get(name, {"features"})
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path: Path) -> None:
-    options = {"pipeline": "fraud-training"} if name == "nightly" else {"date": "2018-08-14"}
-    run = runs.new(runs.compiled(name), options, local(tmp_path))
+    options = {"pipeline": "training"} if name == "nightly" else {"date": "2018-08-14"}
+    run = runs.new(arguments.compiled(name), options, local(tmp_path))
     for task in run.pipeline.tasks:
         command = run.commands.argv(task)
         module = {"scoring-of-champion": "scoring", "retraining": "launching"}.get(task.name, task.name)
@@ -64,9 +65,9 @@ def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path
 
 
 def test_the_last_step_of_the_monitoring_carries_its_request_out() -> None:
-    last = runs.compiled("fraud-monitoring").tasks[-1]
+    last = arguments.compiled("monitoring").tasks[-1]
     assert (last.name, last.needs) == ("retraining", ("monitoring",))
-    assert last.parameters["pipeline"][1] == ir.Constant("fraud-training")
+    assert last.parameters["pipeline"][1] == ir.Constant("training")
 
 
 @pytest.mark.parametrize("name", configs.names())
@@ -85,7 +86,7 @@ def test_every_shipped_config_is_valid(name: str) -> None:
 )
 def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        runs.new(runs.compiled("fraud-training"), options, local(tmp_path))
+        runs.new(arguments.compiled("training"), options, local(tmp_path))
 
 
 def test_a_config_file_that_is_no_config_is_one_clear_line(tmp_path: Path) -> None:

@@ -24,16 +24,16 @@ def config() -> dict[str, Any]:
     """The shipped fraud config with a small world that changes, one quick model and a controller that may ask."""
     value: dict[str, Any] = yaml.safe_load((Path(configs.__file__).parent / "fraud.yaml").read_text())
     value["simulator"] = {"customers": 300, "terminals": 600, "drift_from": DRIFTED[0], "volume_factor": 3.0}
-    value["training"]["models"] = {"logistic_regression": {"kind": "logistic_regression"}}
+    value["task"]["candidates"] = {"logistic_regression": {"kind": "logistic_regression"}}
     # among a few hundred rows a day chance alone moves an input by more than the default
     value["drift"] = {"wasserstein": 0.3}
-    value["evaluation"] = {"min_frauds": 5, "min_average_precision": 0.05}
+    value["evaluation"] = {"min_positives": 5, "min_average_precision": 0.05}
     return value | {"controller": {"retrain": "on_drift"}}
 
 
 def nightshift(workspace: Path, pipeline: str, day: str, *words: str) -> str:
     options = ["--date", day, "--config", str(workspace / "fraud.yaml"), "--workspace", str(workspace), *words]
-    command = [sys.executable, "-m", "pipelines", "run", pipeline, *options]
+    command = [sys.executable, "-m", "pipelines.cli", "run", pipeline, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -59,20 +59,20 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace with a champion."""
     folder = tmp_path_factory.mktemp("workspace")
     (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
-    nightshift(folder, "fraud-training", TRAINED, "--target", "register-only")
+    nightshift(folder, "training", TRAINED, "--target", "register-only")
     return folder
 
 
 @pytest.fixture(scope="module")
 def scored(workspace: Path) -> dict[str, str]:
     """What the scoring of each stable day has printed."""
-    return {day: nightshift(workspace, "fraud-scoring", day) for day in STABLE}
+    return {day: nightshift(workspace, "scoring", day) for day in STABLE}
 
 
 @pytest.fixture(scope="module")
 def told(workspace: Path, scored: dict[str, str]) -> dict[str, str]:
     """What the monitoring of each day has printed, after the scoring."""
-    return {day: nightshift(workspace, "fraud-monitoring", day) for day in (*STABLE, *DRIFTED)}
+    return {day: nightshift(workspace, "monitoring", day) for day in (*STABLE, *DRIFTED)}
 
 
 def test_the_champion_scores_a_day_whose_labels_nobody_knows(workspace: Path, scored: dict[str, str]) -> None:
@@ -84,7 +84,7 @@ def test_the_champion_scores_a_day_whose_labels_nobody_knows(workspace: Path, sc
     said = f"{len(rows):,} events scored by version 1, {rows['flagged'].sum():,} flagged"
     assert f"{STABLE[0]}: {said}\nscores   {path}\n" in scored[STABLE[0]]
     place = f"--config {workspace / 'fraud.yaml'} --workspace {workspace}"
-    assert scored[STABLE[0]].endswith(f"next     nightshift run fraud-monitoring --date {STABLE[0]} {place}\n")
+    assert scored[STABLE[0]].endswith(f"next     nightshift run monitoring --date {STABLE[0]} {place}\n")
 
 
 def test_the_day_after_the_new_day_is_scored_and_the_one_whose_labels_arrived(
@@ -97,7 +97,7 @@ def test_the_day_after_the_new_day_is_scored_and_the_one_whose_labels_arrived(
 
 def test_a_backfill_of_the_scoring_tells_what_was_scored_each_day(workspace: Path, scored: dict[str, str]) -> None:
     words = ["--from", STABLE[0], "--to", STABLE[-1], "--config", workspace / "fraud.yaml", "--workspace", workspace]
-    command = [sys.executable, "-m", "pipelines", "backfill", "fraud-scoring", *words]
+    command = [sys.executable, "-m", "pipelines.cli", "backfill", "scoring", *words]
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.splitlines()
 
     (heading,) = [line for line in told if "date" in line]
@@ -127,9 +127,9 @@ def test_a_world_that_changes_asks_once_and_cools_down(workspace: Path, told: di
 
 def test_a_request_is_printed_with_the_command_that_carries_it_out(workspace: Path, told: dict[str, str]) -> None:
     (line,) = [line for line in told[DRIFTED[1]].splitlines() if line.startswith("next")]
-    assert shlex.split(line)[1:6] == ["nightshift", "run", "fraud-training", "--date", DRIFTED[1]]
+    assert shlex.split(line)[1:6] == ["nightshift", "run", "training", "--date", DRIFTED[1]]
     launch = left(workspace, f"fraud-monitoring-{DRIFTED[1]}-*/retraining/launch")
-    assert launch["said"] == f"no Kubeflow here; run: nightshift run fraud-training --date {DRIFTED[1]}"
+    assert launch["said"] == f"no Kubeflow here; run: nightshift run training --date {DRIFTED[1]}"
     assert not [line for day in (*STABLE, DRIFTED[0], DRIFTED[2]) for line in told[day].splitlines() if "next" in line]
 
 

@@ -14,8 +14,9 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.common.errors import UserError
 from components.common.telemetry import GATEWAY, PIPELINE
-from pipelines import ir, runs
+from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
+from pipelines.engines.local import runs
 from pipelines.environments import GPU, LOCAL, SITES, Placement, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
@@ -27,13 +28,13 @@ ON_CLUSTERS = list(itertools.product(PIPELINES, CLUSTERS))
 
 def spec(name: str, environment: str) -> PipelineSpec:
     """The first document as KFP's own message, which refuses unknown fields."""
-    text = (runs.COMPILED / environment / f"{name}.yaml").read_text()
+    text = (arguments.COMPILED / environment / f"{name}.yaml").read_text()
     return json_format.ParseDict(next(yaml.safe_load_all(text)), PipelineSpec())
 
 
 def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfig]:
     """The second document as KFP's own messages: step -> what its pod gets."""
-    text = (runs.COMPILED / environment / f"{name}.yaml").read_text()
+    text = (arguments.COMPILED / environment / f"{name}.yaml").read_text()
     platform = json_format.ParseDict(list(yaml.safe_load_all(text))[1], PlatformSpec())
     executors = json_format.MessageToDict(platform)["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     return {
@@ -49,7 +50,7 @@ def placement(task: str, environment: str) -> Placement:
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_kfp_loads_the_compiled_pipeline(name: str, environment: str) -> None:
-    path = runs.COMPILED / environment / f"{name}.yaml"
+    path = arguments.COMPILED / environment / f"{name}.yaml"
 
     assert components.load_component_from_file(str(path)).pipeline_spec == spec(name, environment)
 
@@ -58,7 +59,7 @@ def test_kfp_loads_the_compiled_pipeline(name: str, environment: str) -> None:
 def test_the_engines_are_given_what_kubeflow_reads(name: str, environment: str) -> None:
     read = spec(name, environment)
     executors = json_format.MessageToDict(read.deployment_spec)["executors"]
-    tasks = {task.name: task for task in runs.compiled(name, environment).tasks}
+    tasks = {task.name: task for task in arguments.compiled(name, environment).tasks}
 
     assert set(tasks) == set(read.root.dag.tasks)
     for key, task in read.root.dag.tasks.items():
@@ -83,12 +84,12 @@ def test_environments_differ_in_the_place_of_a_step_alone(name: str, environment
     def graph(tasks: tuple[ir.Task, ...]) -> list[Any]:
         return [(t.name, t.command, t.parameters, t.artifacts, t.outputs, t.needs, t.cached) for t in tasks]
 
-    assert graph(runs.compiled(name, environment).tasks) == graph(runs.compiled(name).tasks)
+    assert graph(arguments.compiled(name, environment).tasks) == graph(arguments.compiled(name).tasks)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_a_step_gets_the_cpu_the_memory_the_image_and_the_retries_of_its_kind(name: str, environment: str) -> None:
-    for task in runs.compiled(name, environment).tasks:
+    for task in arguments.compiled(name, environment).tasks:
         wanted = placement(task.name, environment)
         asked = {key: value for key, value in task.resources.items() if key.startswith("resource")}
         limits = {"resourceCpuLimit": wanted.cpu_limit} if wanted.cpu_limit else {}
@@ -125,7 +126,7 @@ def test_a_pod_gets_its_labels_nodes_taints_volumes_secrets_and_deadline(name: s
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)
 def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, environment: str) -> None:
-    pipeline = runs.compiled(name, environment)
+    pipeline = arguments.compiled(name, environment)
     tasks, device = pipeline.tasks, pipeline.parameters.get("device")
     asking = {task.name for task in tasks if "accelerator" in task.resources}
 
@@ -137,7 +138,7 @@ def test_steps_that_compute_on_a_gpu_and_no_others_ask_for_one(name: str, enviro
 
 @pytest.mark.parametrize("environment", SITES)
 def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_clusters(environment: str) -> None:
-    tasks = {task.name: task for name in PIPELINES for task in runs.compiled(name, environment).tasks}
+    tasks = {task.name: task for name in PIPELINES for task in arguments.compiled(name, environment).tasks}
     given = {name for name, task in tasks.items() if "podMetadata" in task.kubernetes}
 
     assert given == (STARTING if environment in CLUSTERS else set())
@@ -145,7 +146,7 @@ def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_cl
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_steps_that_may_lose_their_node_are_tried_again_more_often(environment: str) -> None:
-    tasks = runs.compiled("fraud-training", environment).tasks
+    tasks = arguments.compiled("training", environment).tasks
     spot = {task.retry.count for task in tasks if len(task.kubernetes.get("tolerations", [])) > 1}
     steady = {task.retry.count for task in tasks if "tolerations" not in task.kubernetes}
 
@@ -156,9 +157,9 @@ def test_steps_that_may_lose_their_node_are_tried_again_more_often(environment: 
 def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_where_to_start_other_runs(
     environment: str,
 ) -> None:
-    starting = {"fraud-monitoring": {"kubeflow"}, "nightly": {"kubeflow", "pipeline"}}
+    starting = {"monitoring": {"kubeflow"}, "nightly": {"kubeflow", "pipeline"}}
     for name in PIPELINES:
-        parameters = runs.compiled(name, environment).parameters
+        parameters = arguments.compiled(name, environment).parameters
         usual = {"config", "date", "data"} & set(parameters)
         needed = {key for key, value in parameters.items() if value.default is None}
         assert needed == usual | starting.get(name, set())
@@ -166,19 +167,19 @@ def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_where_t
 
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None:
-    for task in runs.compiled("fraud-training", environment).tasks:
+    for task in arguments.compiled("training", environment).tasks:
         assert set(task.environment) == {GATEWAY, PIPELINE}
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_every_step_is_told_where_its_metrics_go_and_whose_they_are(name: str, environment: str) -> None:
-    for task in runs.compiled(name, environment).tasks:
+    for task in arguments.compiled(name, environment).tasks:
         assert task.environment == {**placement(task.name, environment).environment, PIPELINE: name}
     assert (GATEWAY in placement("training", environment).environment) == (environment in CLUSTERS)
 
 
 def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path) -> None:
-    run = runs.new(runs.compiled("fraud-training", "aws"), {}, local(tmp_path))
+    run = runs.new(arguments.compiled("training", "aws"), {}, local(tmp_path))
 
     run.record()
 

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common import bundle, registry
+from components.common import registry
+from components.common.contracts import package
 from components.common.errors import UserError
 
 EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
@@ -26,13 +27,13 @@ def folder(tmp_path):
 
 def test_a_registered_model_outlives_the_run_that_made_it(stocked, save_model, tmp_path):
     uri = save_model(0.5)
-    expected = bundle.Scorer(uri, bundle.load(uri)).score(EVENT)
+    expected = package.Scorer(uri, package.load(uri)).score(EVENT)
     version = registry.register(stocked, "fraud", uri, {"logical_date": "2018-08-14"})
     shutil.rmtree(tmp_path / "runs")
     assert (version.version, version.tags["logical_date"]) == (4, "2018-08-14")
-    assert version.sha256 == bundle.load(version.uri).sha256
-    np.testing.assert_array_equal(bundle.Scorer(version.uri, bundle.load(version.uri)).score(EVENT), expected)
-    assert len(bundle.read_reference(version.uri)) == 3
+    assert version.sha256 == package.load(version.uri).sha256
+    np.testing.assert_array_equal(package.Scorer(version.uri, package.load(version.uri)).score(EVENT), expected)
+    assert len(package.read_reference(version.uri)) == 3
 
 
 def test_mlflow_leads_from_the_version_to_its_metrics_parameters_and_files(registry_template):
@@ -179,10 +180,10 @@ def test_a_registry_that_was_moved_keeps_its_champion_and_takes_new_versions(sto
     registry.promote(stocked, "fraud", 1)
     moved = str(shutil.copytree(stocked, tmp_path / "a new place"))
     shutil.rmtree(stocked)
-    assert bundle.load(registry.champion(moved, "fraud").uri).selected == "logistic_regression"
+    assert package.load(registry.champion(moved, "fraud").uri).selected == "logistic_regression"
     version = registry.register(moved, "fraud", save_model(0.2), {})
     assert version.uri.startswith(moved)
-    assert bundle.load(version.uri).sha256 == version.sha256
+    assert package.load(version.uri).sha256 == version.sha256
 
 
 def test_processes_that_register_at_once_get_a_version_each(folder, save_model):
@@ -255,5 +256,5 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model):
     registry.promote(tracking_server, "fraud", 2)
     assert registry.rollback(tracking_server, "fraud").version == 1
     champion = registry.champion(tracking_server, "fraud")
-    expected = bundle.Scorer(uri, bundle.load(uri)).score(EVENT)
-    np.testing.assert_array_equal(bundle.Scorer(champion.uri, bundle.load(champion.uri)).score(EVENT), expected)
+    expected = package.Scorer(uri, package.load(uri)).score(EVENT)
+    np.testing.assert_array_equal(package.Scorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)

@@ -27,7 +27,7 @@ def days(first: str, last: str) -> Days:
 
 
 def fold(train: Days, test: Days) -> Fold:
-    """The fold of a protocol in which frauds count as a compromise from the first training day on."""
+    """The fold of a protocol in which positives count as a compromise from the first training day on."""
     return Fold(train, test, 7, train.first)
 
 
@@ -150,8 +150,8 @@ def test_where_nobody_was_defrauded_every_test_row_stays():
 
 
 def test_the_first_of_several_frauds_decides():
-    frauds = [("2018-08-01", "ann", 1), ("2018-08-06", "ann", 1)]
-    assert kept(*frauds, ("2018-08-08", "ann", 0), ("2018-08-09", "ann", 0)) == ["08-08"]
+    positives = [("2018-08-01", "ann", 1), ("2018-08-06", "ann", 1)]
+    assert kept(*positives, ("2018-08-08", "ann", 0), ("2018-08-09", "ann", 0)) == ["08-08"]
 
 
 def test_only_the_customers_own_frauds_count_and_a_null_label_is_none():

@@ -20,7 +20,7 @@ from components.common import step
 
 step.run(step.Parser("sample", "Does nothing.").takes(config="the config"), lambda args: {found})
 """
-LABELS = {"job": "nightshift", "instance": "", "pipeline": "fraud-training", "use_case": "fraud", "step": "sample"}
+LABELS = {"job": "nightshift", "instance": "", "pipeline": "training", "use_case": "fraud", "step": "sample"}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def run(tmp_path: Path, found: dict[str, Any], gateway: str | None) -> subproces
     environment = {key: value for key, value in os.environ.items() if key != GATEWAY} | named
     return subprocess.run(
         [sys.executable, "-W", "error", str(tmp_path / "sample.py"), *flags],
-        env=environment | {PIPELINE: "fraud-training"},
+        env=environment | {PIPELINE: "training"},
         capture_output=True,
         text=True,
         check=False,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.bundle import Bundle, Inputs
+from components.common.contracts.package import Inputs, Package
 from components.common.errors import UserError
 from components.deployment import core
 from components.deployment.core import Candidate, RequestError
@@ -101,19 +101,19 @@ def test_a_verdict_about_another_model_is_refused():
 
 def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
     details = {
-        "train": {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "frauds": 1},
+        "train": {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "positives": 1},
         "events_sha256": "e",
         "features_sha256": "f",
         "device": "cpu",
         "seed": 0,
     }
-    tags = core.lineage(Bundle(INPUTS, "mlp", {}, 0.5, details), verdict(), {"status": "drifted"})
+    tags = core.lineage(Package(INPUTS, "mlp", {}, 0.5, details), verdict(), {"status": "drifted"})
     assert tags == {
         "candidate": "mlp",
         "train_first": "2018-07-25",
         "train_last": "2018-07-31",
         "train_rows": "10",
-        "train_frauds": "1",
+        "train_positives": "1",
         "events_sha256": "e",
         "features_sha256": "f",
         "device": "cpu",

@@ -8,13 +8,14 @@ import httpx
 import pytest
 import yaml
 
-from components.common import bundle, registry, storage
+from components.common import registry, storage
+from components.common.contracts import package
 from components.common.errors import UserError
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
 
 CONFIG = Path(__file__).parents[3] / "pipelines" / "configs" / "fraud.yaml"
-METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "card_precision": 0.29, "card_precision_ceiling": 0.4}
+METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4}
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def flags(place: Path, model: str, decision: str = "promote", target: str = "loc
     verdict = {
         "decision": decision,
         "reasons": ["It was judged."],
-        "challenger_sha256": bundle.load(model).sha256,
+        "challenger_sha256": package.load(model).sha256,
         "challenger": METRICS | {"auc_roc": None},
         "champion": {"version": champion.version, "sha256": champion.sha256, "metrics": METRICS} if champion else None,
     }

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score
 
-from components.common.config import Drift
+from components.common.config.policy import Drift
 from components.drift import core
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
@@ -330,10 +330,10 @@ def test_labels_are_late_when_fewer_than_half_of_a_usual_day_have_arrived(labell
     assert core.labels(labelled, 100).raised == raised
 
 
-def scored(frauds: int, hidden: int = 0) -> np.ndarray:
-    """Ranks of 1000 legitimate rows and frauds, all of which score higher but for the hidden ones."""
-    truth = np.repeat([0, 1], [1000, frauds]).astype(np.int8)
-    scores = np.repeat([0.2, 0.01, 0.9], [1000, hidden, frauds - hidden]).astype(np.float32)
+def scored(positives: int, hidden: int = 0) -> np.ndarray:
+    """Ranks of 1000 legitimate rows and positives, all of which score higher but for the hidden ones."""
+    truth = np.repeat([0, 1], [1000, positives]).astype(np.int8)
+    scores = np.repeat([0.2, 0.01, 0.9], [1000, hidden, positives - hidden]).astype(np.float32)
     return core.rank(truth, scores)
 
 
@@ -351,8 +351,8 @@ def test_few_frauds_say_nothing_about_the_model_or_of_fraud() -> None:
     frame = pd.DataFrame({"x": normal(size=199)})
 
     assert core.performance(scored(199, hidden=199), core.Promise(0.9, "once"), LIMITS).value is None
-    assert core.frauds(frame, frame + 9, ["x"], LIMITS).value is None
-    assert core.frauds(frame[:49], pd.concat([frame, frame]) + 9, ["x"], LIMITS).value is None
+    assert core.positives(frame, frame + 9, ["x"], LIMITS).value is None
+    assert core.positives(frame[:49], pd.concat([frame, frame]) + 9, ["x"], LIMITS).value is None
 
 
 @given(data=st.data(), rows=st.integers(2, 50))
@@ -375,15 +375,15 @@ def test_ranks_of_many_rows_lose_almost_nothing() -> None:
     assert core.average_precision(core.rank(truth, scores)) == pytest.approx(exact, abs=1e-3)
 
 
-def test_frauds_that_move_among_themselves_are_noticed_and_the_input_is_named() -> None:
+def test_positives_that_move_among_themselves_are_noticed_and_the_input_is_named() -> None:
     before = pd.DataFrame({"amount": normal(size=300), "night": np.arange(300) % 6 == 0}).astype(float)
     now = before.assign(night=1.0)
 
-    found = core.frauds(before, now, ["amount", "night"], LIMITS)
+    found = core.positives(before, now, ["amount", "night"], LIMITS)
 
     assert found.raised
     assert "night moved most" in found.reason
-    assert not core.frauds(before, before, ["amount", "night"], LIMITS).raised
+    assert not core.positives(before, before, ["amount", "night"], LIMITS).raised
 
 
 def test_any_raised_signal_makes_the_verdict_and_is_among_its_reasons() -> None:

@@ -145,7 +145,7 @@ def test_every_signal_is_in_the_verdict_with_the_model_it_is_about(ran: Path) ->
     assert [name for name, signal in found.items() if signal["raised"]] == ["inputs", "score", "volume"]
     # 600 rows a day where the training had 40, and labels for all that are due
     assert (found["volume"]["value"], found["labels"]["value"]) == (14, 15)
-    assert found["frauds"]["value"] is None
+    assert found["positives"]["value"] is None
     assert len(verdict(ran)["model_sha256"]) == 64
     assert verdict(ran)["model_version"] == "unregistered"
 
@@ -168,7 +168,7 @@ def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path) -> None:
 def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp_path: Path) -> None:
     frame = samples.features()
     model = samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
-    train = {"first": "2024-03-15", "last": "2024-03-19", "rows": 200, "frauds": 25}
+    train = {"first": "2024-03-15", "last": "2024-03-19", "rows": 200, "positives": 25}
     manifest = json.loads((tmp_path / "model" / "model.json").read_text())
     (tmp_path / "model" / "model.json").write_text(json.dumps(manifest | {"details": {"train": train}}))
     features = samples.write_features(tmp_path, frame)

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
-from components.common import metrics
 from components.evaluation import bootstrap
 from components.evaluation.bootstrap import Interval
+from components.tabular import metrics
 
 
-def world(seed: int, rows: int = 1500, frauds: int = 120) -> tuple[np.ndarray, np.ndarray]:
-    """Labels, and scores that tell frauds apart only so well."""
+def world(seed: int, rows: int = 1500, positives: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and scores that tell positives apart only so well."""
     rng = np.random.default_rng(seed)
-    labels = np.repeat([1, 0], [frauds, rows - frauds]).astype(np.int8)
+    labels = np.repeat([1, 0], [positives, rows - positives]).astype(np.int8)
     return labels, rng.normal(labels * 1.5, 1)
 
 
@@ -49,30 +49,30 @@ def test_a_resamples_average_precision_is_scikit_learns_of_the_drawn_rows(
     assert bootstrap.average_precision(labels, scores)[:10] == pytest.approx(np.array(expected))
 
 
-def test_a_resamples_card_precision_is_that_of_the_drawn_customers_with_all_their_days() -> None:
+def test_a_resamples_precision_at_k_is_that_of_the_drawn_customers_with_all_their_days() -> None:
     rows, scores = purchases(0)
-    defrauded = rows.groupby("customer")["label"].max().to_numpy() == 1
+    positive = rows.groupby("customer")["label"].max().to_numpy() == 1
     customers = rows["customer"].drop_duplicates().sort_values().to_numpy()
 
     def precision(drawn: np.ndarray) -> float:
         copies = [rows[rows["customer"] == customers[card]].assign(customer=f"{card:02}-{i}") for i, card in drawn]
         together = pd.concat(copies)
-        return metrics.card_precision(together, scores[together.index], 5)
+        return metrics.precision_at_k(together, scores[together.index], 5)
 
-    expected = [precision(list(enumerate(drawn))) for drawn in islice(bootstrap.draws(defrauded), 20)]
+    expected = [precision(list(enumerate(drawn))) for drawn in islice(bootstrap.draws(positive), 20)]
 
-    assert bootstrap.card_precision(rows, scores, 5)[:20] == pytest.approx(np.array(expected))
+    assert bootstrap.precision_at_k(rows, scores, 5)[:20] == pytest.approx(np.array(expected))
 
 
-@pytest.mark.parametrize("frauds", [0, 7, 50])
-def test_every_resample_holds_as_many_frauds_and_rows_as_there_are(frauds: int) -> None:
-    positive = np.random.default_rng(0).permutation(50) < frauds
+@pytest.mark.parametrize("positives", [0, 7, 50])
+def test_every_resample_holds_as_many_frauds_and_rows_as_there_are(positives: int) -> None:
+    positive = np.random.default_rng(0).permutation(50) < positives
     resamples = list(bootstrap.draws(positive))
 
     assert len(resamples) == bootstrap.RESAMPLES
     assert {len(drawn) for drawn in resamples} == {50}
-    assert {int(positive[drawn].sum()) for drawn in resamples} == {frauds}
-    assert all(positive[drawn[:frauds]].all() for drawn in resamples)
+    assert {int(positive[drawn].sum()) for drawn in resamples} == {positives}
+    assert all(positive[drawn[:positives]].all() for drawn in resamples)
     assert len({tuple(drawn) for drawn in resamples}) == bootstrap.RESAMPLES
 
 
@@ -93,7 +93,7 @@ def test_two_scorers_of_the_same_rows_see_the_same_resamples() -> None:
 
 
 def test_the_interval_is_as_likely_to_hold_the_truth_as_it_says() -> None:
-    truth = average_precision_score(*world(0, rows=1_500_000, frauds=120_000))
+    truth = average_precision_score(*world(0, rows=1_500_000, positives=120_000))
 
     intervals = [Interval.of(bootstrap.average_precision(*world(seed))) for seed in range(1, 101)]
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.common.bundle import Bundle, Inputs
 from components.common.config import parse
+from components.common.contracts.package import Inputs, Package
 from components.evaluation import card, core
 from components.evaluation.explain import Calibration, Slice
 from tests.components import samples
 
-WINDOW = {"first": "2024-03-15", "last": "2024-03-16", "rows": 81_000, "frauds": 10}
+WINDOW = {"first": "2024-03-15", "last": "2024-03-16", "rows": 81_000, "positives": 10}
 ENTRY = {"kind": "xgboost", "parameters": {"max_depth": 3}, "sha256": "a"}
 DETAILS = {
     "train": WINDOW,
@@ -26,16 +26,16 @@ DETAILS = {
 FOUND = core.Contender(
     "sha",
     "2024-03-16",
-    {"auc_roc": 0.87, "average_precision": 0.65, "card_precision": 0.29, "card_precision_ceiling": 0.4},
-    core.Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_frauds=3),
-    {name: np.full(9, 0.65) for name in ("average_precision", "card_precision", "cost")},
+    {"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
+    core.Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
+    {name: np.full(9, 0.65) for name in ("average_precision", "precision_at_k", "cost")},
 )
 CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 
 
 @pytest.fixture
 def trial() -> core.Trial:
-    model = Bundle(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
+    model = Package(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
     verdict = core.Verdict("promote", ["It is better."])
     return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [])
 
@@ -88,7 +88,7 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: core.Trial) -> None:
     config["columns"] |= {"customer": "machine_id", "amount": None}
     alone = config | {
         "columns": config["columns"] | {"customer": None, "terminal": None},
-        "features": {"windows_days": []},
+        "task": config["task"] | {"windows_days": []},
     }
     machines, events = (
         card.render(replace(trial, config=parse(each)), [], CALIBRATION, []) for each in (config, alone)

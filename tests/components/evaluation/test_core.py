@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import precision_recall_curve
 
-from components.common.bundle import Bundle, Inputs
-from components.common.config import Evaluation
+from components.common.config.policy import Evaluation
+from components.common.contracts.package import Inputs, Package
 from components.common.errors import UserError
-from components.common.metrics import Metrics
 from components.evaluation import core
+from components.tabular.metrics import Metrics
 
-GATE = Evaluation(top_k=20, min_frauds=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
+GATE = Evaluation(top_k=20, min_positives=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
 OLD, NEW = "2024-03-01", "2024-03-02"
 NONE_YET = "There is no champion yet."
 
@@ -23,8 +23,8 @@ def measured(average_precision: float | None) -> Metrics:
     return {
         "auc_roc": 0.8,
         "average_precision": average_precision,
-        "card_precision": 0.2,
-        "card_precision_ceiling": 0.4,
+        "precision_at_k": 0.2,
+        "precision_at_k_ceiling": 0.4,
     }
 
 
@@ -32,10 +32,10 @@ def contender(
     average_precision: float | None, spread: float = 0.0, until: str = OLD, sha256: str = "new"
 ) -> core.Contender:
     """A model whose resampled average precision lies evenly within its value +- spread."""
-    resamples = {"card_precision": np.full(101, 0.2), "cost": np.full(101, 150.0)}
+    resamples = {"precision_at_k": np.full(101, 0.2), "cost": np.full(101, 150.0)}
     if average_precision is not None:
         resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
-    cost = core.Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_frauds=3)
+    cost = core.Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
     return core.Contender(sha256, until, measured(average_precision), cost, resamples)
 
 
@@ -43,12 +43,12 @@ def reigning(model: core.Contender) -> core.Champion:
     return core.Champion(**vars(model), version=7)
 
 
-def window(seed: int, rows: int = 6000, frauds: int = 200) -> pd.DataFrame:
-    """Two labelled days with a hidden `signal` that tells frauds apart only so well."""
+def window(seed: int, rows: int = 6000, positives: int = 200) -> pd.DataFrame:
+    """Two labelled days with a hidden `signal` that tells positives apart only so well."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"event_time": pd.Timestamp("2024-03-18") + pd.to_timedelta(np.arange(rows) * 28, unit="s")})
     frame["customer"] = rng.integers(0, rows // 10, rows)
-    frame["label"] = pd.array(rng.permutation(rows) < frauds, dtype="boolean").astype("Int8")
+    frame["label"] = pd.array(rng.permutation(rows) < positives, dtype="boolean").astype("Int8")
     frame["amount"] = rng.gamma(2, 30, rows)
     frame["signal"] = rng.normal(frame["label"].to_numpy(dtype=float) * 3, 1)
     return frame
@@ -59,12 +59,12 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
     rng = np.random.default_rng(seed)
     scores = 1 / (1 + np.exp(-(rows["signal"] - 3 + noise * rng.normal(size=len(rows))))).to_numpy()
     details = {"train": {"last": until}}
-    model = Bundle(Inputs([], {}), "only", {"only": {"sha256": str(seed)}}, 0.5, details)
+    model = Package(Inputs([], {}), "only", {"only": {"sha256": str(seed)}}, 0.5, details)
     return core.measure(rows, scores, model, GATE)
 
 
 @pytest.mark.parametrize(
-    ("average_precision", "frauds", "decision", "says"),
+    ("average_precision", "positives", "decision", "says"),
     [
         (0.60, 49, "keep", "hold 49 positives; fewer than 50"),
         (0.60, 50, "promote", "average precision 0.600 [0.600, 0.600] on 50 positives"),
@@ -76,9 +76,9 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
     ],
 )
 def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
-    average_precision: float | None, frauds: int, decision: str, says: str
+    average_precision: float | None, positives: int, decision: str, says: str
 ) -> None:
-    verdict = core.judge(contender(average_precision), NONE_YET, frauds, GATE)
+    verdict = core.judge(contender(average_precision), NONE_YET, positives, GATE)
 
     assert verdict.decision == decision
     assert verdict.reasons[0] == NONE_YET
@@ -163,7 +163,7 @@ def test_a_model_that_has_seen_the_labels_is_refused_although_it_is_better_than_
 
 
 def test_a_better_model_on_too_few_frauds_is_refused() -> None:
-    rows = window(0, frauds=49)
+    rows = window(0, positives=49)
 
     verdict = core.judge(scorer(rows, 0.1, 1, NEW), reigning(scorer(rows, 2.0, 2, OLD)), 49, GATE)
 
@@ -177,16 +177,16 @@ def test_a_challenger_identical_to_the_champion_changes_nothing() -> None:
 
 
 def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> None:
-    rows = window(0, frauds=0)
+    rows = window(0, positives=0)
 
     found = scorer(rows, 0.1, 1, NEW)
 
-    assert set(found.estimates()) == {"card_precision", "cost"}
+    assert set(found.estimates()) == {"precision_at_k", "cost"}
     assert core.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "keep"
 
 
 def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
-    limits = Evaluation(cost_missed_fraud=2, cost_alert=3)
+    limits = Evaluation(cost_missed_positive=2, cost_alert=3)
     labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
 
     assert core.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]

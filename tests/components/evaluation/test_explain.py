@@ -32,7 +32,7 @@ def test_every_row_is_in_one_amount_band() -> None:
 
     assert len(bands) == 5
     assert sum(part.rows for part in bands) == len(frame)
-    assert sum(part.frauds for part in bands) == frame["label"].sum()
+    assert sum(part.positives for part in bands) == frame["label"].sum()
 
 
 @pytest.mark.parametrize(("name", "column", "ours"), [("short", "customer_count_30d", 5), ("night", "during_night", 1)])
@@ -42,7 +42,7 @@ def test_a_slices_average_precision_is_that_of_its_rows(name: str, column: str, 
 
     (found,) = [part for part in explain.slices(frame, 30) if part.name.startswith(name)]
 
-    assert (found.rows, found.frauds) == (mask.sum(), frame.loc[mask, "label"].sum())
+    assert (found.rows, found.positives) == (mask.sum(), frame.loc[mask, "label"].sum())
     assert found.average_precision == average_precision_score(frame.loc[mask, "label"], frame.loc[mask, "score"])
 
 
@@ -53,7 +53,7 @@ def test_a_slice_with_a_handful_of_frauds_has_no_average_precision() -> None:
 
     night = explain.slices(frame, 30)[-1]
 
-    assert (night.frauds, night.average_precision) == (9, None)
+    assert (night.positives, night.average_precision) == (9, None)
 
 
 def test_parts_that_the_features_do_not_know_or_that_are_empty_are_left_out() -> None:

@@ -5,17 +5,17 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.common.bundle import Bundle, Inputs
-from components.common.config import Evaluation
+from components.common.config.policy import Evaluation
+from components.common.contracts.package import Inputs, Package
 from components.evaluation.notes import Unseen, notes, unseen
 
 INPUTS = Inputs(["amount"], {"Land": ["", "BE", "FR"], "channel": ["web"]})
 GATE = Evaluation(top_k=2)
 
 
-def model(**details: Any) -> Bundle:
+def model(**details: Any) -> Package:
     validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": 5}
-    return Bundle(INPUTS, "trees", {}, 0.5, {"validation": validation, "constant": []} | details)
+    return Package(INPUTS, "trees", {}, 0.5, {"validation": validation, "constant": []} | details)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def test_a_candidates_metrics_are_those_of_scikit_learn_on_the_test_days(tmp_pat
         assert evaluation["models"][name]["auc_roc"] == pytest.approx(roc_auc_score(rows["label"], scores))
         expected = average_precision_score(rows["label"], scores)
         assert evaluation["models"][name]["average_precision"] == pytest.approx(expected)
-    assert evaluation["test"] == {"first": "2024-03-18", "last": "2024-03-19", "rows": 80, "frauds": 10}
+    assert evaluation["test"] == {"first": "2024-03-18", "last": "2024-03-19", "rows": 80, "positives": 10}
     assert evaluation["selected"] == "first"
     assert verdict["challenger"] == evaluation["models"]["first"]
 
@@ -74,7 +74,7 @@ def test_customers_known_as_compromised_are_left_out(tmp_path: Path) -> None:
 
 
 def telling(frame: pd.DataFrame) -> pd.DataFrame:
-    """The features, with a risk that tells frauds apart as well as it can without being taken for a leak."""
+    """The features, with a risk that tells positives apart as well as it can without being taken for a leak."""
     frame["risk"] += np.where(frame["label"].fillna(0) == 1, 0.6, 0)
     return frame
 
@@ -88,7 +88,7 @@ def test_the_champion_is_measured_on_the_same_rows(tmp_path: Path) -> None:
     assert evaluation["champion"] == {"version": 3, **evaluation["models"]["second"]}
     assert verdict["champion"] == {"version": 3, "sha256": old.sha256, "metrics": evaluation["models"]["second"]}
     assert "champion version 3" in verdict["reasons"][0]
-    for name in ("average_precision", "card_precision"):
+    for name in ("average_precision", "precision_at_k"):
         gain = evaluation["models"]["first"][name] - evaluation["models"]["second"][name]
         assert evaluation["gains"][name]["value"] == pytest.approx(gain)
         assert evaluation["gains"][name]["low"] <= gain <= evaluation["gains"][name]["high"]
@@ -145,8 +145,8 @@ def test_the_selected_models_figures_come_with_intervals_and_its_cost(tmp_path: 
 
     evaluation, verdict = run(tmp_path, frame)
 
-    assert set(evaluation["intervals"]) == {"average_precision", "card_precision", "cost"}
-    for name in ("average_precision", "card_precision"):
+    assert set(evaluation["intervals"]) == {"average_precision", "precision_at_k", "cost"}
+    for name in ("average_precision", "precision_at_k"):
         found = evaluation["intervals"][name]
         assert found["low"] <= evaluation["models"]["first"][name] <= found["high"]
     assert evaluation["intervals"]["average_precision"]["low"] < evaluation["intervals"]["average_precision"]["high"]
@@ -155,7 +155,7 @@ def test_the_selected_models_figures_come_with_intervals_and_its_cost(tmp_path: 
     missed = rows[(rows["label"] == 1) & ~flagged]
     assert evaluation["cost"] == {
         "alerts": flagged.sum(),
-        "missed_frauds": len(missed),
+        "missed_positives": len(missed),
         "per_1000": pytest.approx(1000 * (5 * flagged.sum() + missed["amount"].sum()) / len(rows)),
         "threshold": 0.5,
     }
@@ -175,7 +175,7 @@ def test_the_model_card_lies_beside_the_verdict_with_what_the_model_came_from(tm
         assert text in card
     for metrics in evaluation["models"].values():
         assert f"{metrics['average_precision']:.3f} [" in card
-        assert f"| {metrics['card_precision_ceiling']:.3f} |" in card
+        assert f"| {metrics['precision_at_k_ceiling']:.3f} |" in card
 
 
 def test_a_window_without_a_fraud_still_has_its_card(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_the_command_writes_the_verdict_and_reports_the_selected_models_metrics(
     verdict = json.loads((tmp_path / "evaluation" / "verdict.json").read_text())
     assert (verdict["decision"], verdict["reasons"][0]) == ("promote", "There is no champion yet.")
     metadata = json.loads((tmp_path / "out").read_text())["artifacts"]["evaluation"]["artifacts"][0]["metadata"]
-    for name in ("auc_roc", "average_precision", "card_precision"):
+    for name in ("auc_roc", "average_precision", "precision_at_k"):
         assert metadata[name] == verdict["challenger"][name]
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.common import frames
 from components.common.config import Config, parse
 from components.common.errors import UserError
 from components.features import core
+from components.tabular import frames
 
 CPU = frames.backend("cpu")
 HERE = Path(__file__).parent
@@ -30,8 +30,11 @@ def config(windows=(1, 2), delay=1, **extra) -> Config:
             "source": {"table": "t.csv"},
             "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")}
             | extra,
-            "features": {"windows_days": list(windows)},
-            "training": {"models": {"a": {"kind": "xgboost"}}},
+            "task": {
+                "kind": "tabular",
+                "windows_days": list(windows),
+                "candidates": {"a": {"kind": "xgboost"}},
+            },
         }
     )
 
@@ -267,7 +270,7 @@ def test_amounts_are_summed_exactly_in_the_currencys_smallest_unit():
 def test_an_amount_too_large_to_be_summed_exactly_is_refused():
     events = frame([(0, 0, 0, 1, 0), (1, 0, 0, 1, 0)]).assign(amount=[1.0, 1e17])
     with pytest.raises(
-        UserError, match=r"amount 1e\+17 is too large .* over 2 rows; lower features.amount_decimals \(it is 2\)"
+        UserError, match=r"amount 1e\+17 is too large .* over 2 rows; lower task.amount_decimals \(it is 2\)"
     ):
         core.features(events, config(), CPU)
 

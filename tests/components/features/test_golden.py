@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 import yaml
 
-from components.common import frames
 from components.common.config import parse
 from components.common.splits import Days, rows_of
 from components.features import core
+from components.tabular import frames
 
 ROOT = Path(__file__).parents[3]
 HANDBOOK = ROOT.parent / "shared" / "data" / "handbook"

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common import artifacts
 from components.common.config import parse
+from components.common.contracts import tables
 from components.common.splits import Days, plan, rows_of
 from components.features.__main__ import body, parser
 
@@ -21,9 +21,8 @@ CONFIG = {
     "source": {"table": "t.csv"},
     "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")}
     | {"categorical": ["channel"]},
-    "features": {"windows_days": [1, 2]},
     "protocol": {"train_days": 1, "test_days": 1},
-    "training": {"models": {"a": {"kind": "xgboost"}}},
+    "task": {"kind": "tabular", "windows_days": [1, 2], "candidates": {"a": {"kind": "xgboost"}}},
 }
 DATE = date(2024, 3, 10)
 EVENTS = plan(parse(CONFIG), DATE).events  # nine days, the last six of which get features
@@ -52,8 +51,8 @@ def write_events(folder, changed: Days | None = None) -> str:
     for day in Days(EVENTS.first, EVENTS.last + timedelta(days=1)):
         seed = 1 if changed and day in changed else 0
         uri = str(folder / "lake" / "events" / f"{day}-{seed}.parquet")
-        parts.append(artifacts.write_partition(uri, day, sample(day, seed), {}))
-    artifacts.write_table(str(folder / "events.json"), artifacts.Table("events", parts))
+        parts.append(tables.write_partition(uri, day, sample(day, seed), {}))
+    tables.write_table(str(folder / "events.json"), tables.Table("events", parts))
     return str(folder / "events.json")
 
 
@@ -69,13 +68,13 @@ def flags(folder, day: date = DATE, device: str = "cpu", config: dict | None = N
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def step(folder, **changes) -> tuple[artifacts.Table, dict[str, float]]:
+def step(folder, **changes) -> tuple[tables.Table, dict[str, float]]:
     metrics = body(parser().parse_args(flags(folder, **changes)))
-    return artifacts.read_table(str(folder / "features.json")), metrics
+    return tables.read_table(str(folder / "features.json")), metrics
 
 
 def test_the_manifest_lists_the_days_and_the_model_inputs(tmp_path):
-    events = artifacts.read_table(write_events(tmp_path))
+    events = tables.read_table(write_events(tmp_path))
     table, metrics = step(tmp_path)
     assert [part.date for part in table.partitions] == [f"2024-03-{day:02}" for day in range(5, 11)]
     windows = [f"customer_{name}_{w}d" for w in (1, 2) for name in ("count", "mean_amount")]
@@ -149,14 +148,14 @@ def test_days_missing_here_and_there_equal_those_computed_at_once(tmp_path):
 def test_other_windows_make_other_partitions(tmp_path):
     write_events(tmp_path)
     step(tmp_path)
-    _, metrics = step(tmp_path, config=CONFIG | {"features": {"windows_days": [2]}})
+    _, metrics = step(tmp_path, config=CONFIG | {"task": CONFIG["task"] | {"windows_days": [2]}})
     assert metrics["computed_days"] == 6
 
 
 def test_other_models_leave_the_partitions_as_they_are(tmp_path):
     write_events(tmp_path)
     step(tmp_path)
-    _, metrics = step(tmp_path, config=CONFIG | {"training": {"models": {"b": {"kind": "mlp"}}}})
+    _, metrics = step(tmp_path, config=CONFIG | {"task": CONFIG["task"] | {"candidates": {"b": {"kind": "mlp"}}}})
     assert metrics["computed_days"] == 0
 
 
@@ -170,7 +169,7 @@ def test_the_command_writes_the_manifest_and_says_what_it_does(tmp_path):
     done = command(*flags(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "0 days are in the lake, 6 to compute on cpu" in done.stderr
-    assert len(rows_of(artifacts.read_table(str(tmp_path / "features.json")).read([DATE]), Days(DATE, DATE))) == 50
+    assert len(rows_of(tables.read_table(str(tmp_path / "features.json")).read([DATE]), Days(DATE, DATE))) == 50
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cudf") is not None, reason="RAPIDS is installed here")

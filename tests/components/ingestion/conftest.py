@@ -9,8 +9,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from components.common import artifacts, splits
+from components.common import splits
 from components.common.config import parse
+from components.common.contracts import tables
 from components.ingestion import simulator
 from components.ingestion.__main__ import body
 
@@ -29,9 +30,8 @@ CONFIG = {
         "label": "fraud",
     },
     "simulator": {"customers": 60, "terminals": 120},
-    "features": {"windows_days": [1]},
     "protocol": {"mode": "retrospective", "train_days": 1, "test_days": 1},
-    "training": {"models": {"first": {"kind": "logistic_regression"}}},
+    "task": {"kind": "tabular", "windows_days": [1], "candidates": {"first": {"kind": "logistic_regression"}}},
 }
 
 
@@ -52,10 +52,10 @@ class Step:
             "events": self.events,
         }
 
-    def ingest(self, config: dict, data: object, day: str = DATE) -> artifacts.Table:
+    def ingest(self, config: dict, data: object, day: str = DATE) -> tables.Table:
         """Run in this process and return the manifest."""
         body(Namespace(**self.flags(config, data, day)))
-        return artifacts.read_table(self.events)
+        return tables.read_table(self.events)
 
     def run(self, config: dict, data: object, day: str = DATE, **env: str) -> subprocess.CompletedProcess:
         """Run as its own process."""

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandera.errors import SchemaError, SchemaErrors
 
-from components.common.config import Simulator, parse
+from components.common.config import parse
+from components.common.config.source import Simulator
 from components.common.errors import UserError
 from components.ingestion import core, simulator
 
@@ -171,7 +172,8 @@ def test_a_column_of_the_users_own_named_reason_is_kept(raw):
 def own(raw, *roles, **extra):
     """A day of a use case with some of customer, terminal and amount only."""
     columns = {role: name for role, name in CONFIG["columns"].items() if role in ("event_id", "event_time", *roles)}
-    config = CONFIG | {"columns": columns | {"label": "fraud"} | extra, "features": {"windows_days": []}}
+    task = CONFIG["task"] | {"windows_days": []}
+    config = CONFIG | {"columns": columns | {"label": "fraud"} | extra, "task": task}
     return split(raw, parse(config))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.common.config import Simulator
+from components.common.config.source import Simulator
 from components.ingestion import simulator, world
 
 SMALL = Simulator(customers=80, terminals=160)

@@ -5,7 +5,8 @@ from datetime import date, timedelta
 import pandas as pd
 import pytest
 
-from components.common.config import Simulator, parse
+from components.common.config import parse
+from components.common.config.source import Simulator
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.ingestion import sources

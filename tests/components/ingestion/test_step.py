@@ -11,8 +11,9 @@ import pytest
 import yaml
 from moto.server import ThreadedMotoServer
 
-from components.common import artifacts, storage
+from components.common import storage
 from components.common.config import parse
+from components.common.contracts import tables
 from components.common.errors import UserError
 from components.common.splits import Days, rows_of
 from components.ingestion import simulator
@@ -296,7 +297,7 @@ def test_a_store_that_fails_leaves_no_manifest_that_names_what_is_missing(step, 
         left = storage.names(step.lake)
         days = storage.names(f"{step.lake}/small/events")
         done = step.run(config, "simulator", **environment)
-        table = artifacts.read_table(step.events)
+        table = tables.read_table(step.events)
         whole = [storage.sha256(storage.read_bytes(part.uri)) == part.sha256 for part in table.partitions]
 
     assert failed.returncode == 1

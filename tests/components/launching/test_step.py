@@ -13,19 +13,19 @@ from components.common.errors import UserError
 from components.common.kubeflow import Place, Server
 from components.common.splits import last_complete_day
 from components.launching.__main__ import body
-from pipelines import kubeflow as command_line
-from pipelines import runs
+from pipelines import arguments
+from pipelines.engines.kubeflow import submission as command_line
 from tests.components import samples
 from tests.kubeflow import Failure, Kubeflow
 
-NAME = f"fraud-training-tiny-{samples.DATE}"
+NAME = f"tiny-training-{samples.DATE}"
 
 
 def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> Namespace:
     """The flags of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
     place = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
     roots = {name: f"s3://bucket/{name}" for name in ("lake", "registry", "runs", "audit")}
-    given = {"pipeline": "fraud-training", "kubeflow": json.dumps(place), "data": "simulator", "device": "cpu"}
+    given = {"pipeline": "training", "kubeflow": json.dumps(place), "data": "simulator", "device": "cpu"}
     given |= roots | {"target": "register-only", "launch": str(folder / "launch.json"), "request": None}
     if retrain is not None:
         (folder / "request").write_text(json.dumps({"retrain": retrain, "reason": "Inputs moved.", "key": "tiny/x"}))
@@ -38,7 +38,7 @@ def server_of(kubeflow: Kubeflow) -> Server:
 
 
 def uploaded(kubeflow: Kubeflow, name: str) -> None:
-    command_line.upload(server_of(kubeflow), name, runs.COMPILED / "aws" / f"{name}.yaml")
+    command_line.upload(server_of(kubeflow), name, arguments.COMPILED / "aws" / f"{name}.yaml")
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def outcome(folder: Path) -> dict[str, Any]:
 def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitoring(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    command_line.upload(server_of(kubeflow), "fraud-training", runs.COMPILED / "gcp" / "fraud-training.yaml")
-    uploaded(kubeflow, "fraud-training")
+    command_line.upload(server_of(kubeflow), "training", arguments.COMPILED / "gcp" / "training.yaml")
+    uploaded(kubeflow, "training")
     assert body(flags(kubeflow, tmp_path)) == {"started": 1.0}
 
     (posted,), (run,) = kubeflow.bodies("/runs"), kubeflow.runs
@@ -84,7 +84,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
 def test_the_step_again_finds_the_run_that_is_there_and_starts_none(
     state: str, kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    uploaded(kubeflow, "fraud-training")
+    uploaded(kubeflow, "training")
     body(flags(kubeflow, tmp_path))
     kubeflow.runs[0].state = state
 
@@ -94,14 +94,14 @@ def test_the_step_again_finds_the_run_that_is_there_and_starts_none(
 
 
 def test_an_answer_that_got_lost_starts_no_second_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    uploaded(kubeflow, "fraud-training")
+    uploaded(kubeflow, "training")
     kubeflow.failures.append(Failure("POST", "/runs", 504, done=True))
     body(flags(kubeflow, tmp_path))
     assert len(kubeflow.runs) == 1
 
 
 def test_another_day_is_another_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    uploaded(kubeflow, "fraud-training")
+    uploaded(kubeflow, "training")
     for day in ("2024-03-20", "2024-03-21"):
         body(flags(kubeflow, tmp_path, date=day))
     assert len(kubeflow.runs) == 2
@@ -116,15 +116,15 @@ def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_pat
 def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_declares(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    uploaded(kubeflow, "fraud-monitoring")
+    uploaded(kubeflow, "monitoring")
     before = last_complete_day(datetime.now(UTC))
-    body(flags(kubeflow, tmp_path, retrain=None, pipeline="fraud-monitoring", date=None))
+    body(flags(kubeflow, tmp_path, retrain=None, pipeline="monitoring", date=None))
 
     (run,) = kubeflow.runs
     given = run.runtime_config.parameters
     assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
-    assert run.display_name == f"fraud-monitoring-tiny-{given['date']}"
-    assert set(given) == set(runs.compiled("fraud-monitoring").parameters)
+    assert run.display_name == f"tiny-monitoring-{given['date']}"
+    assert set(given) == set(arguments.compiled("monitoring").parameters)
     assert given["kubeflow"] == {
         "endpoint": kubeflow.url,
         "experiment": "fraud",
@@ -134,7 +134,7 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
 
 
 def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="has no pipeline 'fraud-training'; upload it with: nightshift schedule"):
+    with pytest.raises(UserError, match="has no pipeline 'training'; upload it with: nightshift schedule"):
         body(flags(kubeflow, tmp_path))
 
 
@@ -160,13 +160,13 @@ def test_a_wrong_place_is_named(place: dict[str, str], message: str, kubeflow: K
 def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
     done = samples.run("launching", **vars(flags(kubeflow, tmp_path, kubeflow="{}")))
     assert done.returncode == 0, done.stderr
-    command = f"nightshift run fraud-training --date {samples.DATE}"
+    command = f"nightshift run training --date {samples.DATE}"
     assert done.stderr == f"no Kubeflow here; run: {command}: Inputs moved.\n"
     assert not outcome(tmp_path)["new"]
 
 
 def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    uploaded(kubeflow, "fraud-training")
+    uploaded(kubeflow, "training")
     kubeflow.token = "mounted"
     (tmp_path / "token").write_text("mounted")
     environment = os.environ | {"KF_PIPELINES_SA_TOKEN_PATH": str(tmp_path / "token")}

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.common.config import Controller, parse
+from components.common.config import parse
+from components.common.config.policy import Controller
 from components.common.errors import UserError
 from components.monitoring.core import Entry, Observation, decide
 from tests.components import samples

@@ -6,10 +6,10 @@ import time
 import pytest
 import torch
 
-from components.common import mlp
-from components.common.mlp import Loop, Parameters
 from components.profiling import core
 from components.profiling.core import Operation
+from components.tabular import mlp
+from components.tabular.mlp import Loop, Parameters
 from tests.components.training import samples
 
 CPU = torch.device("cpu")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from components.common.artifacts import Partition, Table, write_table
+from components.common.contracts.tables import Partition, Table, write_table
 from components.common.storage import write_bytes, write_json
 from components.reporting.__main__ import body, parser
 
@@ -79,7 +79,7 @@ class Sample:
 @pytest.fixture
 def sample(tmp_path: Path) -> Sample:
     """The Handbook's baseline week, with a champion that is beaten and one input that drifted."""
-    return make_run(tmp_path / "runs", "fraud-training-2018-08-14-1")
+    return make_run(tmp_path / "runs", "handbook-training-2018-08-14-1")
 
 
 @pytest.fixture
@@ -128,8 +128,8 @@ def write_tables(places: dict[str, str], folder: Path) -> None:
 
 
 def write_model(uri: str) -> None:
-    window = {"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "frauds": 598}
-    validation = {"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "frauds": 402}
+    window = {"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "positives": 598}
+    validation = {"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "positives": 402}
     reason = f"{SELECTED} has the highest average precision on the validation days."
     candidates = {
         name: {"kind": name, "seconds": 2.5 * (i + 1), "validation": metrics(name, -0.02)}
@@ -142,7 +142,7 @@ def write_model(uri: str) -> None:
 
 def metrics(name: str, shift: float = 0.0) -> dict[str, float]:
     roc, precision, cards = (value + shift for value in SCORES[name])
-    return {"auc_roc": roc, "average_precision": precision, "card_precision": cards, "card_precision_ceiling": 0.397142}
+    return {"auc_roc": roc, "average_precision": precision, "precision_at_k": cards, "precision_at_k_ceiling": 0.397142}
 
 
 def write_profile(uri: str) -> None:
@@ -180,16 +180,16 @@ def write_evaluation(uri: str) -> None:
     }
     champion = {"version": 2, "sha256": digest("champion"), "metrics": metrics("xgboost", -0.004)}
     figures = {
-        "test": {"first": "2018-08-08", "last": "2018-08-14", "rows": 58_264, "frauds": 385},
+        "test": {"first": "2018-08-08", "last": "2018-08-14", "rows": 58_264, "positives": 385},
         "top_k": 100,
         "models": {name: metrics(name) for name in SCORES},
         "selected": SELECTED,
         "intervals": {
             "average_precision": {"low": 0.6103, "high": 0.7012},
-            "card_precision": {"low": 0.2514, "high": 0.3186},
+            "precision_at_k": {"low": 0.2514, "high": 0.3186},
             "cost": {"low": 391.2, "high": 702.8},
         },
-        "cost": {"per_1000": 541.7, "threshold": 0.31, "alerts": 412, "missed_frauds": 131},
+        "cost": {"per_1000": 541.7, "threshold": 0.31, "alerts": 412, "missed_positives": 131},
         "curves": {
             "precision_recall": {"recall": recall.tolist(), "precision": precision.tolist()},
             "calibration": calibration,
@@ -299,7 +299,7 @@ def record(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         for name, step in ARTIFACTS.items()
     }
     return {
-        "pipeline": "fraud-training",
+        "pipeline": "training",
         "engine": "local",
         "started": "2026-11-20T02:10:00+00:00",
         "parameters": {"config": config},

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from components.common.config import parse
 from components.reporting import core
-from pipelines.progress import show_summary
+from pipelines.engines.local.progress import show_summary
 
-NAME = "fraud-training-2018-08-14-{}"
+NAME = "handbook-training-2018-08-14-{}"
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
-CODE = "0.1.0+abc1234"
+CODE = "0.2.0+abc1234"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_same_again_is_identical_to_the_run_before(sample, again):
     summary, html = again()
     reasons = ["Events: identical.", "Features: identical.", "Model: identical."]
     assert summary["repeat"] == {"run": sample.run, "differs": [], "reasons": reasons}
-    assert "Run <code>fraud-training-2018-08-14-1</code> had the same date" in html
+    assert "Run <code>handbook-training-2018-08-14-1</code> had the same date" in html
     assert "<li>Events: identical.</li>" in html
 
 

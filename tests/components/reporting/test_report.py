@@ -295,6 +295,7 @@ def test_what_is_unusual_about_the_rows_is_said(sample):
 
 def test_a_use_case_without_customers_is_told_of_events(sample):
     columns = {"event_id": "id", "event_time": "at", "label": "sold"}
-    config = json.loads(sample.flags["config"]) | {"columns": columns, "features": {"windows_days": []}}
+    config = json.loads(sample.flags["config"])
+    config |= {"columns": columns, "task": config["task"] | {"windows_days": []}}
     sample.flags["config"] = json.dumps(config)
     assert "among the 100 events with the highest scores of a day" in sample.report()[1]

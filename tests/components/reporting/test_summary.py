@@ -15,18 +15,18 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "summary.md"
 def test_a_finished_run_is_summarized_in_full(sample):
     summary, _ = sample.report()
     assert summary["schema"] == 1
-    assert (summary["run"], summary["pipeline"], summary["engine"]) == (sample.run, "fraud-training", "local")
+    assert (summary["run"], summary["pipeline"], summary["engine"]) == (sample.run, "training", "local")
     assert (summary["status"], summary["logical_date"], summary["device"]) == ("succeeded", "2018-08-14", "cpu")
     assert summary["data"] == "/data/handbook/raw"
     assert summary["started"] == "2026-11-20T02:10:00Z"
-    assert summary["config"]["evaluation"]["min_frauds"] == 50  # a default, written out
+    assert summary["config"]["evaluation"]["min_positives"] == 50  # a default, written out
     assert summary["rows"] == {
         "read": 690_135,
         "quarantined": {"negative amount": 12, "duplicate id": 3},
         "train": 67_240,
-        "train_frauds": 598,
+        "train_positives": 598,
         "test": 58_264,
-        "test_frauds": 385,
+        "test_positives": 385,
     }
     assert summary["windows"] == {
         "train": {"first": "2018-07-25", "last": "2018-07-31"},
@@ -37,8 +37,8 @@ def test_a_finished_run_is_summarized_in_full(sample):
     assert summary["models"]["random_forest"] == {
         "auc_roc": 0.8671,
         "average_precision": 0.6579,
-        "card_precision_at_100": 0.2871,
-        "card_precision_at_100_ceiling": 0.397142,
+        "precision_at_100": 0.2871,
+        "precision_at_100_ceiling": 0.397142,
     }
     assert summary["verdicts"]["evaluation"]["decision"] == "promote"
     assert summary["verdicts"]["drift"]["drifted_share"] == 1 / 15
@@ -94,7 +94,7 @@ def test_the_metric_names_carry_the_configured_number_of_cards(sample):
     config = json.loads(sample.flags["config"]) | {"evaluation": {"top_k": 50}}
     sample.flags["config"] = json.dumps(config)
     summary, page = sample.report()
-    assert set(summary["models"]["mlp"]) >= {"card_precision_at_50", "card_precision_at_50_ceiling"}
+    assert set(summary["models"]["mlp"]) >= {"precision_at_50", "precision_at_50_ceiling"}
     assert "Precision at 50" in page
 
 
@@ -108,7 +108,7 @@ def test_a_summary_is_read_back_as_it_was_written(sample):
     [
         (["models", "mlp", "auc_roc"], float("nan")),
         (["steps", "drift", "seconds"], float("inf")),
-        (["models", "mlp", "card_precision_at_7"], 0.2),
+        (["models", "mlp", "precision_at_7"], 0.2),
         (["steps", "drift", "state"], "sleeping"),
         (["verdicts", "drift", "status"], "unsure"),
         (["schema"], 2),

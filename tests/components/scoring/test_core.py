@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.bundle import Bundle, Inputs
+from components.common.contracts.package import Inputs, Package
 from components.common.errors import UserError
 from components.scoring import core
 
@@ -15,8 +15,8 @@ ROWS = pd.DataFrame(
 )
 
 
-def model(threshold: float) -> Bundle:
-    return Bundle(Inputs(["amount"], {}), "only", {"only": {}}, threshold, {})
+def model(threshold: float) -> Package:
+    return Package(Inputs(["amount"], {}), "only", {"only": {}}, threshold, {})
 
 
 def score(rows: pd.DataFrame) -> np.ndarray:

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.common import artifacts, bundle, registry
+from components.common import registry
+from components.common.contracts import package, tables
 from components.common.errors import UserError
 from components.scoring.__main__ import body
 from tests.components import samples
@@ -20,11 +21,11 @@ def features(tmp_path: Path) -> str:
     return samples.write_features(tmp_path, samples.features())
 
 
-def scores(folder: Path) -> artifacts.Table:
-    return artifacts.read_table(str(folder / "scores" / "scores.json"))
+def scores(folder: Path) -> tables.Table:
+    return tables.read_table(str(folder / "scores" / "scores.json"))
 
 
-def by_champion(folder: Path, features: str) -> artifacts.Table:
+def by_champion(folder: Path, features: str) -> tables.Table:
     places = {name: str(folder / name) for name in ("lake", "registry", "scores")}
     body(samples.flags(features=features, model="", **places))
     return scores(folder)
@@ -43,7 +44,7 @@ def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Pat
     assert [part.date for part in scores(tmp_path).partitions] == ["2024-03-18", "2024-03-19", "2024-03-20"]
     assert scores(tmp_path).details == {
         "model": str(tmp_path / "model"),
-        "model_sha256": bundle.load(str(tmp_path / "model")).sha256,
+        "model_sha256": package.load(str(tmp_path / "model")).sha256,
         "version": "unregistered",
         "trained_until": "2024-03-16",
         "promised": None,
@@ -121,12 +122,12 @@ def test_the_drift_step_finds_the_models_sample_beside_the_scores(tmp_path: Path
 
     folder = samples.score(tmp_path, features)
 
-    assert bundle.load(folder) == model
-    assert bundle.read_reference(folder).equals(reference)
+    assert package.load(folder) == model
+    assert package.read_reference(folder).equals(reference)
 
 
 def test_without_a_champion_the_way_to_one_is_told(tmp_path: Path, features: str) -> None:
-    with pytest.raises(UserError, match="has no champion of 'tiny' to score with; run fraud-training first"):
+    with pytest.raises(UserError, match="has no champion of 'tiny' to score with; run training first"):
         by_champion(tmp_path, features)
 
 

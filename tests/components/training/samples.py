@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.common import artifacts, splits
+from components.common import splits
 from components.common.config import Config, parse
+from components.common.contracts import tables
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19
 DATE = "2024-03-20"
@@ -33,7 +34,7 @@ def settings(models: dict[str, Any] | None = None) -> dict[str, Any]:
         "source": {"files": "{date}.parquet"},
         "columns": {role: role for role in roles},
         "protocol": {"train_days": 2, "test_days": 2},
-        "training": {"models": models or MODELS},
+        "task": {"kind": "tabular", "candidates": models or MODELS},
         "evaluation": {"top_k": 5},
     }
 
@@ -73,10 +74,10 @@ def write_features(folder: Path, frame: pd.DataFrame) -> str:
     parts = []
     for text, rows in frame.groupby(frame["event_time"].dt.strftime("%Y-%m-%d")):
         day = date.fromisoformat(str(text))
-        uri = artifacts.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
-        parts.append(artifacts.write_partition(uri, day, rows, {}))
+        uri = tables.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
+        parts.append(tables.write_partition(uri, day, rows, {}))
     details = {"numeric": NUMERIC, "categorical": ["channel"], "events_sha256": "e" * 64}
-    artifacts.write_table(str(folder / "features.json"), artifacts.Table("features", parts, details))
+    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, details))
     return str(folder / "features.json")
 
 

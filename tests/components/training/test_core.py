@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common import metrics
-from components.common.bundle import Graph, Inputs
+from components.common.contracts.package import Graph, Inputs
 from components.common.errors import UserError
 from components.common.splits import Days, rows_of
+from components.tabular import metrics
 from components.training import core, estimators
 from components.training.core import Setting
 from components.training.estimators import Job
@@ -28,8 +28,8 @@ def measured(**precisions: float) -> dict[str, metrics.Metrics]:
     base: metrics.Metrics = {
         "auc_roc": 0.5,
         "average_precision": 0.0,
-        "card_precision": 0.1,
-        "card_precision_ceiling": 0.2,
+        "precision_at_k": 0.1,
+        "precision_at_k_ceiling": 0.2,
     }
     return {name: {**base, "average_precision": value} for name, value in precisions.items()}
 
@@ -51,9 +51,9 @@ def test_the_candidate_with_the_best_validation_metric_is_selected_and_the_reaso
 
 def test_another_metric_may_select_another_candidate():
     values = measured(a=0.1, b=0.3)
-    values["a"]["card_precision"] = 0.9
+    values["a"]["precision_at_k"] = 0.9
 
-    assert core.select(values, "card_precision", PLAN.validation.test)[0] == "a"
+    assert core.select(values, "precision_at_k", PLAN.validation.test)[0] == "a"
 
 
 def test_of_equal_candidates_the_first_in_the_config_is_selected():
@@ -77,7 +77,12 @@ def test_a_model_is_chosen_on_rows_it_was_not_fitted_on():
     scores = Graph(graph).score(inputs.matrix(unseen))
     assert choice.metrics["line"] == metrics.evaluate(unseen, scores, 5)
     assert (scores >= choice.threshold).sum() == 5 * 2  # top_k on each of two days
-    assert choice.window == {"first": "2024-03-15", "last": "2024-03-16", "rows": 300, "frauds": unseen["label"].sum()}
+    assert choice.window == {
+        "first": "2024-03-15",
+        "last": "2024-03-16",
+        "rows": 300,
+        "positives": unseen["label"].sum(),
+    }
 
 
 def test_customers_known_as_compromised_do_not_count_in_the_choice():
@@ -92,7 +97,7 @@ def test_customers_known_as_compromised_do_not_count_in_the_choice():
 def test_the_model_is_fitted_again_on_the_days_before_the_test(trained):
     frame = samples.features()
     rows = rows_of(frame, PLAN.test.train)
-    expected = core.fit_all(setting(), trained.bundle.inputs, rows)
+    expected = core.fit_all(setting(), trained.package.inputs, rows)
 
     assert trained.graphs == {name: candidate.graph for name, candidate in expected.items()}
 
@@ -101,28 +106,33 @@ def test_the_categories_are_those_of_the_training_days():
     frame = samples.features()
     frame.loc[frame["event_time"] < "2024-03-15", "channel"] = "phone"
 
-    assert core.train(setting(LINE), PLAN, frame, LINEAGE).bundle.inputs.categorical == {"channel": ["shop", "web"]}
+    assert core.train(setting(LINE), PLAN, frame, LINEAGE).package.inputs.categorical == {"channel": ["shop", "web"]}
 
 
 def test_constant_columns_are_trained_on_and_named(caplog):
     frame = samples.features().assign(risk=0.1, channel="web")
     trained = core.train(setting(), PLAN, frame, LINEAGE)
 
-    assert trained.bundle.details["constant"] == ["risk", "channel"]
+    assert trained.package.details["constant"] == ["risk", "channel"]
     assert np.isfinite(trained.reference["score"]).all()
     assert "nothing is learned from: risk, channel" in caplog.text
 
 
 def test_the_bundle_says_what_it_was_trained_and_chosen_on(trained):
     rows = rows_of(samples.features(), PLAN.test.train)
-    details = trained.bundle.details
+    details = trained.package.details
 
-    assert details["train"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 300, "frauds": rows["label"].sum()}
+    assert details["train"] == {
+        "first": "2024-03-15",
+        "last": "2024-03-16",
+        "rows": 300,
+        "positives": rows["label"].sum(),
+    }
     assert details["validation"]["first"] == "2024-03-15"
     assert (details["device"], details["seed"], details["selected_by"]) == ("cpu", 0, "average_precision")
     assert (details["features_sha256"], details["events_sha256"]) == ("f", "e")
-    assert details["reason"].startswith(f"{trained.bundle.selected} has the highest average precision")
-    net = trained.bundle.candidates["net"]
+    assert details["reason"].startswith(f"{trained.package.selected} has the highest average precision")
+    net = trained.package.candidates["net"]
     assert (net["file"], net["kind"], net["parameters"]) == ("net.onnx", "mlp", samples.MODELS["net"]["parameters"])
     assert net["seconds"] > 0
 
@@ -131,17 +141,17 @@ def test_training_twice_gives_the_same_bytes_and_identity(trained):
     again = core.train(setting(), PLAN, samples.features(), LINEAGE)
 
     assert again.graphs == trained.graphs
-    assert again.bundle.sha256 == trained.bundle.sha256
+    assert again.package.sha256 == trained.package.sha256
     pd.testing.assert_frame_equal(again.reference, trained.reference)
 
 
 def test_the_reference_holds_training_rows_with_the_scores_of_the_selected_model(trained):
-    inputs = trained.bundle.inputs
+    inputs = trained.package.inputs
     reference = trained.reference
 
     assert list(reference.columns) == [*samples.NUMERIC, "channel", "label", "score"]
     assert len(reference) == 300
-    scores = Graph(trained.graphs[trained.bundle.selected]).score(inputs.matrix(reference))
+    scores = Graph(trained.graphs[trained.package.selected]).score(inputs.matrix(reference))
     assert np.array_equal(reference["score"], scores)
 
 
@@ -159,14 +169,14 @@ def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
     assert not samples_drawn[0].equals(samples_drawn[2])
 
 
-@pytest.mark.parametrize(("label", "frauds"), [(0, "0 positives"), (1, "300 positives")])
+@pytest.mark.parametrize(("label", "positives"), [(0, "0 positives"), (1, "300 positives")])
 @pytest.mark.parametrize("days", [PLAN.validation.train, PLAN.validation.test], ids=["train", "test"])
-def test_days_without_fraud_or_with_nothing_else_are_named(days, label, frauds):
+def test_days_without_fraud_or_with_nothing_else_are_named(days, label, positives):
     frame = samples.features()
     frame.loc[rows_of(frame, days).index, "label"] = label
     other = Days(days.first, days.last)
 
-    with pytest.raises(UserError, match=f"{other}: {frauds} in 300 rows.*widen protocol.train_days"):
+    with pytest.raises(UserError, match=f"{other}: {positives} in 300 rows.*widen protocol.train_days"):
         core.train(setting(LINE), PLAN, frame, LINEAGE)
 
 

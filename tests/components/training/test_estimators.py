@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.bundle import Graph
+from components.common.contracts.package import Graph
 from components.common.errors import UserError
 from components.training import estimators
 from components.training.estimators import Job
@@ -17,7 +17,7 @@ MATRIX, LABELS = samples.matrix()
 
 
 def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> Job:
-    return Job("training.models.mine.parameters", parameters, seed, 2, device)
+    return Job("task.candidates.mine.parameters", parameters, seed, 2, device)
 
 
 def unseen_rows() -> np.ndarray:
@@ -61,7 +61,7 @@ def test_another_seed_gives_another_model(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frauds_get_higher_scores_than_the_rest(kind):
+def test_positives_get_higher_scores_than_the_rest(kind):
     fitted = estimators.fit(kind, job(KINDS[kind]), MATRIX, LABELS)
     unseen, labels = samples.matrix(seed=1)
 
@@ -80,7 +80,7 @@ def test_frauds_get_higher_scores_than_the_rest(kind):
     ],
 )
 def test_an_unknown_parameter_is_named_with_its_place_and_the_closest_known_one(kind, wrong, closest):
-    message = rf"training\.models\.mine\.parameters\.{wrong}: unknown; .*; did you mean '{closest}'\?"
+    message = rf"task\.candidates\.mine\.parameters\.{wrong}: unknown; .*; did you mean '{closest}'\?"
     with pytest.raises(UserError, match=message):
         estimators.fit(kind, job({wrong: 1}), MATRIX, LABELS)
 
@@ -101,7 +101,7 @@ def test_what_the_step_sets_itself_is_not_taken_from_the_parameters(parameter):
     ],
 )
 def test_a_value_that_the_library_refuses_is_reported_in_one_line(kind, parameters, said):
-    with pytest.raises(UserError, match=rf"training\.models\.mine\.parameters: {said}") as caught:
+    with pytest.raises(UserError, match=rf"task\.candidates\.mine\.parameters: {said}") as caught:
         estimators.fit(kind, job(parameters), MATRIX, LABELS)
     assert "\n" not in str(caught.value)
 

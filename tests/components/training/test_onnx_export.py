@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.bundle import Graph
-from components.common.scaler import Scaler
+from components.common.contracts.package import Graph
+from components.tabular.scaler import Scaler
 from components.training import onnx_export
 from components.training.estimators import rounded_down
 from components.training.onnx_export import Tree

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from components.common import bundle
+from components.common.contracts import package
 from components.common.errors import UserError
 from components.training.__main__ import body, parser
 from tests.components.training import samples
@@ -25,13 +25,13 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
     done = samples.run("training", [*flags(tmp_path), "--executor-input", json.dumps(asked)])
 
     assert done.returncode == 0, done.stderr
-    model = bundle.load(str(tmp_path / "model"))
+    model = package.load(str(tmp_path / "model"))
     assert set(model.candidates) == set(samples.MODELS)
     for name in model.candidates:
-        scores = bundle.Scorer(str(tmp_path / "model"), model, name).score(samples.features())
+        scores = package.Scorer(str(tmp_path / "model"), model, name).score(samples.features())
         assert 0 <= scores.min() < scores.max() <= 1
         assert f"{name}: validation average precision 0." in done.stderr
-    assert len(bundle.read_reference(str(tmp_path / "model"))) == 300
+    assert len(package.read_reference(str(tmp_path / "model"))) == 300
     assert model.details["events_sha256"] == "e" * 64
     (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
     expected = model.candidates[model.selected]["validation"]["average_precision"]
@@ -49,15 +49,15 @@ def test_under_torchrun_the_first_process_alone_trains_the_same_model(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "rank 1 of 2 has nothing to do" in done.stderr
     assert done.stderr.count("net: validation average precision") == 1
-    distributed = bundle.load(str(tmp_path / "model")).sha256
+    distributed = package.load(str(tmp_path / "model")).sha256
     body(parser().parse_args(given))
-    assert distributed == bundle.load(str(tmp_path / "model")).sha256
+    assert distributed == package.load(str(tmp_path / "model")).sha256
 
 
 def test_a_wrong_parameter_leaves_no_model(tmp_path):
     models = {"line": {"kind": "logistic_regression", "parameters": {"c": 1}}}
 
-    with pytest.raises(UserError, match=r"training\.models\.line\.parameters\.c: unknown"):
+    with pytest.raises(UserError, match=r"task\.candidates\.line\.parameters\.c: unknown"):
         body(parser().parse_args(flags(tmp_path, models)))
     assert not (tmp_path / "model").exists()
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from pipelines import airflow
+from pipelines.engines.airflow import dags
 
-with airflow.dag(str(Path(__file__).with_name("pipeline.yaml")), timedelta(seconds=1), schedule=None):
+with dags.dag(str(Path(__file__).with_name("pipeline.yaml")), timedelta(seconds=1), schedule=None):
     pass

@@ -1,0 +1,93 @@
+"""When a run stops, which days it takes, what a model has to pass, when to retrain and what to keep."""
+
+from typing import Annotated, Literal, Self
+
+import annotated_types
+from pydantic import Field, model_validator
+
+from components.common.config.section import Cost, Positive, Section, Share
+
+
+class Quarantine(Section):
+    """How many bad rows are tolerated before a run stops."""
+
+    max_share: Share = Field(0.01, description="share of the rows read that may be quarantined, for any one rule")
+
+
+class Protocol(Section):
+    """Which days train, validate and test. See `components/common/splits.py`."""
+
+    mode: Literal["daily", "retrospective"] = Field(
+        "daily", description="daily: labels known on the logical date only; retrospective: test ends on it"
+    )
+    train_days: Positive = 7
+    test_days: Positive = 7
+    drop_compromised: bool = Field(True, description="leave customers known as positive out of the test rows")
+    compromised_days: Positive | None = Field(
+        None,
+        description="how long before the end of training a positive still counts for this; default: train_days",
+    )
+
+    @model_validator(mode="after")
+    def _compromised_while_training(self) -> Self:
+        if self.compromised_days and self.compromised_days > self.train_days:
+            raise ValueError(f"'compromised_days' is {self.compromised_days}, over 'train_days', {self.train_days}")
+        return self
+
+
+class Evaluation(Section):
+    """The gate a challenger has to pass."""
+
+    top_k: Positive = Field(100, description="customers (without them: events) that can be checked a day")
+    min_positives: Positive = Field(50, description="fewer positives in the test window decide nothing")
+    min_average_precision: Share = 0.3
+    max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
+    tolerance: Share = Field(
+        0.02, description="average precision a fresher model may lose, at the low end of the 95 % interval"
+    )
+    cost_missed_positive: Cost = Field(
+        1.0, description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1"
+    )
+    cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
+
+
+class Drift(Section):
+    """Effect sizes above which something counts as drifted; `make drift-bench` shows what they catch."""
+
+    window_days: Positive = Field(7, description="days compared; whole weeks, or the weekday itself is a drift")
+    psi: Annotated[float, annotated_types.Gt(0)] = 0.1
+    wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(0.08, description="in reference standard deviations")
+    max_drifted_share: Share = Field(0.1, description="share of drifted inputs above which the inputs have drifted")
+    volume: Annotated[float, annotated_types.Gt(0)] = Field(
+        0.5, description="relative change of the rows a day, either way: 0.5 is half as many again, or a third less"
+    )
+    average_precision: Share = Field(0.08, description="loss against the model's promise, on rows whose labels are due")
+    min_positives: Positive = Field(200, description="fewer positives with labels say nothing by either limit here")
+    positive_wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(
+        0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"
+    )
+
+
+class Controller(Section):
+    """When drift asks for a retraining. See `components/monitoring/core.py`."""
+
+    retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
+    days: Positive = Field(2, description="drifted days, the newest among them, that it takes ...")
+    of: Positive = Field(3, description="... within so many days up to the newest")
+    cooldown_days: Annotated[int, annotated_types.Ge(0)] = Field(3, description="days after a request without another")
+    max_retrains_per_week: Positive = Field(2, description="requests within any seven days")
+    freeze: bool = Field(False, description="true: ask for nothing, whatever happens")
+
+    @model_validator(mode="after")
+    def _days_fit(self) -> Self:
+        if self.days > self.of:
+            raise ValueError(f"'days' is {self.days} but 'of' is {self.of}; 'days' is at most 'of'")
+        return self
+
+
+class Retention(Section):
+    """How long `nightshift gc` leaves things where they are; what a live model was made from stays longer."""
+
+    runs_days: Positive = Field(90, description="since a run was started")
+    partitions_days: Positive = Field(30, description="since a day of a table was written, once no run names it")
+    versions_days: Positive = Field(180, description="since a model version was registered")

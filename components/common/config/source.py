@@ -1,0 +1,109 @@
+"""Where the events come from: files, columns, or the embedded simulator."""
+
+import re
+from datetime import date, timedelta
+from typing import Annotated, Self
+from zoneinfo import ZoneInfo
+
+import annotated_types
+from pydantic import Field, field_validator, model_validator
+
+from components.common.config.section import Positive, Section, Share
+
+
+class Source(Section):
+    """How the data lies below the data URI: one file a day, or one table that holds all days."""
+
+    files: str | None = Field(None, description="name of a day's file, with {date}: '{date}.parquet'")
+    table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
+    timezone: str = Field("UTC", description="zone of times that carry none, an IANA name")
+
+    @model_validator(mode="after")
+    def _one_layout(self) -> Self:
+        if (self.files is None) == (self.table is None):
+            raise ValueError("give exactly one of 'files' (one file a day) and 'table' (all days in one)")
+        if self.files is not None and "{date}" not in self.files:
+            raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
+        return self
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        try:
+            return ZoneInfo(name).key
+        except (KeyError, ValueError, OSError):
+            raise ValueError("not a time zone; give an IANA name, such as 'Europe/Paris'") from None
+
+    @property
+    def pattern(self) -> str:
+        """The layout in use: the daily template or the table's name."""
+        return self.files or self.table or ""
+
+
+class Columns(Section):
+    """The user's column name for each role."""
+
+    event_id: str = Field(description="names an event; no two events share one")
+    event_time: str = Field(description="when it happened: timestamps, or ISO 8601 text")
+    customer: str | None = Field(
+        None, description="whose events they are: of a person, an account, a machine; without it each stands alone"
+    )
+    terminal: str | None = Field(None, description="where they happen: at a shop, a device, a site")
+    amount: str | None = Field(None, description="what an event is worth; not negative")
+    label: str = Field(description="what is to be predicted: 0, 1, true or false")
+    numeric: list[str] = Field([], description="further numeric columns, used as model inputs as they are")
+    categorical: list[str] = Field([], description="further categorical columns, one-hot encoded")
+
+    @model_validator(mode="after")
+    def _no_column_twice(self) -> Self:
+        names = [*self.roles.values(), *self.numeric, *self.categorical]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
+        ours = [name for name in (*self.numeric, *self.categorical) if name in ROLES or MADE.fullmatch(name)]
+        if ours:
+            raise ValueError(f"further column {ours[0]!r} has a name that is used inside the pipeline; rename it")
+        return self
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Canonical role -> the user's column name, of the roles that are given; without the extra columns."""
+        return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
+
+
+ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "label")
+# columns that the features step and the scoring add
+MADE = re.compile(r"score|during_(weekend|night)|(customer|terminal)_(count|mean_amount|risk)_\d+d")
+
+
+class Simulator(Section):
+    """The embedded data: the world's size, its seed, and what to spoil in it on purpose."""
+
+    seed: Annotated[int, annotated_types.Ge(0)] = 0
+    customers: Positive = 5000
+    terminals: Positive = 10000
+    drift_from: str | None = Field(
+        None, pattern=r"^\d{4}-\d{2}-\d{2}$", description="first day (YYYY-MM-DD) on which the drifts below apply"
+    )
+    amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
+    volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
+    night_fraud: bool = Field(
+        False, description="from drift_from, positives move to the night (00:00-06:59), and stolen cards buy as usual"
+    )
+    new_terminals: Share = Field(0.0, description="share of terminals that new ones replace on drift_from")
+    new_scenario: Share = Field(
+        0.0, description="share of transactions that are, from drift_from, small purchases with copied cards: fraud"
+    )
+    label_lateness_days: Annotated[int, annotated_types.Ge(0)] = Field(
+        0, description="days by which labels of days from drift_from arrive after the label delay"
+    )
+    corrupt_share: Share = Field(0.0, description="share of each day's rows that are corrupted, one rule each in turn")
+
+    def drifts(self, on: date) -> bool:
+        """Tell whether the drifts apply on a day."""
+        return self.drift_from is not None and str(on) >= self.drift_from
+
+    def labels_arrived(self, on: date, labels_due: date) -> bool:
+        """Tell whether a day's labels are there, when those up to `labels_due` should be."""
+        late = self.label_lateness_days if self.drifts(on) else 0
+        return on + timedelta(days=late) <= labels_due

@@ -1,0 +1,1 @@
+"""Every JSON artifact as a typed model with a schema version."""

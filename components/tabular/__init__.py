@@ -1,0 +1,1 @@
+"""What steps share about tables: frames, inputs, scaling, metrics."""

@@ -1,0 +1,90 @@
+"""What a run of a pipeline is given: its arguments gathered and checked, for every engine."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from components.common.errors import UserError, nearest
+from components.common.splits import last_complete_day, parse_date
+from pipelines import configs, ir
+
+COMPILED = Path(__file__).parent / "compiled"
+DEFAULT = "training"
+SIMULATOR = "simulator"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "STRING": (str,),
+    "NUMBER_INTEGER": (int, float),
+    "NUMBER_DOUBLE": (int, float),
+    "BOOLEAN": (bool,),
+    "STRUCT": (dict,),
+    "LIST": (list,),
+}
+
+
+def gathered(pipeline: ir.Pipeline, options: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a pipeline's parameters.
+
+    Args:
+        pipeline: the pipeline.
+        options: values for its parameters, the config by its name; those it does not declare are an error.
+        place: what the place it runs in gives to the parameters of those names.
+
+    Raises:
+        UserError: for an unknown name, a missing value, a wrong type or an invalid config.
+    """
+    known = place | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
+    # what a pipeline was compiled for goes before what is usual
+    needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
+    given = {name: value for name, value in known.items() if name in needed} | options
+    if "config" in pipeline.parameters:
+        given["config"] = configs.load(str(given.get("config", "fraud")))
+    return arguments(pipeline, given)
+
+
+def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> str:
+    """Return the name of a run with these parameters: use case, pipeline, date and an end, by default the time."""
+    use_case = [values["config"]["name"]] if "config" in values else []
+    days = [str(parse_date(values["date"]))] if "date" in values else []
+    return "-".join([*use_case, pipeline.name, *days, end or f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"])
+
+
+def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
+    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file."""
+    is_file = name_or_file.endswith((".yaml", ".yml"))
+    return ir.load(Path(name_or_file) if is_file else COMPILED / environment / f"{name_or_file}.yaml")
+
+
+def arguments(pipeline: ir.Pipeline, given: dict[str, Any]) -> dict[str, Any]:
+    """Check the values for a pipeline's parameters and add the defaults.
+
+    Raises:
+        UserError: for an unknown name, a missing value or a wrong type.
+    """
+    for name in given:
+        if name not in pipeline.parameters:
+            allowed = ", ".join(pipeline.parameters) or "none"
+            raise UserError(
+                f"{pipeline.name} has no parameter {name!r}; it has: {allowed}{nearest(name, pipeline.parameters)}"
+            )
+    return {
+        name: _checked(name, parameter, given.get(name, parameter.default))
+        for name, parameter in pipeline.parameters.items()
+    }
+
+
+def _checked(name: str, parameter: ir.Parameter, value: Any) -> Any:
+    if value is None:
+        raise UserError(f"parameter {name!r} has no value and no default; give it with --set {name}=...")
+    if not isinstance(value, _TYPES[parameter.type]):
+        raise UserError(f"parameter {name!r} is {value!r}; it takes a {parameter.type}")
+    return value
+
+
+def yesterday() -> str:
+    """Return the last complete UTC day."""
+    return str(last_complete_day(datetime.now(UTC)))
+
+
+def absolute(data: str) -> str:
+    """Make a local path independent of the working folder, so that a run can be resumed from anywhere."""
+    return data if data == SIMULATOR or "://" in data else str(Path(data).resolve())

@@ -1,0 +1,1 @@
+"""One room per engine: each reads the same compiled YAML."""

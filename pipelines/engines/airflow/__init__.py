@@ -1,0 +1,1 @@
+"""Run pipelines on Airflow: a task per step."""

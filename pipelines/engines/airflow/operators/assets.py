@@ -1,0 +1,106 @@
+"""What a run announces to other DAGs: that a day's events are there, that a model is wanted, that one is live.
+
+Every event is of one logical date, its partition, so that no day is lost when several wait, as they would be in one run
+for all of them. What is said comes from an artifact: no event when it does not say so, or has been announced before.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import Asset, BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from components.common import storage
+from pipelines import configs, ir
+from pipelines.engines.airflow.operators.context import Rendering, logical_date
+
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What makes an event of an asset.
+
+    Attributes:
+        asset: whose event it is.
+        step: that makes the artifact which is asked.
+        output: that artifact.
+        reading: returns what the event says besides its date, None for no event; it is given None where Airflow cannot
+            read the artifact, which on Kubeflow is Kubeflow's.
+    """
+
+    asset: Asset
+    step: str
+    output: str
+    reading: Callable[[Fields | None], Fields | None]
+
+    def follow(self, tasks: Mapping[str, BaseOperator]) -> None:
+        """Make the task that announces it, behind the step or the whole run."""
+        source, is_there = tasks.get(self.step) or tasks["run"], self.step in tasks
+        task_id = f"announce_{self.asset.name.rsplit('/')[-1]}"
+        made = AnnounceOperator(task_id=task_id, announcement=self, rendering=source.rendering, is_readable=is_there)
+        made.set_upstream(source)
+
+
+class AnnounceOperator(BaseOperator):
+    """Emits an asset's event when an artifact of the run asks for it, and is skipped otherwise."""
+
+    def __init__(self, *, announcement: Announcement, rendering: Rendering, is_readable: bool, **options: Any) -> None:
+        super().__init__(inlets=[announcement.asset], outlets=[announcement.asset], **options)
+        self.announcement = announcement
+        self.is_readable = is_readable
+        self.rendering = rendering
+
+    def execute(self, context: Any) -> None:
+        """Emit the event.
+
+        Raises:
+            AirflowSkipException: when there is nothing to announce.
+        """
+        asset, date = self.announcement.asset, logical_date(context)
+        if not self._is_usual(context):
+            raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.place.config!r}")
+        said = self.announcement.reading(self._artifact(context))
+        if said is None:
+            raise AirflowSkipException(f"no {asset.name} of {date}: the run does not ask for it")
+        extra = {"date": date} | said
+        if any(event.extra == extra for event in context["inlet_events"][asset]):
+            raise AirflowSkipException(f"{asset.name} has been announced before: {extra}")
+        event = context["outlet_events"][asset]
+        event.extra = extra
+        event.add_partitions(date)
+        self.log.info("%s: %s", asset.name, extra)
+
+    def _is_usual(self, context: Any) -> bool:
+        """Tell whether a run is of the use case that the other DAGs run, and not one that a form named."""
+        config = self.rendering.commands(context).arguments.get("config")
+        return config is None or config["name"] == configs.load(self.rendering.place.config)["name"]
+
+    def _artifact(self, context: Any) -> Fields | None:
+        if not self.is_readable:
+            return None
+        artifact = ir.Artifact(self.announcement.step, self.announcement.output)
+        found: Fields = storage.read_json(self.rendering.commands(context).uri(artifact))
+        return found
+
+
+def _day(events: Fields | None) -> Fields:
+    return {"sha256": events["sha256"]} if events else {}
+
+
+def _request(request: Fields | None) -> Fields | None:
+    if not request or not request["retrain"]:
+        return None
+    return {name: request[name] for name in ("key", "reason")}
+
+
+def _promotion(deployment: Fields | None) -> Fields | None:
+    if not deployment or deployment["decision"] != "promoted":
+        return None
+    return {name: deployment[name] for name in ("model", "version", "sha256")}
+
+
+DAY = Announcement(Asset("fraud/day"), "ingestion", "events", _day)
+RETRAIN = Announcement(Asset("fraud/retrain"), "monitoring", "request", _request)
+MODEL = Announcement(Asset("fraud/model"), "deployment", "deployment", _promotion)

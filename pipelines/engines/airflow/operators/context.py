@@ -1,0 +1,170 @@
+"""Where Airflow runs a pipeline, and what its command lines say in one DAG run."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+from jinja2 import pass_context
+
+from components.common import storage
+from components.common.errors import UserError
+from components.common.splits import last_complete_day, parse_date
+from pipelines import arguments, environments, ir
+from pipelines.commands import Commands
+
+EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs go and what their form says by default; docs/airflow.md describes the environment variables.
+
+    Attributes:
+        environment: `local`, where a step is a process, or a cluster, where it is a pod.
+        workspace: folder of everything a local environment keeps.
+        python: the interpreter of the project's own environment, for processes.
+        kubeflow: URL of Kubeflow's API, when a cluster's runs are to be its; else empty.
+        namespace: of the pods; of the runs on a multi-user Kubeflow.
+        reports: URL under which the folder of the runs is served; empty when it is not.
+        config: the use case.
+        data: where the raw events lie.
+    """
+
+    environment: str
+    workspace: Path
+    python: Path
+    kubeflow: str
+    namespace: str
+    reports: str
+    config: str
+    data: str
+
+    @classmethod
+    def named(cls, variables: Mapping[str, str] = os.environ) -> "Place":
+        """Read the environment variables.
+
+        Raises:
+            UserError: when they name an environment that does not exist.
+        """
+        environment = environments.site(variables.get("NIGHTSHIFT_ENVIRONMENT", environments.LOCAL.name)).name
+        is_cluster = environment != environments.LOCAL.name
+        kubeflow = variables.get("KFP_ENDPOINT", "") if is_cluster else ""
+        return cls(
+            environment=environment,
+            workspace=Path(variables.get("NIGHTSHIFT_WORKSPACE", ".")),
+            python=Path(variables.get("NIGHTSHIFT_PYTHON", sys.executable)),
+            kubeflow=kubeflow,
+            namespace=variables.get("KFP_NAMESPACE", "")
+            if kubeflow
+            else variables.get("NIGHTSHIFT_NAMESPACE", "nightshift"),
+            reports=variables.get("NIGHTSHIFT_REPORTS", "").rstrip("/"),
+            config=variables.get("NIGHTSHIFT_CONFIG", "fraud"),
+            data=variables.get("NIGHTSHIFT_DATA", arguments.SIMULATOR),
+        )
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether steps are pods."""
+        return self.environment != environments.LOCAL.name
+
+    @property
+    def device(self) -> str:
+        """The device by default: the one the images of the heavy steps are for."""
+        return str(self.state.get("device", "cpu"))
+
+    @property
+    def target(self) -> str:
+        """Where models are deployed by default."""
+        return str(self.state["target"])
+
+    @property
+    def inside(self) -> dict[str, str]:
+        """Where a step on Kubeflow starts a retraining; elsewhere none does, since Airflow follows the request."""
+        if not self.kubeflow:
+            return {}
+        place = {"endpoint": environments.KUBEFLOW_INSIDE, "experiment": EXPERIMENT}
+        return place | {"namespace": self.namespace, "service_account": SERVICE_ACCOUNT}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Values for the parameters that the place gives: roots, target, on a cluster the device."""
+        if self.is_cluster:
+            return dict(environments.site(self.environment).parameters)
+        return asdict(environments.local(self.workspace))
+
+
+@dataclass(frozen=True)
+class Rendering:
+    """Gives the values of a pipeline in a DAG run, whose context is Airflow's."""
+
+    pipeline: ir.Pipeline
+    place: Place
+
+    @pass_context
+    def fill(self, context: Any, step: str, kind: str, name: str) -> str:
+        """Return what stands for a placeholder of a step's command line; a macro of Jinja."""
+        (task,) = [task for task in self.pipeline.tasks if task.name == step]
+        return self.commands(context).fill(task, kind, name)
+
+    @pass_context
+    def root(self, context: Any) -> str:
+        """Return the URI of the run's folder; a macro of Jinja."""
+        return self.commands(context).root
+
+    @pass_context
+    def model_page(self, context: Any) -> str:
+        """Return the model's page in the registry, empty where that has none; a macro of Jinja."""
+        arguments = self.commands(context).arguments
+        registry = str(arguments.get("registry", ""))
+        return storage.join(registry, "#/models", arguments["config"]["name"]) if registry.startswith("http") else ""
+
+    @property
+    def macros(self) -> dict[str, Any]:
+        """What templates may call."""
+        return {"fill": self.fill, "root": self.root, "model_page": self.model_page}
+
+    def commands(self, context: Any) -> Commands:
+        """Return the command lines of a DAG run.
+
+        Raises:
+            AirflowFailException: when a value is not allowed, which another try would not change.
+        """
+        try:
+            arguments = self._arguments(context)
+        except UserError as error:
+            raise AirflowFailException(str(error)) from None
+        run = "-".join(
+            [arguments["config"]["name"], self.pipeline.name, arguments["date"], _slug(context["dag_run"].run_id)]
+        )
+        return Commands(storage.join(self.place.state["runs"], run), arguments)
+
+    def _arguments(self, context: Any) -> dict[str, Any]:
+        options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
+        options["date"] = logical_date(context)
+        # of a day in the past: Airflow's own backfill starts it, and no model of it goes live
+        if "target" in options and context["dag_run"].run_type == "backfill":
+            options["target"] = environments.BACKFILL
+        if "data" in options and not self.place.is_cluster:
+            options["data"] = arguments.absolute(options["data"])
+        return arguments.gathered(self.pipeline, options, self.place.state | {"kubeflow": self.place.inside})
+
+
+def logical_date(context: Any) -> str:
+    """Return the day a DAG run is about: the form's, the asset event's, or the last complete one when it was due.
+
+    Raises:
+        UserError: when it is no date.
+    """
+    run = context["dag_run"]
+    given = context["params"].get("date") or run.partition_key
+    return str(parse_date(given) if given else last_complete_day(run.logical_date or run.run_after))
+
+
+def _slug(run_id: str) -> str:
+    """Return an id that is one part of a path."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", run_id).strip("-")

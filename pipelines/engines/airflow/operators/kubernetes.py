@@ -1,0 +1,118 @@
+"""A step as a pod, with the image, resources, nodes, volumes and secrets of the compiled YAML."""
+
+from typing import Any
+
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.providers.cncf.kubernetes.secret import Secret
+from airflow.sdk.exceptions import AirflowFailException
+from kubernetes.client import models as k8s
+
+from components.common.step import USER_ERROR
+from pipelines import ir
+from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
+from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
+
+# as Kubeflow labels its pods, so that one network policy is for both
+LABELS = {"pipelines.engines.kubeflow.submission.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
+STARTUP_SECONDS = 1800  # a GPU node may have to be made first
+
+
+class PodOperator(KubernetesPodOperator):
+    """A pod of a step; a mistake of the user (exit code 2) is not tried again."""
+
+    template_fields = (*KubernetesPodOperator.template_fields, "links")
+    operator_extra_links = (REPORT, MODEL)
+
+    def __init__(self, *, rendering: Rendering, **options: Any) -> None:
+        super().__init__(**options)
+        self.rendering = rendering
+        self.links = TEMPLATES
+
+    def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
+        """Clean up as its parent does.
+
+        Raises:
+            AirflowFailException: on a mistake of the user.
+            AirflowException: on any other failure.
+        """
+        try:
+            super().cleanup(pod, remote_pod, *rest, **options)
+        except Exception as error:
+            if _exit_code(remote_pod, self.base_container_name) == USER_ERROR:
+                raise AirflowFailException(str(error)) from None
+            raise
+
+
+def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
+    """Return a step's task.
+
+    Args:
+        step: the step.
+        argv: its command line, with Jinja in the place of values.
+        rendering: of the pipeline.
+        options: of any task.
+    """
+    settings = step.kubernetes
+    return PodOperator(
+        rendering=rendering,
+        name=f"{rendering.pipeline.name}-{step.name}",
+        namespace=rendering.place.namespace,
+        service_account_name=SERVICE_ACCOUNT,
+        image=step.image,
+        cmds=argv,
+        env_vars=step.environment,
+        labels=LABELS,
+        container_resources=_resources(step.resources),
+        node_selector=settings.get("nodeSelector", {}).get("labels", {}),
+        tolerations=[k8s.V1Toleration(**taint) for taint in settings.get("tolerations", [])],
+        secrets=[_secret(item, key) for item in settings.get("secretAsEnv", []) for key in item["keyToEnv"]],
+        volumes=[*map(_claim, settings.get("pvcMount", [])), *map(_scratch, settings.get("emptyDirMounts", []))],
+        volume_mounts=_mounts(settings),
+        security_context=k8s.V1PodSecurityContext(run_as_non_root=True),
+        container_security_context=k8s.V1SecurityContext(
+            allow_privilege_escalation=False, capabilities=k8s.V1Capabilities(drop=["ALL"])
+        ),
+        active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
+        startup_timeout_seconds=STARTUP_SECONDS,
+        deferrable=True,
+        **options,
+    )
+
+
+def _resources(given: dict[str, Any]) -> k8s.V1ResourceRequirements:
+    limits = {"cpu": given.get("resourceCpuLimit"), "memory": given.get("resourceMemoryLimit")}
+    if accelerator := given.get("accelerator"):
+        limits[accelerator["resourceType"]] = accelerator["resourceCount"]
+    requests = {"cpu": given.get("resourceCpuRequest"), "memory": given.get("resourceMemoryRequest")}
+    return k8s.V1ResourceRequirements(
+        limits={name: value for name, value in limits.items() if value},
+        requests={name: value for name, value in requests.items() if value},
+    )
+
+
+def _secret(given: dict[str, Any], key: dict[str, str]) -> Secret:
+    return Secret("env", key["envVar"], given["secretName"], key["secretKey"])
+
+
+def _claim(given: dict[str, Any]) -> k8s.V1Volume:
+    source = k8s.V1PersistentVolumeClaimVolumeSource(claim_name=given["constant"])
+    return k8s.V1Volume(name=given["constant"], persistent_volume_claim=source)
+
+
+def _scratch(given: dict[str, Any]) -> k8s.V1Volume:
+    source = k8s.V1EmptyDirVolumeSource(medium=given["medium"], size_limit=given["sizeLimit"])
+    return k8s.V1Volume(name=given["volumeName"], empty_dir=source)
+
+
+def _mounts(settings: dict[str, Any]) -> list[k8s.V1VolumeMount]:
+    claims = {item["constant"]: item["mountPath"] for item in settings.get("pvcMount", [])}
+    scratch = {item["volumeName"]: item["mountPath"] for item in settings.get("emptyDirMounts", [])}
+    return [k8s.V1VolumeMount(name=name, mount_path=path) for name, path in (claims | scratch).items()]
+
+
+def _exit_code(pod: k8s.V1Pod | None, container: str) -> int | None:
+    """Return the exit code of a pod's container, if it has one."""
+    for status in (pod and pod.status and pod.status.container_statuses) or []:
+        if status.name == container and status.state.terminated:
+            return int(status.state.terminated.exit_code)
+    return None

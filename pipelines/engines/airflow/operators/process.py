@@ -1,0 +1,108 @@
+"""A step as a process of this machine, in the project's own environment."""
+
+import fcntl
+import logging
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from components.common.step import USER_ERROR
+from pipelines import ir
+from pipelines.engines.airflow.operators.context import Rendering
+from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
+from pipelines.engines.local import runs
+from pipelines.engines.local.processes import Processes
+from pipelines.engines.local.run import Outcome, Run, last_lines
+
+SECONDS = 0.5
+
+
+class StepOperator(BaseOperator):
+    """Runs one step of a local run, whose folder and record are those of `nightshift run`."""
+
+    template_fields = ("argv", "links")
+    operator_extra_links = (REPORT, MODEL)
+
+    def __init__(self, *, step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> None:
+        super().__init__(**options)
+        self.step = replace(step, retry=ir.Retry())  # Airflow's own
+        self.argv = argv
+        self.links = TEMPLATES
+        self.rendering = rendering
+
+    def execute(self, context: Any) -> None:
+        """Run the step, or reuse what an earlier try of this DAG run has made of the same input.
+
+        Raises:
+            AirflowFailException: on a mistake of the user, which is not tried again.
+            AirflowException: on any other failure.
+        """
+        run = self._run(context)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        with runs.under_way(run), run.runner, _Follower(self.log) as follower:
+            outcome = run.attempt(self.step, self.argv, follower)
+            _record(run, self.step, outcome)
+        if outcome.state == "failed":
+            kind = AirflowFailException if outcome.exit_code == USER_ERROR else AirflowException
+            raise kind(f"exit code {outcome.exit_code}: {last_lines(Path(outcome.log), 3)}")
+        self.log.info("%s after %.1f s, %s", outcome.state, outcome.seconds, run.folder)
+
+    def on_kill(self) -> None:
+        """End the step's processes."""
+        self._processes.stop()
+
+    def _run(self, context: Any) -> Run:
+        commands = self.rendering.commands(context)
+        self._processes = Processes(self.rendering.place.python)
+        started = context["dag_run"].start_date.isoformat(timespec="seconds")
+        folder = Path(commands.root)
+        return Run(
+            self.rendering.pipeline, commands.arguments, folder, started, runner=self._processes, engine="airflow"
+        )
+
+
+class _Follower:
+    """Copies what a step prints into the task's log while it runs."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def started(self, task: ir.Task, log: Path) -> None:
+        """Begin to read the step's log."""
+        log.touch()
+        self._threads.append(threading.Thread(target=self._follow, args=(log,)))
+        self._threads[-1].start()
+
+    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+        """Nothing to add: the task says it."""
+
+    def _follow(self, log: Path) -> None:
+        with log.open(errors="replace") as lines:
+            while True:
+                last = self._ended.wait(SECONDS)
+                for line in lines:
+                    self._log.info("%s", line.rstrip())
+                if last:
+                    return
+
+
+def _record(run: Run, step: ir.Task, outcome: Outcome) -> None:
+    """Write the run's record anew: tasks of a DAG run are processes of their own, which end in any order."""
+    with runs.held(run.folder / "run.lock", fcntl.LOCK_EX):
+        others = {task.name: run.earlier(task) for task in run.pipeline.tasks}
+        run.outcomes.update({name: other for name, other in others.items() if other} | {step.name: outcome})
+        run.begin()

@@ -1,0 +1,242 @@
+"""Airflow on this machine, for one person: every part a process of its own, all of them in one session.
+
+`airflow standalone` leaves processes behind when it is ended, and serves its tasks' logs to the network.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from components.common.errors import UnavailableError, UserError
+from pipelines.engines.airflow.operators.context import Place
+from pipelines.engines.local.run import last_lines
+from pipelines.engines.local.runs import held
+
+ROOT = Path(__file__).parents[1]
+# one that ends takes the others along
+LEADER = 'airflow db migrate || exit; for part; do { eval "$part"; kill -TERM 0; } & done; wait'
+PARTS = (
+    "airflow api-server",
+    "airflow dag-processor",
+    "airflow scheduler --skip-serve-logs",
+    "airflow triggerer --skip-serve-logs",
+)
+USER = "admin"
+START_SECONDS, STOP_SECONDS = 300, 5  # a triggerer told to end waits for ever for its child, which was told too
+
+
+@dataclass(frozen=True)
+class Standalone:
+    """A running Airflow.
+
+    Attributes:
+        home: its folder, with the database, the logs and the password.
+        session: id of the session of all its processes.
+        url: of the UI and the API.
+        reports: URL under which the folder of the runs is served.
+    """
+
+    home: str
+    session: int
+    url: str
+    reports: str
+
+    @property
+    def password(self) -> str:
+        """The password of the user `admin`, which Airflow has made up."""
+        file = Path(self.home) / "simple_auth_manager_passwords.json.generated"
+        return str(json.loads(file.read_text())[USER])
+
+    def client(self) -> httpx.Client:
+        """Return a client of the REST API that has logged in."""
+        login = {"username": USER, "password": self.password}
+        token = httpx.post(f"{self.url}/auth/token", json=login).raise_for_status().json()["access_token"]
+        return httpx.Client(base_url=f"{self.url}/api/v2", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+
+    def stop(self) -> None:
+        """End all of its processes."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + STOP_SECONDS
+            if running(Path(self.home)):
+                self._signal(number)
+            while running(Path(self.home)) and time.monotonic() < deadline:
+                time.sleep(0.2)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.session, 0)
+
+    def _signal(self, number: int) -> None:
+        # by session: Airflow gives each task a process group
+        for pid in map(int, subprocess.check_output(["ps", "-A", "-o", "pid="], text=True).split()):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(pid) == self.session:
+                    os.kill(pid, number)
+
+
+def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
+    """Start Airflow and wait until each of its parts is healthy.
+
+    Args:
+        home: its folder, made when it is not there.
+        dags: folder of the DAGs.
+        variables: environment variables for Airflow and the tasks, which go before those set here.
+
+    Raises:
+        UserError: when it is running already.
+        UnavailableError: when it does not start; nothing of it is left running.
+    """
+    home = home.resolve()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the password lies in it
+    if found := running(home):
+        raise UserError(f"Airflow runs already at {found.url}; look there, or end it first: make airflow-stop")
+    url, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8081))
+    environment = {**os.environ, **_settings(home, dags, url), "NIGHTSHIFT_REPORTS": reports, **variables}
+    served = Place.named(environment).workspace.resolve() / "runs"
+    served.mkdir(parents=True, exist_ok=True)
+    # all processes inherit the lock: as long as it is held, the session is theirs
+    with held(_lock(home), fcntl.LOCK_EX | fcntl.LOCK_NB) as lock, _log(home).open("w") as log:
+        leader = subprocess.Popen(
+            ["sh", "-c", LEADER, "airflow", *PARTS, _file_server(served, reports)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=[lock.fileno()],
+        )
+        made = Standalone(str(home), leader.pid, url, reports)
+        lock.truncate(0)
+        lock.write(json.dumps(asdict(made)))
+    try:
+        _wait(made, leader)
+    except BaseException:
+        made.stop()
+        raise
+    return made
+
+
+def running(home: Path) -> Standalone | None:
+    """Return the Airflow of a folder, None when there is none."""
+    if not _lock(home).exists():
+        return None
+    try:
+        with held(_lock(home), fcntl.LOCK_SH | fcntl.LOCK_NB):
+            return None
+    except BlockingIOError:
+        return Standalone(**json.loads(_lock(home).read_text()))
+
+
+def _lock(home: Path) -> Path:
+    return home / "running.json"
+
+
+def _log(home: Path) -> Path:
+    return home / "log.txt"
+
+
+def _free(port: int) -> int:
+    """Return a port that is free, the given one if it is."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError:
+            return _free(0)
+        return int(tried.getsockname()[1])
+
+
+def _settings(home: Path, dags: Path, url: str) -> dict[str, str]:
+    return {
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags.resolve()),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PARALLELISM": "4",  # so many processes wait for tasks
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": url.rsplit(":", 1)[-1],
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # seconds; the default, 5, is short for busy cores
+        "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+    }
+
+
+def _file_server(folder: Path, url: str) -> str:
+    port = url.rsplit(":", 1)[-1]
+    words = [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1", "--directory", str(folder)]
+    return shlex.join(words)
+
+
+def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
+    """Wait for the health of all parts, each of which is named once it is healthy."""
+    deadline = time.monotonic() + START_SECONDS
+    named: set[str] = set()
+    print("Airflow starts, which takes up to a minute. Healthy:", flush=True)
+    while leader.poll() is None and time.monotonic() < deadline:
+        parts = _health(made.url)
+        for part in sorted({name for name, status in parts.items() if status == "healthy"} - named):
+            print(f"  {part}", flush=True)
+            named.add(part)
+        # the API for tasks is made on its first request, for which a task would not wait long enough
+        if parts and named >= set(parts) and _answer(f"{made.url}/execution/health"):
+            return
+        time.sleep(1)
+    log = _log(Path(made.home))
+    raise UnavailableError(f"Airflow has not started. The end of {log}:\n{last_lines(log, 15)}")
+
+
+def _health(url: str) -> dict[str, str | None]:
+    """Return the status of each part, nothing while the API does not answer."""
+    found = _answer(f"{url}/api/v2/monitor/health")
+    return {name: part["status"] for name, part in found.items()}
+
+
+def _answer(url: str) -> dict[str, Any]:
+    try:
+        return dict(httpx.get(url, timeout=START_SECONDS).raise_for_status().json())
+    except httpx.HTTPError:
+        return {}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Start or stop the Airflow of this repository."""
+    parser = argparse.ArgumentParser(prog="python -m pipelines.engines.airflow.standalone", description=__doc__)
+    parser.add_argument("action", choices=["start", "stop"])
+    action = {"start": _start, "stop": _stop}[parser.parse_args(words).action]
+    try:
+        action(ROOT / ".airflow")
+    except (UserError, UnavailableError) as error:
+        print(f"airflow: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 1
+    return 0
+
+
+def _start(home: Path) -> None:
+    made = start(home, ROOT / "dags", {})
+    print(f"{made.url}  user {USER}, password {made.password}  (log: {_log(home)})")
+    print(f"A first run: {made.url}/dags/fraud_training, then the button Trigger. To end Airflow: make airflow-stop")
+
+
+def _stop(home: Path) -> None:
+    made = running(home)
+    if made:
+        made.stop()
+    print("Airflow has ended" if made else "Airflow was not running")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

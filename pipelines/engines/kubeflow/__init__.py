@@ -1,0 +1,1 @@
+"""Run pipelines on Kubeflow: submit, schedule, watch."""

@@ -1,0 +1,140 @@
+"""Shows Prometheus the runs on Kubeflow, from outside of them: what did not start, or was killed, can tell nobody."""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import kfp_server_api as api
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+
+from components.common.errors import UnavailableError, UserError
+from components.common.kubeflow import Server
+from pipelines.engines.kubeflow.submission import SUCCEEDED
+
+NEWEST = 200  # runs that are looked at, some two months of two pipelines a day
+WHOSE = ["pipeline", "use_case"]
+UNDER_WAY = ("PENDING", "RUNNING", "CANCELING", "PAUSED")
+Whose = tuple[str, str]
+Grouped = dict[Whose, list[api.V2beta1Run]]
+
+
+class Runs:
+    """The runs of an experiment, asked for at every scrape. It changes nothing there."""
+
+    def __init__(self, server: Server, say: Callable[[str], None], now: Callable[[], float] = time.time) -> None:
+        self._server = server
+        self._say = say
+        self._now = now
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics; where the API does not answer only that it does not."""
+        found = []
+        try:
+            found = [*self._schedules(), *self._runs()]
+        except (UserError, UnavailableError) as error:
+            self._say(str(error))
+        yield GaugeMetricFamily("nightshift_kubeflow_up", "whether its API answers", float(bool(found)))
+        yield from found
+
+    def _schedules(self) -> Iterator[GaugeMetricFamily]:
+        service = api.RecurringRunServiceApi(self._server.client)
+        found = self._listed(service.recurring_run_service_list_recurring_runs, "recurring_runs")
+        since = {_starts(run): _begin(run) for run in found if run.status == "ENABLED"}
+        ours = {whose: value for whose, value in since.items() if all(whose)}
+        yield _gauge("schedule_timestamp_seconds", "since when it runs by the clock", ours)
+
+    def _runs(self) -> Iterator[GaugeMetricFamily]:
+        runs = self._by_whose(self._listed(api.RunServiceApi(self._server.client).run_service_list_runs, "runs"))
+        ended = {"success": _in(SUCCEEDED, runs), "failure": _in(("FAILED",), runs)}
+        for word, found in ended.items():
+            ends = {whose: _end(group[0]) for whose, group in found.items()}
+            yield _gauge(f"run_last_{word}_timestamp_seconds", f"when its last {word} ended", ends)
+        took = {whose: _end(group[0]) - _begin(group[0]) for whose, group in ended["success"].items()}
+        yield _gauge("run_seconds", "how long its last success took", took)
+        since = {whose: self._now() - _begin(group[-1]) for whose, group in _in(UNDER_WAY, runs).items()}
+        yield _gauge("run_under_way_seconds", "for how long its oldest unfinished run has been there", since)
+        counts = Counter((*whose, run.state) for whose, group in runs.items() for run in group)
+        yield _gauge("runs", f"its runs among the newest {NEWEST}", counts, [*WHOSE, "state"])
+
+    def _by_whose(self, runs: Iterable[api.V2beta1Run]) -> Grouped:
+        """Return the runs of each pipeline and use case, newest first; what has no use case is not ours."""
+        found, names = defaultdict(list), self._pipelines()
+        for run in runs:
+            reference = run.pipeline_version_reference
+            name = names.get(reference.pipeline_id) if reference else _compiled_name(run.pipeline_spec)
+            use_case = _parameter(run, "config").get("name")
+            if name and use_case:
+                found[name, use_case].append(run)
+        return found
+
+    def _pipelines(self) -> dict[str, str]:
+        """Return the names of the uploaded pipelines by id."""
+        listing = api.PipelineServiceApi(self._server.client).pipeline_service_list_pipelines
+        page = self._server.ask(lambda: listing(page_size=NEWEST, **self._server.inside))
+        return {pipeline.pipeline_id: pipeline.display_name for pipeline in page.pipelines or []}
+
+    def _listed(self, listing: Callable[..., Any], field: str) -> list[Any]:
+        """Return the newest of the experiment, which is made by whoever starts the first run, not here."""
+        server, experiments = self._server, api.ExperimentServiceApi(self._server.client)
+        by_name = experiments.experiment_service_list_experiments
+        found = server.ask(lambda: server.named(by_name, "experiments", server.place.experiment, **server.inside))
+        if not found:
+            return []
+        options = {"page_size": NEWEST, "sort_by": "created_at desc", "experiment_id": found[0].experiment_id}
+        return list(getattr(server.ask(lambda: listing(**options)), field) or [])
+
+
+def serve(server: Server, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Answer scrapes until the process is ended.
+
+    Raises:
+        UserError: when the address is not to be had.
+    """
+    registry = CollectorRegistry()
+    registry.register(Runs(server, say))
+    try:
+        listening, _ = start_http_server(port, host, registry)
+    except OSError as error:
+        raise UserError(f"cannot listen on {host}:{port} ({error.strerror}); give others with --host, --port") from None
+    say(f"http://{host}:{listening.server_port}/metrics shows the runs of {server.place.url}")
+    threading.Event().wait()
+
+
+def _gauge(name: str, text: str, values: Mapping[Any, float], labels: list[str] = WHOSE) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"nightshift_{name}", text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _in(states: Iterable[str], runs: Grouped) -> Grouped:
+    """Return the runs in some states, and only those of whom there are any."""
+    found = {whose: [run for run in group if run.state in states] for whose, group in runs.items()}
+    return {whose: group for whose, group in found.items() if group}
+
+
+def _begin(run: api.V2beta1Run) -> float:
+    return float(run.created_at.timestamp())
+
+
+def _end(run: api.V2beta1Run) -> float:
+    return float(run.finished_at.timestamp())
+
+
+def _starts(run: api.V2beta1RecurringRun) -> Whose:
+    """Return what a recurring run of `nightly` starts; it is not ours when either is empty."""
+    return _parameter(run, "pipeline") or "", _parameter(run, "config").get("name", "")
+
+
+def _parameter(run: Any, name: str) -> Any:
+    parameters = (run.runtime_config and run.runtime_config.parameters) or {}
+    return parameters.get(name) or {}
+
+
+def _compiled_name(spec: dict[str, Any] | None) -> str | None:
+    whole = spec or {}
+    name = whole.get("pipeline_spec", whole).get("pipelineInfo", {}).get("name")
+    return name and str(name)

@@ -1,0 +1,1 @@
+"""Run pipelines on this machine: a process or container per step."""

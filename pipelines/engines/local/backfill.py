@@ -1,0 +1,124 @@
+"""Run a pipeline for many past days, one after the other, leaving out those that are complete already."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from components.common.errors import UserError
+from pipelines import arguments, ir
+from pipelines.engines.local import runs
+from pipelines.engines.local.progress import Progress, explain_failure, watch
+from pipelines.engines.local.run import Run
+from pipelines.environments import Environment
+
+TEXTS = ("date", "state", "model", "monitoring")
+
+
+@dataclass(frozen=True)
+class Day:
+    """What became of one day: `complete` (nothing to do), `done`, `resumed` (and done) or `failed`."""
+
+    date: str
+    state: str
+    folder: Path
+
+
+def days(first: date, last: date) -> list[str]:
+    """Return the days of a closed range, oldest first.
+
+    Raises:
+        UserError: when the range is empty or reaches beyond the last complete day.
+    """
+    if first > last:
+        raise UserError(f"--from is {first} and --to is {last}; give the older day first")
+    if str(last) > arguments.yesterday():
+        raise UserError(f"--to is {last}; the last complete UTC day is {arguments.yesterday()}")
+    return [str(first + timedelta(days=i)) for i in range((last - first).days + 1)]
+
+
+def backfill(
+    pipeline: ir.Pipeline,
+    dates: list[str],
+    options: dict[str, Any],
+    environment: Environment,
+    console: Console,
+    force: bool = False,
+) -> Iterator[Day]:
+    """Run the days in order until one fails; the same call again goes on where this one stopped.
+
+    Args:
+        pipeline: the pipeline.
+        dates: logical dates.
+        options: the other parameters, as for one run.
+        environment: where to run; its target should neither promote nor serve.
+        console: where progress goes.
+        force: run complete days again too.
+    """
+    for number, day in enumerate(dates, 1):
+        fresh = runs.new(pipeline, options | {"date": day}, environment)
+        earlier = _earlier(fresh)
+        complete = earlier is not None and runs.record(earlier).complete
+        if earlier and complete and not force:
+            yield Day(day, "complete", earlier)
+            continue
+        run = fresh if complete or not earlier else runs.again(earlier)
+        console.print(f"\n[bold]{day}[/] ({number} of {len(dates)}), run {run.folder.name}", highlight=False)
+        with runs.alone(run), Progress(run.pipeline, console) as progress:
+            succeeded = run.execute(progress)
+        if not succeeded:
+            explain_failure(run, console)
+            yield Day(day, "failed", run.folder)
+            return
+        yield Day(day, "done" if run is fresh else "resumed", run.folder)
+
+
+def table(found: list[Day]) -> Table:
+    """Return the days with what their runs have to tell, a column each."""
+    made = Table(title="backfill", title_justify="left")
+    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    for column in columns:
+        made.add_column(column, justify="left" if column in TEXTS else "right")
+    for row in rows:
+        made.add_row(*[row.get(column, "") for column in columns])
+    return made
+
+
+def _figures(folder: Path) -> dict[str, str]:
+    """Return what a run tells, column -> text: of the model it made, or of the day it watched."""
+    steps = json.loads((folder / "run.json").read_text())["steps"]
+    seconds = {"seconds": f"{sum(step['seconds'] for step in steps.values()):.1f}"}
+    path = folder / "summary.json"
+    return seconds | (_made(json.loads(path.read_text())) if path.exists() else _watched(*watch(folder)))
+
+
+def _made(summary: dict[str, Any]) -> dict[str, str]:
+    metrics = summary["models"].get(summary["selected"], {})
+    return {
+        "read": f"{summary['rows']['read']:,}",
+        "quarantined": f"{sum(summary['rows']['quarantined'].values()):,}",
+        "model": str(summary["selected"]),
+        "average precision": f"{metrics.get('average_precision') or 0:.3f}",
+    }
+
+
+def _watched(scores: dict[str, Any], request: dict[str, Any]) -> dict[str, str]:
+    told: dict[str, str] = {}
+    if scores:
+        details = scores["details"]
+        told |= {"scored": f"{scores['partitions'][-1]['rows']:,}", "flagged": f"{details['flagged']:,}"}
+        told |= {"version": details["version"]}
+    return told | ({"monitoring": request["reason"]} if request else {})
+
+
+def _earlier(fresh: Run) -> Path | None:
+    """Return the folder of the newest run of the same pipeline with the same arguments."""
+    prefix = fresh.folder.name.rsplit("-", 1)[0]
+    found = runs.newest_first(fresh.folder.parent, f"{prefix}-")
+    return next((folder for folder in found if runs.record(folder).parameters == fresh.arguments), None)

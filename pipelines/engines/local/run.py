@@ -1,0 +1,230 @@
+"""Run a compiled pipeline on this machine: one process or container a step, independent steps in parallel.
+
+A run is a folder with a copy of the pipeline; its `<step>/` holds the step's artifacts, log and executor output
+and, once it is done, `outcome.json`. A run is resumed by running it again: a cached step whose command and
+input hashes are unchanged and whose outputs are whole is not run again; the others always are, as on Kubeflow.
+"""
+
+import json
+import os
+import shutil
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+from components.common import storage
+from components.common.step import USER_ERROR
+from pipelines import ir
+from pipelines.commands import Commands
+from pipelines.engines.local.processes import Processes
+
+DEFINITION = "pipeline.yaml"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a step went.
+
+    Attributes:
+        state: `done`, `reused` (unchanged since an earlier attempt of the run) or `failed`.
+        seconds: wall time, with all tries and the pauses between them.
+        peak_memory_bytes: the largest resident set, as the step says or else of its process; 0 when unknown.
+        exit_code: 0 when it went well; negative is a signal.
+        command: what ran.
+        log: file with all it printed.
+        fingerprint: hash of the command and its inputs.
+        outputs: output name -> hash.
+    """
+
+    state: str
+    seconds: float
+    peak_memory_bytes: int
+    exit_code: int
+    command: list[str]
+    log: str
+    fingerprint: str
+    outputs: dict[str, str] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """Is told what happens, from several threads."""
+
+    def started(self, task: ir.Task, log: Path) -> None:
+        """A step's process starts."""
+
+    def finished(self, task: ir.Task, outcome: Outcome) -> None:
+        """A step is done, reused or failed."""
+
+
+class Runner(Protocol):
+    """Runs the steps' commands, and ends what still runs when its block ends."""
+
+    name: ClassVar[str]
+    ignored: ClassVar[str]
+
+    def __enter__(self) -> Self:
+        """Get ready."""
+
+    def __exit__(self, *error: object) -> None:
+        """End what still runs."""
+
+    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        """Return a command's exit code, negative for a signal, and its peak memory in bytes, 0 when unknown."""
+
+    def stop(self) -> None:
+        """Ask all that runs to end."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a pipeline with its arguments, below `folder` (whose name is the run's); `engine` orders its steps."""
+
+    pipeline: ir.Pipeline
+    arguments: dict[str, Any]
+    folder: Path
+    started: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    runner: Runner = field(default_factory=Processes)
+    engine: str = "local"
+
+    def execute(self, observer: Observer) -> bool:
+        """Run all steps; after a failure those under way finish and no other starts.
+
+        Returns:
+            whether every step went well.
+        """
+        self.begin()
+        waiting = list(self.pipeline.tasks)
+        running: dict[Future[Outcome], ir.Task] = {}
+        with self.runner, ThreadPoolExecutor(os.cpu_count()) as pool:
+            try:
+                while True:
+                    for task in self._ready(waiting):
+                        waiting.remove(task)
+                        running[pool.submit(self.attempt, task, self.commands.argv(task), observer)] = task
+                    if not running:
+                        break
+                    for done in wait(running, return_when=FIRST_COMPLETED).done:
+                        self._finish(running.pop(done), done.result(), observer)
+            except BaseException:
+                self.runner.stop()
+                raise
+        return self.complete
+
+    @property
+    def complete(self) -> bool:
+        """Whether every step went well."""
+        well = {name for name, outcome in self.outcomes.items() if outcome.state != "failed"}
+        return all(task.name in well for task in self.pipeline.tasks)
+
+    def begin(self) -> None:
+        """Write the pipeline and the record into the run's folder."""
+        storage.write_bytes(str(self.folder / DEFINITION), self.pipeline.yaml)
+        self.record()
+
+    def record(self) -> None:
+        """Write `run.json`: the arguments, how each step went, and what this engine does not do."""
+        steps = {
+            name: {"state": o.state, "seconds": o.seconds, "peak_memory_bytes": o.peak_memory_bytes, "log": o.log}
+            | {"error": last_lines(Path(o.log), 3) if o.state == "failed" else None}
+            for name, o in self.outcomes.items()
+        }
+        head = {"pipeline": self.pipeline.name, "engine": self.engine, "started": self.started}
+        made = {"parameters": self.arguments, "steps": steps, "complete": self.complete, "ignored": self._ignored()}
+        storage.write_json(str(self.folder / "run.json"), head | made)
+
+    @property
+    def commands(self) -> Commands:
+        """The steps' command lines in this run."""
+        return Commands(str(self.folder), self.arguments)
+
+    def attempt(self, task: ir.Task, command: list[str], observer: Observer) -> Outcome:
+        """Run one step, with all its tries, or reuse what it has made in an earlier attempt of the run.
+
+        Args:
+            task: the step; those it needs are done.
+            command: its command line.
+            observer: is told when a process starts.
+        """
+        fingerprint = self._fingerprint(task, command)
+        before = self.earlier(task)
+        made = (fingerprint, self._hashes(task))
+        if task.cached and before and before.state == "done" and (before.fingerprint, before.outputs) == made:
+            return replace(before, state="reused")
+        folder = self._folder(task)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        observer.started(task, folder / "log.txt")
+        outcome = self._attempts(task, command, fingerprint)
+        storage.write_json(str(folder / "outcome.json"), asdict(outcome))
+        return outcome
+
+    def earlier(self, task: ir.Task) -> Outcome | None:
+        """Return how a step went when it was last tried in this run."""
+        path = self._folder(task) / "outcome.json"
+        return Outcome(**json.loads(path.read_text())) if path.exists() else None
+
+    def _ready(self, waiting: list[ir.Task]) -> list[ir.Task]:
+        if any(outcome.state == "failed" for outcome in self.outcomes.values()):
+            return []
+        return [task for task in waiting if all(need in self.outcomes for need in task.needs)]
+
+    def _finish(self, task: ir.Task, outcome: Outcome, observer: Observer) -> None:
+        self.outcomes[task.name] = outcome
+        self.record()
+        observer.finished(task, outcome)
+
+    def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
+        delay, log = task.retry.seconds, self._folder(task) / "log.txt"
+        started = time.monotonic()
+        for attempt in range(task.retry.count + 1):
+            code, peak = self.runner.run(task, command, log)
+            # exit code 2 is the user's to mend: another try would only repeat the message
+            if code in (0, USER_ERROR) or code < 0 or attempt == task.retry.count:
+                break
+            time.sleep(delay)
+            delay *= task.retry.factor
+        seconds = round(time.monotonic() - started, 3)
+        state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
+        return Outcome(state, seconds, self._measured(task) or peak, code, command, str(log), fingerprint, hashes)
+
+    def _fingerprint(self, task: ir.Task, command: list[str]) -> str:
+        words = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
+        hashes = [self._hash(source) for source in task.artifacts.values()]
+        return storage.fingerprint([words, hashes])
+
+    def _hashes(self, task: ir.Task) -> dict[str, str]:
+        return {name: self._hash(ir.Artifact(task.name, name)) for name in task.outputs}
+
+    def _hash(self, artifact: ir.Artifact) -> str:
+        return _hash(Path(self.commands.uri(artifact)))
+
+    def _ignored(self) -> list[str]:
+        """Return, a line each, what steps ask for and this run does not give."""
+        tasks = self.pipeline.tasks
+        asked = {task.name: [*{"accelerator"} & set(task.resources), *sorted(task.kubernetes)] for task in tasks}
+        return [self.runner.ignored, *(f"{name}: {', '.join(keys)}" for name, keys in asked.items() if keys)]
+
+    def _measured(self, task: ir.Task) -> int:
+        """Return the peak memory that a step has measured itself, in bytes; 0 when it has not."""
+        made = (self.commands.metadata(ir.Artifact(task.name, output)) for output in task.outputs)
+        return max((int(metadata.get("peak_memory_bytes", 0)) for metadata in made), default=0)
+
+    def _folder(self, task: ir.Task) -> Path:
+        return self.folder / task.name
+
+
+def last_lines(log: Path, count: int) -> str:
+    """Return the last lines of a log that are not empty."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n".join([line for line in lines if line.strip()][-count:])
+
+
+def _hash(path: Path) -> str:
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+        return storage.fingerprint([[str(file.relative_to(path)), _hash(file)] for file in files])
+    return storage.sha256(path.read_bytes()) if path.exists() else ""

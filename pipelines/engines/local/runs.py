@@ -1,0 +1,196 @@
+"""What a person starts: a run of a pipeline, its arguments gathered and checked."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from components.common import storage
+from components.common.errors import UserError, nearest
+from pipelines import arguments, ir
+from pipelines.engines.local.containers import Containers
+from pipelines.engines.local.run import DEFINITION, Run
+from pipelines.environments import Environment
+
+
+@dataclass(frozen=True)
+class Record:
+    """What commands need of a run's `run.json`.
+
+    Attributes:
+        pipeline: what it ran.
+        started: when, UTC.
+        parameters: its arguments.
+        complete: whether every step went well.
+    """
+
+    pipeline: str
+    started: datetime
+    parameters: dict[str, Any]
+    complete: bool
+
+
+def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
+    """Prepare a run of a pipeline.
+
+    Args:
+        pipeline: the pipeline.
+        options: values for its parameters; those it does not declare are an error.
+        environment: gives the roots for the parameters of those names.
+    """
+    values = arguments.gathered(pipeline, options, asdict(environment) | {"kubeflow": {}})
+    if "data" in values:
+        values["data"] = arguments.absolute(values["data"])
+    return Run(pipeline, values, Path(environment.runs) / arguments.run_name(pipeline, values))
+
+
+def in_containers(run: Run) -> Run:
+    """Have a run's steps run in containers, to which the local folders among its arguments are given.
+
+    Raises:
+        UserError: when it is to serve its model: an endpoint ends with its container.
+    """
+    if run.arguments.get("target") == "local":
+        raise UserError(
+            "target is local, but an endpoint ends with its container; leave out --runner docker, "
+            "or start a run with --target register-only"
+        )
+    folders = {text: name for name, text in run.arguments.items() if isinstance(text, str) and text.startswith("/")}
+    volumes = {folder: "ro" if name == "data" else "rw" for folder, name in folders.items()}
+    return replace(run, runner=Containers(str(_lock(run)), volumes | {str(run.folder.parent): "rw"}))
+
+
+def again(folder: Path) -> Run:
+    """Prepare a run's next attempt: the same definition and the same arguments."""
+    return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
+
+
+def record(folder: Path) -> Record:
+    """Read a run's record.
+
+    Raises:
+        UserError: when it is missing or no record.
+    """
+    path = str(folder / "run.json")
+    try:
+        return TypeAdapter(Record).validate_json(storage.read_bytes(path))
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        what = ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise UserError(f"{path} is no record of a run ({what}); start a new run, remove this one by hand") from None
+
+
+@contextmanager
+def alone(run: Run) -> Iterator[None]:
+    """Keep other runs of the same pipeline, use case and date out while this one goes on.
+
+    The operating system ends the lock with this process and the one that ends its steps, so none is ever stale.
+
+    Raises:
+        UserError: when there is such a run already; it names the run.
+    """
+    path = _lock(run)
+    with ExitStack() as stack:
+        stack.enter_context(under_way(run))
+        try:
+            file = stack.enter_context(held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            other = path.read_text() or "another run"
+            raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+        file.seek(0)
+        _sweep(run.folder.parent, file.read())
+        file.truncate(0)
+        file.write(run.folder.name)
+        file.flush()
+        yield
+
+
+@contextmanager
+def under_way(run: Run) -> Iterator[None]:
+    """Refuse `none_under_way` while a run goes on, or one step of it that another engine has ordered."""
+    gate = _gate(run.folder.parent, _use_case(run))
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    with held(gate, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
+    """Have every start of a run of a use case wait.
+
+    Args:
+        folder: of all runs.
+        use_case: name in the config.
+
+    Raises:
+        UserError: when a run of it is under way.
+    """
+    gate = _gate(folder, use_case)
+    gate.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            yield
+    except BlockingIOError:
+        raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
+
+
+def _lock(run: Run) -> Path:
+    parts = (_use_case(run), run.pipeline.name, str(run.arguments.get("date", "")))
+    return _locks(run.folder.parent) / "-".join(part for part in parts if part)
+
+
+def _use_case(run: Run) -> str:
+    return str(run.arguments.get("config", {}).get("name", ""))
+
+
+def _gate(folder: Path, use_case: str) -> Path:
+    return _locks(folder) / f"{use_case}.gate"
+
+
+def _locks(folder: Path) -> Path:
+    return folder / ".locks"
+
+
+@contextmanager
+def held(path: Path, how: int) -> Iterator[TextIO]:
+    """Hold a lock on a file, here and in the process by which `Processes` ends the steps."""
+    with path.open("a+") as file:
+        fcntl.flock(file, how)
+        os.set_inheritable(file.fileno(), True)
+        yield file
+
+
+def _sweep(runs: Path, name: str) -> None:
+    """Remove what a run left that was killed before its record was written: it cannot be resumed."""
+    if name and not (runs / name / "run.json").exists():
+        shutil.rmtree(runs / name, ignore_errors=True)
+
+
+def folder_of(run: str, runs: str) -> Path:
+    """Return a run's folder.
+
+    Raises:
+        UserError: when there is no such run.
+    """
+    folder = Path(runs) / run
+    if not (folder / "run.json").exists():
+        known = [each.name for each in newest_first(Path(runs))]
+        newest = f"; the newest is {known[0]}" if known else ""
+        raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")
+    return folder.resolve()
+
+
+def newest_first(runs: Path, prefix: str = "") -> list[Path]:
+    """Return the folders of the runs whose names begin like that, in the order of their last records.
+
+    Names are in no order: those of Airflow's runs end in whatever Airflow, or a person, has called them.
+    """
+    records = [path for path in runs.glob(f"{prefix}*/run.json") if not path.parent.is_symlink()]
+    return [path.parent for path in sorted(records, key=lambda path: path.stat().st_mtime, reverse=True)]

@@ -1,0 +1,29 @@
+"""Daily ingestion: have the day's events checked and in the lake, before anything is made of them."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.ingestion.component import ingestion
+from pipelines.environments import Site
+from pipelines.placement import always_run, place
+
+
+def define(site: Site) -> Any:
+    """Return the pipeline, its step placed as the site says."""
+
+    @dsl.pipeline(name="ingestion", description=__doc__)
+    def ingestion_pipeline(config: dict[str, Any], date: str, data: str, lake: str) -> None:
+        """Ingest one logical date; the other pipelines do so too and find it done.
+
+        Args:
+            config: the use case, as in `pipelines/configs/`.
+            date: the logical date, the last complete UTC day.
+            data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
+            lake: root of the tables by day.
+        """
+        events = ingestion(config=config, date=date, data=data, lake=lake)
+        place(site.light, events)
+        always_run(events)
+
+    return ingestion_pipeline

@@ -1,0 +1,62 @@
+"""Daily monitoring: has the world moved away from the champion, and is it time to train again?"""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.drift.component import drift
+from components.features.component import features
+from components.ingestion.component import ingestion
+from components.launching.component import retraining
+from components.monitoring.component import monitoring
+from components.scoring.component import scoring_of_champion
+from pipelines.environments import Site
+from pipelines.placement import always_run, place
+
+
+def define(site: Site) -> Any:
+    """Return the pipeline, each step placed as the site says."""
+
+    @dsl.pipeline(name="monitoring", description=__doc__)
+    def monitoring_pipeline(
+        config: dict[str, Any],
+        date: str,
+        data: str,
+        device: str,
+        lake: str,
+        registry: str,
+        runs: str,
+        audit: str,
+        target: str,
+        kubeflow: dict[str, Any],
+    ) -> None:
+        """Compare one logical date with the champion's training days; have a new one trained when that is called for.
+
+        Args:
+            config: the use case, as in `pipelines/configs/`.
+            date: the logical date, the last complete UTC day.
+            data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
+            device: cpu or cuda.
+            lake: root of the tables by day.
+            registry: root of the model registry.
+            runs: root of the run summaries.
+            audit: root of the audit log.
+            target: where models are deployed; record-only marks a run for a past day, which asks for nothing.
+            kubeflow: where a retraining is started, see `Place`; where it is {} the step says how to start it.
+        """
+        day = {"config": config, "date": date}
+        events = ingestion(**day, data=data, lake=lake)
+        table = features(**day, device=device, lake=lake, events=events.output)
+        rows = {"features": table.output}
+        scores = scoring_of_champion(**day, **rows, lake=lake, registry=registry)
+        shift = drift(**day, **rows, scores=scores.output)
+        decision = monitoring(**day, audit=audit, target=target, drift=shift.output)
+        place(site.heavy, table)
+        state = {"lake": lake, "registry": registry, "runs": runs, "audit": audit, "target": target}
+        given = {"pipeline": "training", "kubeflow": kubeflow, "data": data, "device": device}
+        launch = retraining(**day, **state, **given, request=decision.output)
+        place(site.light, events, scores, shift, decision)
+        place(site.launching, launch)
+        always_run(events, scores, shift, decision, launch)
+
+    return monitoring_pipeline

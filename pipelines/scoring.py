@@ -1,0 +1,37 @@
+"""Daily scoring: what does the champion say of the day's events, whose labels nobody knows yet?"""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.features.component import features
+from components.ingestion.component import ingestion
+from components.scoring.component import scoring_of_champion
+from pipelines.environments import Site
+from pipelines.placement import always_run, place
+
+
+def define(site: Site) -> Any:
+    """Return the pipeline, each step placed as the site says."""
+
+    @dsl.pipeline(name="scoring", description=__doc__)
+    def scoring_pipeline(config: dict[str, Any], date: str, data: str, device: str, lake: str, registry: str) -> None:
+        """Score one logical date with the champion.
+
+        Args:
+            config: the use case, as in `pipelines/configs/`.
+            date: the logical date, the last complete UTC day.
+            data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
+            device: cpu or cuda.
+            lake: root of the tables by day.
+            registry: root of the model registry.
+        """
+        day = {"config": config, "date": date}
+        events = ingestion(**day, data=data, lake=lake)
+        table = features(**day, device=device, lake=lake, events=events.output)
+        scores = scoring_of_champion(**day, lake=lake, registry=registry, features=table.output)
+        place(site.heavy, table)
+        place(site.light, events, scores)
+        always_run(events, scores)
+
+    return scoring_pipeline

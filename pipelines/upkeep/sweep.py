@@ -1,0 +1,205 @@
+"""Gathers what there is of a use case, and removes what `pipelines/retention.py` says may go."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.filesize import decimal
+from rich.table import Table
+
+from components.common import registry, storage
+from components.common.config import Config
+from components.common.errors import UserError
+from components.deployment import endpoint
+from pipelines.engines.local import runs
+from pipelines.environments import Environment
+from pipelines.upkeep.retention import Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
+
+REMOVED = ".removed"
+UNREAD = runs.Record(pipeline="", started=datetime.min.replace(tzinfo=UTC), parameters={}, complete=False)
+
+
+def planned(environment: Environment, config: Config, now: datetime) -> Plan:
+    """Return what may go of a use case, and remove nothing.
+
+    Args:
+        environment: where things lie; runs and registry are folders.
+        config: the use case, with its ages.
+        now: ages count from here.
+    """
+    return plan(_gather(environment, config.name), config.retention, now)
+
+
+def collect(environment: Environment, config: Config, now: datetime) -> Plan:
+    """Remove what may go of a use case; return what that was.
+
+    While that goes on nobody is promoted and no run of the use case starts, since a run may be about to use a day
+    of a table that nothing names any more.
+
+    Raises:
+        UserError: when a run is under way, or something may not be removed; the same again goes on.
+    """
+    with runs.none_under_way(Path(environment.runs), config.name), registry.exclusive(environment.registry):
+        found = planned(environment, config, now)
+        _remove(found, environment, config.name)
+    return found
+
+
+def table(found: Plan, title: str, now: datetime) -> Table:
+    """Return what a plan removes: versions and runs one a line, partitions by table."""
+    made = _table(title, "kind", "name", "days", "size")
+    for kind, items in (("version", found.versions), ("run", found.runs)):
+        for item in items:
+            made.add_row(kind, item.name, str((now - item.since).days), decimal(item.size))
+    for name, parts in _by_table(found.partitions).items():
+        days = sorted(part.name.split("/")[1].removeprefix("date=") for part in parts)
+        oldest = max((now - part.since).days for part in parts)
+        span = f"{name}: {len(parts)}, {days[0]} .. {days[-1]}"
+        made.add_row("partitions", span, str(oldest), decimal(_size(parts)))
+    for folder in found.leftovers:
+        made.add_row("left over", folder, "", "")
+    made.add_section()
+    everything: list[Item] = [*found.versions, *found.runs, *found.partitions]
+    made.add_row("all", "", "", decimal(_size(everything)))
+    return made
+
+
+def lineage(kept: list[Lineage]) -> Table:
+    """Return what stays for the sake of live versions."""
+    made = _table("kept for models that live", "because", "version", "made by", "partitions")
+    for line in kept:
+        made.add_row(line.reason, _some(line.versions), _some(line.runs) or "a run that is gone", str(line.partitions))
+    return made
+
+
+def _gather(environment: Environment, use_case: str) -> Found:
+    folder = Path(environment.runs)
+    latest = folder / "latest"
+    discarded = [str(path) for path in sorted((folder / REMOVED).glob("*"))]
+    return Found(
+        versions=_versions(environment.registry, use_case),
+        runs=list(_runs(folder, use_case)),
+        partitions=_partitions(storage.join(environment.lake, use_case)),
+        latest=latest.resolve().name if latest.exists() else None,
+        leftovers=(*registry.leftovers(environment.registry, use_case), *discarded),
+    )
+
+
+def _remove(found: Plan, environment: Environment, use_case: str) -> None:
+    """Remove first what needs something, then what is needed, so that nothing is ever left dangling."""
+    registry.remove(environment.registry, use_case, [int(version.name) for version in found.versions])
+    for run in found.runs:
+        _discard(Path(environment.runs), run.name)
+    for part in found.partitions:
+        for uri in part.files:
+            storage.remove(uri)
+    for folder in found.leftovers:
+        storage.remove_folder(folder)
+
+
+def _versions(uri: str, use_case: str) -> list[Version]:
+    served = endpoint.pointed_at(uri, use_case)
+    pinned = ({served: "endpoint"} if served else {}) | registry.pinned(uri, use_case)
+    return [
+        Version(
+            name=str(version.version),
+            since=datetime.fromisoformat(version.tags["registered_at"]),
+            size=_size_of(version.uri),
+            run=version.tags.get("parent_run", ""),
+            pinned=pinned.get(version.version, ""),
+        )
+        for version in registry.versions(uri, use_case)
+    ]
+
+
+def _runs(folder: Path, use_case: str) -> Iterator[Run]:
+    for path in sorted(folder.glob("*/run.json")):
+        # the link to the newest run is no run
+        if path.parent.is_symlink():
+            continue
+        try:
+            record, problem = runs.record(path.parent), ""
+        except UserError as error:
+            record, problem = UNREAD, str(error)
+        # of what nobody can read nobody knows whose it is
+        if problem or record.parameters.get("config", {}).get("name") == use_case:
+            yield _run(path.parent, record, problem)
+
+
+def _run(folder: Path, record: runs.Record, problem: str) -> Run:
+    named = [partition_of(part["uri"]) for manifest in _manifests(folder) for part in manifest["partitions"]]
+    return Run(
+        name=folder.name,
+        since=record.started,
+        size=_size_of(str(folder)),
+        pipeline=record.pipeline,
+        complete=record.complete,
+        partitions=frozenset(name for name in named if name),
+        problem=problem,
+    )
+
+
+def _manifests(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the table manifests of a run, which are artifacts or lie in one: JSON that names partitions."""
+    for path in folder.glob("*/**/*"):
+        if path.is_file() and path.suffix in ("", ".json"):
+            try:
+                value = json.loads(path.read_bytes())
+            except (ValueError, FileNotFoundError):  # no JSON, as the report; or a step that is made anew
+                continue
+            if isinstance(value, dict) and "partitions" in value:
+                yield value
+
+
+def _partitions(folder: str) -> list[Partition]:
+    files: dict[str, list[storage.Entry]] = defaultdict(list)
+    for entry in storage.walk(folder):
+        if name := partition_of(entry.uri):
+            files[name].append(entry)
+    return [_partition(name, entries) for name, entries in sorted(files.items())]
+
+
+def _partition(name: str, entries: list[storage.Entry]) -> Partition:
+    # without its sidecar a Parquet file counts as not made, and is made anew
+    order = sorted((entry.uri for entry in entries), key=lambda uri: not uri.endswith(".json"))
+    written = max(entry.written for entry in entries)
+    return Partition(name, written, sum(entry.size for entry in entries), tuple(order))
+
+
+def _discard(folder: Path, run: str) -> None:
+    """Remove a run at once: it is moved away first, so that nobody ever finds half of it."""
+    away = folder / REMOVED / run
+    away.parent.mkdir(exist_ok=True)
+    (folder / run).rename(away)
+    storage.remove_folder(str(away))
+
+
+def _table(title: str, *headings: str) -> Table:
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        numbers = heading in ("days", "size", "partitions")
+        made.add_column(heading, justify="right" if numbers else "left", overflow="fold")
+    return made
+
+
+def _by_table(parts: Iterable[Partition]) -> dict[str, list[Partition]]:
+    found: dict[str, list[Partition]] = defaultdict(list)
+    for part in parts:
+        found[part.name.split("/")[0]].append(part)
+    return found
+
+
+def _some(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} of them" if names else ""
+
+
+def _size(items: Iterable[Item]) -> int:
+    return sum(item.size for item in items)
+
+
+def _size_of(folder: str) -> int:
+    return sum(entry.size for entry in storage.walk(folder))

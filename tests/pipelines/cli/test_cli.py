@@ -1,0 +1,250 @@
+"""The command line, as a person uses it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kfp import dsl
+
+from tests.pipelines.samples import compiled_file, dated, shell, write
+
+
+def nightshift(*words: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pipelines.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:
+    def pipeline(text: str = "a") -> None:
+        write(text=text)
+
+    done = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--set", "text=b")
+    assert done.returncode == 0
+    assert "run sample-" in done.stdout
+    assert "write done in" in done.stdout
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    assert (folder / "write/made").read_text() == "b"
+
+
+def test_the_record_holds_the_peak_memory_of_each_step(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        shell(script="python -c 'b = bytearray(200_000_000)'")
+
+    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    (record,) = (tmp_path / "runs").glob("sample-*/run.json")
+    peak = json.loads(record.read_text())["steps"]["shell"]["peak_memory_bytes"]
+    assert 200_000_000 < peak < 400_000_000
+
+
+def test_a_failure_names_the_step_its_command_its_last_lines_and_the_way_on(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        shell(script="echo out of luck >&2; exit 3")
+
+    done = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    assert done.returncode == 1
+    assert "shell failed (exit code 3)" in done.stdout
+    assert "out of luck" in done.stdout
+    assert "command  sh -c echo out of luck" in done.stdout
+    assert f"nightshift run --resume {folder.name} --workspace {tmp_path}\n" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        shell(script="exit 2")
+
+    assert nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)).returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "nowhere.yaml"], "does not exist"),
+        (["run", "--config", "nope"], "give a YAML file or one of fraud"),
+        (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
+        (["run", "--set", "x"], "--set takes name=value"),
+        (["run", "--resume", "r1"], "there is no run 'r1'"),
+        (["run", "--resume", "r1", "--date", "2025-01-01"], "leave out date, or start a new run"),
+        (["run", "--resume", "r1", "--target", "record-only"], "leave out target, or start a new run"),
+        (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
+        (["run", "--runner", "docker", "--set", "target=local"], "leave out --runner docker"),
+        (["show", "r1"], "there is no run 'r1'"),
+    ],
+)
+def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message: str, tmp_path: Path) -> None:
+    done = nightshift(*words, "--workspace", str(tmp_path))
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_pipeline_without_a_report_says_so(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        write(text="a")
+
+    run = nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)).stdout.split()[1]
+    done = nightshift("report", run, "--workspace", str(tmp_path))
+    assert (done.returncode, done.stderr.splitlines()) == (
+        2,
+        [f"nightshift: sample writes no report; nightshift show {run} prints what it found"],
+    )
+
+
+def test_a_run_is_resumed_by_its_name_alone(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def pipeline(text: str) -> None:
+        shell(script=f'[ -e "{gate}" ]').after(write(text=text))
+
+    definition = compiled_file(pipeline, tmp_path)
+    nightshift("run", str(definition), "--workspace", str(tmp_path), "--set", "text=b")
+    definition.unlink()
+    gate.touch()
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    done = nightshift("run", "--resume", folder.name, "--workspace", str(tmp_path))
+    assert done.returncode == 0
+    assert "write reused" in done.stdout
+    assert "shell done" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        write(text="a")
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "pipelines.cli", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.stderr.splitlines()[0].startswith("nightshift: No space left on device; make room")
+
+
+def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path) -> None:
+    def pipeline(target: str) -> None:
+        shell(script="exit 1")
+
+    nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    done = nightshift("run", "--resume", folder.name, "--runner", "docker", "--workspace", str(tmp_path))
+    assert done.returncode == 2
+    assert "an endpoint ends with its container" in done.stderr
+
+
+def test_a_run_that_is_not_there_is_answered_with_the_newest_whoever_named_it(tmp_path: Path) -> None:
+    names = ("sample-2025-01-02-scheduled-2025", "sample-2025-01-01-20250104T000000", "sample-2025-01-02-by-hand")
+    for moment, name in zip((1, 3, 2), names, strict=True):
+        record = tmp_path / "runs" / name / "run.json"
+        record.parent.mkdir(parents=True)
+        record.write_text("{}")
+        os.utime(record, (moment, moment))
+    (tmp_path / "runs/latest").symlink_to(names[1])
+    done = nightshift("show", "r1", "--workspace", str(tmp_path))
+    assert f"the newest is {names[1]}" in done.stderr
+
+
+def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
+    started, gate = tmp_path / "started", tmp_path / "gate"
+
+    def pipeline(date: str) -> None:
+        shell(script=f'touch "{started}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date"]
+    first = subprocess.Popen([sys.executable, "-m", "pipelines.cli", *words, "2025-01-01"], stdout=subprocess.DEVNULL)
+    while not started.exists():
+        time.sleep(0.05)
+    second = nightshift(*words, "2025-01-01")
+    gate.touch()
+    assert second.returncode == 2
+    assert "sample-2025-01-01-" in second.stderr
+    assert "under way for the same date" in second.stderr
+    assert first.wait(timeout=20) == 0
+    assert nightshift(*words, "2025-01-01").returncode == 0
+
+
+def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_path: Path) -> None:
+    started, gate = tmp_path / "started", tmp_path / "gate"
+
+    @dsl.container_component
+    def reporting(script: str) -> dsl.ContainerSpec:
+        return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script])
+
+    def pipeline() -> None:
+        reporting(script=f'touch "{started}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(compiled_file(pipeline, tmp_path))]
+    run = subprocess.Popen([*command, "--workspace", str(tmp_path)], stdout=subprocess.DEVNULL)
+    while not started.exists():
+        time.sleep(0.05)
+    (folder,) = (tmp_path / "runs").glob("sample-*")
+    refused = nightshift("report", folder.name, "--workspace", str(tmp_path))
+    gate.touch()
+    assert run.wait(timeout=20) == 0
+    assert (refused.returncode, f"{folder.name} is under way" in refused.stderr) == (2, True)
+    assert nightshift("report", folder.name, "--workspace", str(tmp_path)).returncode == 0
+
+
+def test_the_lock_of_a_killed_run_is_no_obstacle(tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    def pipeline(date: str) -> None:
+        shell(script=f'[ -e "{started}" ] || {{ touch "{started}"; sleep 2; }}')
+
+    words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date", "2025-01-01"]
+    first = subprocess.Popen([sys.executable, "-m", "pipelines.cli", *words], stdout=subprocess.DEVNULL)
+    while not started.exists():
+        time.sleep(0.05)
+    first.kill()
+    first.wait()
+    assert nightshift(*words).returncode == 0
+
+
+def test_a_backfill_runs_each_day_once_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    gate, count = tmp_path / "gate", tmp_path / "count"
+    script = f'echo $0 >> "{count}"; [ $0 != 2025-01-02 ] || [ -e "{gate}" ]'
+
+    def pipeline(date: str) -> None:
+        dated(script=script, date=date)
+
+    words = ["backfill", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    words += ["--from", "2025-01-01", "--to", "2025-01-03"]
+    assert nightshift(*words).returncode == 1
+    gate.touch()
+    done = nightshift(*words)
+    assert done.returncode == 0
+    assert [word for word in done.stdout.split() if word in ("complete", "resumed")] == ["complete", "resumed"]
+    assert nightshift(*words).stdout.count("complete") == 3
+    assert count.read_text().split() == ["2025-01-01", "2025-01-02", "2025-01-02", "2025-01-03"]
+    assert nightshift(*words, "--force").returncode == 0
+    assert len(count.read_text().split()) == 7
+
+
+def test_a_backfill_goes_on_with_the_newest_run_of_a_day_whoever_named_it(tmp_path: Path) -> None:
+    def pipeline(date: str) -> None:
+        shell(script="true")
+
+    words = ["backfill", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
+    words += ["--from", "2025-01-01", "--to", "2025-01-01"]
+    assert nightshift(*words).returncode == 0
+    (whole,) = (tmp_path / "runs").glob("sample-*")
+    older = shutil.copytree(whole, whole.with_name("sample-2025-01-01-scheduled-2025-01-02T01-00-00-00-00"))
+    record = json.loads((older / "run.json").read_text())
+    (older / "run.json").write_text(json.dumps(record | {"complete": False}))
+    os.utime(older / "run.json", (1, 1))
+
+    assert "complete" in nightshift(*words).stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "message"),
+    [("2025-01-02", "2025-01-01", "give the older day first"), ("2025-01-01", "2999-01-01", "last complete UTC day")],
+)
+def test_a_backfill_takes_past_days_in_order(first: str, last: str, message: str, tmp_path: Path) -> None:
+    done = nightshift("backfill", "--from", first, "--to", last, "--workspace", str(tmp_path))
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -1,0 +1,139 @@
+"""The local engine."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines import ir
+from pipelines.engines.local.run import Run
+from tests.pipelines.samples import Silent, compiled, compiled_file, copy, inspect, shell, write
+
+
+def execute(pipeline: ir.Pipeline, folder: Path, **arguments: object) -> tuple[bool, dict[str, str]]:
+    observer = Silent()
+    return Run(pipeline, arguments, folder).execute(observer), observer.states
+
+
+def test_artifacts_travel_from_step_to_step(tmp_path: Path) -> None:
+    def pipeline(text: str) -> None:
+        copy(taken=copy(taken=write(text=text).output).output)
+
+    succeeded, states = execute(compiled(pipeline, tmp_path), tmp_path / "run", text='it\'s "quoted" $HOME')
+    assert succeeded
+    assert states == {"write": "done", "copy": "done", "copy-2": "done"}
+    assert (tmp_path / "run/copy-2/made").read_text() == 'it\'s "quoted" $HOME'
+
+
+def test_independent_steps_run_at_the_same_time(tmp_path: Path) -> None:
+    meet = 'touch "{me}"; for i in $(seq 200); do [ -e "{other}" ] && exit 0; sleep 0.05; done; exit 1'
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+
+    def pipeline() -> None:
+        shell(script=meet.format(me=one, other=two))
+        shell(script=meet.format(me=two, other=one))
+
+    assert (os.cpu_count() or 1) > 1
+    assert execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
+
+
+def test_after_a_failure_nothing_that_follows_is_started(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        first = shell(script="echo why; exit 3")
+        shell(script="true").after(first)
+
+    succeeded, states = execute(compiled(pipeline, tmp_path), tmp_path / "run")
+    assert not succeeded
+    assert states == {"shell": "failed"}
+    record = json.loads((tmp_path / "run/run.json").read_text())
+    assert record["steps"]["shell"]["error"] == "why"
+
+
+def test_a_failed_step_is_tried_as_often_as_its_retries_say(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+
+    def pipeline() -> None:
+        shell(script=f'echo x >> "{count}"; [ $(wc -l < "{count}") -ge 3 ]').set_retry(2, "0s", 1.0)
+
+    assert execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
+    assert count.read_text().count("x") == 3
+
+
+def test_a_users_mistake_is_not_tried_again(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+
+    def pipeline() -> None:
+        shell(script=f'echo x >> "{count}"; exit 2').set_retry(5, "0s", 1.0)
+
+    assert not execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
+    assert count.read_text().count("x") == 1
+
+
+def test_a_resumed_run_repeats_only_what_failed_or_must_always_run(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+
+    def pipeline() -> None:
+        first = write(text="a")
+        second = copy(taken=first.output).set_caching_options(False)
+        shell(script=f'[ -e "{gate}" ]').after(second)
+
+    this = compiled(pipeline, tmp_path)
+    assert execute(this, tmp_path / "run") == (False, {"write": "done", "copy": "done", "shell": "failed"})
+    gate.touch()
+    assert execute(this, tmp_path / "run") == (True, {"write": "reused", "copy": "done", "shell": "done"})
+
+
+def test_a_step_whose_input_or_output_changed_is_run_again_on_resume(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        copy(taken=write(text="a").output)
+
+    this = compiled(pipeline, tmp_path)
+    execute(this, tmp_path / "run")
+    assert execute(this, tmp_path / "run")[1] == {"write": "reused", "copy": "reused"}
+    (tmp_path / "run/copy/made").write_text("spoilt")
+    assert execute(this, tmp_path / "run")[1] == {"write": "reused", "copy": "done"}
+    assert (tmp_path / "run/copy/made").read_text() == "a"
+
+
+def test_a_step_learns_what_the_steps_before_measured(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        inspect(taken=write(text="a").output)
+
+    this = compiled(pipeline, tmp_path)
+    execute(this, tmp_path / "run")
+    measured = {"artifacts": {"made": {"artifacts": [{"metadata": {"seconds": 1.5}}]}}}
+    (tmp_path / "run/write/executor_output.json").write_text(json.dumps(measured))
+    (tmp_path / "run/inspect/outcome.json").unlink()
+    execute(this, tmp_path / "run")
+    seen = json.loads((tmp_path / "run/inspect/made").read_text())
+    assert seen["inputs"]["artifacts"]["taken"]["artifacts"][0]["metadata"] == {"seconds": 1.5}
+    assert seen["outputs"]["outputFile"] == str(tmp_path / "run/inspect/executor_output.json")
+
+
+def test_the_record_names_what_a_local_run_does_not_give(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        shell(script="true").set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)
+
+    execute(compiled(pipeline, tmp_path), tmp_path / "run")
+    assert json.loads((tmp_path / "run/run.json").read_text())["ignored"][1:] == ["shell: accelerator"]
+
+
+def test_ctrl_c_ends_the_steps_under_way(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+
+    def pipeline() -> None:
+        shell(script=f'echo $$ > "{pid_file}"; sleep 60')
+
+    command = [sys.executable, "-m", "pipelines.cli", "run", str(compiled_file(pipeline, tmp_path))]
+    process = subprocess.Popen([*command, "--workspace", str(tmp_path)], stdout=subprocess.DEVNULL)
+    while not (pid_file.exists() and pid_file.read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
