@@ -15,6 +15,7 @@ from components.common import storage
 from components.common.errors import UserError
 from components.common.splits import last_complete_day, parse_date
 from pipelines import arguments, environments, ir
+from pipelines.arguments import run_name
 from pipelines.commands import Commands
 
 EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
@@ -138,9 +139,7 @@ class Rendering:
             arguments = self._arguments(context)
         except UserError as error:
             raise AirflowFailException(str(error)) from None
-        run = "-".join(
-            [arguments["config"]["name"], self.pipeline.name, arguments["date"], _slug(context["dag_run"].run_id)]
-        )
+        run = run_name(self.pipeline, arguments, _slug(context["dag_run"].run_id))
         return Commands(storage.join(self.place.state["runs"], run), arguments)
 
     def _arguments(self, context: Any) -> dict[str, Any]:
