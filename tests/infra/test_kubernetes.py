@@ -97,7 +97,7 @@ def test_the_pods_that_start_runs_find_a_token_of_kubeflows_audience_where_they_
 
     assert all(given["selector"]["matchLabels"] == place.launching.labels for place in CLUSTERS)
     assert f"{mount['mountPath']}/{source['serviceAccountToken']['path']}" == MOUNTED_FILE
-    assert source["serviceAccountToken"]["audience"] == "pipelines.engines.kubeflow.submission.org"
+    assert source["serviceAccountToken"]["audience"] == "pipelines.kubeflow.org"
 
 
 def test_what_is_added_to_a_pod_that_starts_runs_is_valid_in_one() -> None:

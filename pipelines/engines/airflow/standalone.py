@@ -26,7 +26,7 @@ from pipelines.engines.airflow.operators.context import Place
 from pipelines.engines.local.run import last_lines
 from pipelines.engines.local.runs import held
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 # one that ends takes the others along
 LEADER = 'airflow db migrate || exit; for part; do { eval "$part"; kill -TERM 0; } & done; wait'
 PARTS = (

@@ -13,7 +13,7 @@ from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Renderi
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 
 # as Kubeflow labels its pods, so that one network policy is for both
-LABELS = {"pipelines.engines.kubeflow.submission.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
+LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
 STARTUP_SECONDS = 1800  # a GPU node may have to be made first
 
 
