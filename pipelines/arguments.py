@@ -37,7 +37,7 @@ def gathered(pipeline: ir.Pipeline, options: dict[str, Any], place: dict[str, An
     needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
     given = {name: value for name, value in known.items() if name in needed} | options
     if "config" in pipeline.parameters:
-        given["config"] = configs.load(str(given.get("config", "fraud")))
+        given["config"] = configs.load(str(given.get("config", configs.DEFAULT)))
     return arguments(pipeline, given)
 
 
@@ -49,9 +49,25 @@ def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> st
 
 
 def compiled(name_or_file: str, environment: str = "local") -> ir.Pipeline:
-    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file."""
-    is_file = name_or_file.endswith((".yaml", ".yml"))
-    return ir.load(Path(name_or_file) if is_file else COMPILED / environment / f"{name_or_file}.yaml")
+    """Read a compiled pipeline by the name of a shipped one, as compiled for an environment, or by its file.
+
+    Raises:
+        UserError: when there is none of that name, or the file is not there.
+    """
+    if name_or_file.endswith((".yaml", ".yml")):
+        return ir.load(Path(name_or_file))
+    known = shipped(environment)
+    if name_or_file not in known:
+        raise UserError(
+            f"pipeline {name_or_file!r} does not exist; give a file of compiled YAML or one of "
+            f"{', '.join(known)}{nearest(name_or_file, known)}"
+        )
+    return ir.load(COMPILED / environment / f"{name_or_file}.yaml")
+
+
+def shipped(environment: str = "local") -> list[str]:
+    """Return the names of the shipped pipelines that are compiled for an environment."""
+    return sorted(path.stem for path in (COMPILED / environment).glob("*.yaml"))
 
 
 def arguments(pipeline: ir.Pipeline, given: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from components.common.config import parse
 from components.common.errors import UserError, nearest
 
 FOLDER = Path(__file__).parent
+DEFAULT = "fraud"
 
 
 def load(name_or_file: str) -> dict[str, Any]:

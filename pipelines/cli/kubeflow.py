@@ -1,0 +1,120 @@
+"""Commands about Kubeflow: submit a run, schedule the nightly ones, show Prometheus what runs there."""
+
+import argparse
+import os
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pipelines import arguments
+from pipelines.cli import options
+from pipelines.environments import KUBEFLOW_INSIDE, SITES, site
+
+if TYPE_CHECKING:
+    from components.common.kubeflow import Server
+
+
+def add(commands: options.Commands) -> None:
+    """Add the commands."""
+    _add_submit(commands)
+    _add_schedule(commands)
+    _add_exporter(commands)
+
+
+def submit(args: argparse.Namespace) -> int:
+    """Start a run on Kubeflow, like `kfp run create` but with checked parameters."""
+    from components.common.kubeflow import Definition
+    from pipelines.engines.kubeflow import submission
+
+    pipeline, server = arguments.compiled(args.pipeline, site(args.environment).name), _server(args)
+    values = arguments.gathered(pipeline, options.parameters(args), {"kubeflow": _inside(args)})
+    started = server.submit(arguments.run_name(pipeline, values), Definition.read(pipeline.yaml), values)
+    options.say(f"run      {started.name}\nid       {started.run_id}\nurl      {started.url}")
+    return int(args.wait and not submission.watch(server, started.run_id, partial(print, flush=True)))
+
+
+def schedule(args: argparse.Namespace) -> int:
+    """Have Kubeflow train and monitor every night; only monitor where the config retrains on drift."""
+    from pipelines.engines.kubeflow import submission
+
+    server, nightly = _server(args), arguments.compiled("nightly", site(args.environment).name)
+    changes = []
+    for pipeline, cron in (("training", args.cron), ("monitoring", args.monitoring_cron)):
+        given = options.parameters(args) | {"pipeline": pipeline}
+        values = arguments.gathered(nightly, given, {"kubeflow": _inside(args)})
+        name, policy = f"{values['config']['name']}-{pipeline}", values["config"]["controller"]["retrain"]
+        daily = pipeline == "monitoring" or policy == "daily"
+        wanted = submission.recurring(name, nightly, values, cron) if daily else None
+        said = f"at {cron}" if daily else f"not by the clock, since controller.retrain is {policy}"
+        changes.append((pipeline, submission.change(server, name, wanted, args.replace), said))
+    # only now, so that a refusal leaves everything as it was
+    for pipeline, change, said in changes:
+        uploaded = submission.upload(server, pipeline, arguments.COMPILED / args.environment / f"{pipeline}.yaml")
+        options.say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
+        changed = submission.schedule(server, change)
+        options.say(f"{change.name}: {said}{'' if changed else ', as before'}")
+    return 0
+
+
+def exporter(args: argparse.Namespace) -> int:
+    """Export metrics of the runs on Kubeflow to Prometheus until stopped; also detects runs that never started."""
+    from pipelines.engines.kubeflow.exporter import serve
+
+    serve(_server(args), args.host, args.port, partial(print, flush=True))
+    return 0
+
+
+def _server(args: argparse.Namespace) -> "Server":
+    from components.common.kubeflow import Place, Server
+
+    return Server(Place(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
+
+
+def _inside(args: argparse.Namespace) -> dict[str, str]:
+    """Return the place as the steps see it."""
+    from components.common.kubeflow import Place
+
+    return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
+
+
+def _add_submit(commands: options.Commands) -> None:
+    command = options.add_command(commands, "submit", submit.__doc__)
+    options.add_pipeline(command)
+    options.add_date(command)
+    _add_cluster(command)
+    command.add_argument("--wait", action="store_true", help="print progress; exit 1 on failure")
+    options.add_parameters(command)
+    command.set_defaults(command=submit)
+
+
+def _add_schedule(commands: options.Commands) -> None:
+    command = options.add_command(commands, "schedule", schedule.__doc__)
+    _add_cluster(command)
+    command.add_argument("--cron", default="0 0 2 * * *", help="when to train, seconds first (default: %(default)s)")
+    command.add_argument("--monitoring-cron", default="0 0 6 * * *", help="when to monitor (default: %(default)s)")
+    command.add_argument("--replace", action="store_true", help="delete other recurring runs of the same names")
+    options.add_parameters(command)
+    command.set_defaults(command=schedule)
+
+
+def _add_exporter(commands: options.Commands) -> None:
+    command = options.add_command(commands, "exporter", exporter.__doc__)
+    _add_server(command)
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on; a pod needs 0.0.0.0 (%(default)s)")
+    command.add_argument("--port", type=int, default=9108, help="port to listen on (default: %(default)s)")
+    command.set_defaults(command=exporter, service_account="")
+
+
+def _add_cluster(command: argparse.ArgumentParser) -> None:
+    _add_server(command)
+    command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
+    command.add_argument("--inside", default=KUBEFLOW_INSIDE, help="its URL as the steps see it (default: %(default)s)")
+    command.add_argument("--service-account", default="nightshift", help="of the runs (default: %(default)s)")
+
+
+def _add_server(command: argparse.ArgumentParser) -> None:
+    names = {"endpoint": os.environ.get("KFP_ENDPOINT", ""), "namespace": os.environ.get("KFP_NAMESPACE", "")}
+    command.add_argument("--endpoint", default=names["endpoint"], help="URL of Kubeflow Pipelines (or: KFP_ENDPOINT)")
+    command.add_argument("--experiment", default="nightshift", help="of the runs (default: %(default)s)")
+    command.add_argument("--namespace", default=names["namespace"], help="the profile's, on a multi-user Kubeflow")
+    command.add_argument("--token-file", default="", help="file with the bearer token (default: the one in a pod)")

@@ -1,0 +1,79 @@
+"""Flags that several commands share, and what they stand for."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from components.common.errors import UserError
+from pipelines import arguments
+from pipelines.environments import Environment, local
+
+Commands = Any  # what argparse's add_subparsers returns, a class of its own
+
+
+def add_command(commands: Commands, name: str, text: str | None, **options: Any) -> argparse.ArgumentParser:
+    """Add a command that is described by its function's docstring, or the like."""
+    command: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text, **options)
+    return command
+
+
+def add_workspace(command: argparse.ArgumentParser) -> None:
+    """Add the folder of everything a local environment keeps."""
+    command.add_argument("--workspace", default=".", help="folder that holds lake, registry and runs (default: here)")
+
+
+def add_pipeline(command: argparse.ArgumentParser) -> None:
+    """Add the pipeline by its purpose."""
+    shipped = ", ".join(arguments.shipped())
+    text = f"{shipped}, or a file of compiled YAML (default: %(default)s)"
+    command.add_argument("pipeline", nargs="?", default=arguments.DEFAULT, help=text)
+
+
+def add_date(command: argparse.ArgumentParser) -> None:
+    """Add the day a run is about."""
+    command.add_argument("--date", help="logical date, the last complete UTC day (default: yesterday)")
+
+
+def add_config(command: argparse.ArgumentParser) -> None:
+    """Add the use case."""
+    command.add_argument("--config", help="use case: a name in pipelines/configs/ or a YAML file (default: fraud)")
+
+
+def add_parameters(command: argparse.ArgumentParser) -> None:
+    """Add the parameters of a pipeline that a person chooses."""
+    command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {arguments.SIMULATOR})")
+    add_config(command)
+    command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other parameter")
+
+
+def parameters(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the parameters that were given.
+
+    Raises:
+        UserError: when one after `--set` has no value.
+    """
+    named = {name: getattr(args, name, None) for name in ("date", "data", "config", "device")}
+    return {name: value for name, value in named.items() if value} | dict(_assignment(item) for item in args.set)
+
+
+def environment(args: argparse.Namespace) -> Environment:
+    """Return the environment of the workspace."""
+    return local(Path(args.workspace))
+
+
+def say(line: str) -> int:
+    """Print a line and return the exit code of a command that is done."""
+    print(line)
+    return 0
+
+
+def _assignment(item: str) -> tuple[str, Any]:
+    name, sign, value = item.partition("=")
+    if not sign:
+        raise UserError(f"--set takes name=value, got {item!r}")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

@@ -1,0 +1,144 @@
+"""Commands about runs on this machine: start, resume and repeat them for past days, show what they found."""
+
+import argparse
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+from components.common.errors import UserError
+from components.common.splits import parse_date
+from components.common.step import USER_ERROR
+from pipelines import arguments
+from pipelines.cli import options
+from pipelines.engines.local import processes, runs
+from pipelines.engines.local.run import Run
+from pipelines.environments import BACKFILL, TARGETS, local
+
+RUNNERS = {"process": "local", "docker": "register-only"}  # what runs a step -> where models are deployed by default
+
+
+def add(commands: options.Commands) -> None:
+    """Add the commands."""
+    _add_run(commands)
+    _add_backfill(commands)
+    for name, function in (("show", show), ("report", report)):
+        command = options.add_command(commands, name, function.__doc__)
+        options.add_workspace(command)
+        command.add_argument("run", nargs="?" if name == "show" else None, default="latest", help="the run's id")
+        command.set_defaults(command=function)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a pipeline on this machine, or resume an unfinished run."""
+    from rich.console import Console
+
+    from pipelines.engines.local.progress import Progress, explain_failure, next_pipeline
+
+    this = _resumed(args) if args.resume else _started(args)
+    if args.runner == "docker":
+        this = runs.in_containers(this)
+    console = Console()
+    console.print(f"run {this.folder.name}", highlight=False)
+    with runs.alone(this), Progress(this.pipeline, console) as progress:
+        succeeded = this.execute(progress)
+    if not succeeded:
+        explain_failure(this, console)
+        failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
+        return USER_ERROR if USER_ERROR in failed else 1
+    _show(this.folder)
+    follows = next_pipeline(this.folder)
+    # a resumed run does not know the options it was started with
+    if follows and not args.resume:
+        options.say(f"next     {_command(args, follows, this.arguments['date'])}")
+    return 0
+
+
+def backfill(args: argparse.Namespace) -> int:
+    """Run a pipeline for past days without promoting or serving a model; complete days are skipped."""
+    from rich.console import Console
+
+    from pipelines.engines.local import backfill as past
+
+    console = Console()
+    dates = past.days(parse_date(args.first), parse_date(args.last))
+    environment = local(Path(args.workspace), target=BACKFILL)
+    pipeline, parameters = arguments.compiled(args.pipeline), options.parameters(args)
+    found = list(past.backfill(pipeline, dates, parameters, environment, console, args.force))
+    console.print(past.table(found))
+    return int(found[-1].state == "failed")
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print the metrics and verdicts of a run."""
+    return _show(runs.folder_of(args.run, options.environment(args).runs))
+
+
+def report(args: argparse.Namespace) -> int:
+    """Write the summary and report of a run that failed before its last step."""
+    this = runs.again(runs.folder_of(args.run, options.environment(args).runs))
+    task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
+    if task is None:
+        raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
+    with runs.alone(this):
+        code = subprocess.run(this.commands.argv(task), env=processes.environment(task), check=False).returncode
+    return code or options.say(f"report   {this.folder / 'report.html'}")
+
+
+def _started(args: argparse.Namespace) -> Run:
+    environment = local(Path(args.workspace), args.target or RUNNERS[args.runner])
+    return runs.new(arguments.compiled(args.pipeline), options.parameters(args), environment)
+
+
+def _resumed(args: argparse.Namespace) -> Run:
+    given = [*options.parameters(args), *(["target"] if args.target else [])]
+    if given:
+        raise UserError(f"a run resumes with its original parameters; leave out {', '.join(given)}, or start a new run")
+    return runs.again(runs.folder_of(args.resume, options.environment(args).runs))
+
+
+def _show(folder: Path) -> int:
+    from rich.console import Console
+
+    from pipelines.engines.local.progress import show_summary, show_watch
+
+    path = folder / "summary.json"
+    if path.exists():
+        show_summary(json.loads(path.read_text()), folder, Console())
+    else:
+        show_watch(folder, Console())
+    return 0
+
+
+def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
+    """Return the command that runs another pipeline for the date, with the options that this run was given."""
+    words = ["nightshift", "run", pipeline, "--date", date]
+    for name in ("config", "data", "device", "runner", "target", "workspace"):
+        if getattr(args, name) != args.usual(name):
+            words += [f"--{name}", getattr(args, name)]
+    known = arguments.compiled(pipeline).parameters
+    words += [word for item in args.set if item.partition("=")[0] in known for word in ("--set", item)]
+    return shlex.join(words)
+
+
+def _add_run(commands: options.Commands) -> None:
+    command = options.add_command(commands, "run", run.__doc__)
+    options.add_pipeline(command)
+    options.add_date(command)
+    options.add_workspace(command)
+    command.add_argument("--runner", choices=RUNNERS, default="process", help="docker: each step in its image")
+    command.add_argument("--target", choices=TARGETS, help="where to deploy (default: local, in docker register-only)")
+    command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
+    options.add_parameters(command)
+    command.set_defaults(command=run, usual=command.get_default)
+
+
+def _add_backfill(commands: options.Commands) -> None:
+    command = options.add_command(commands, "backfill", backfill.__doc__)
+    options.add_pipeline(command)
+    options.add_workspace(command)
+    command.add_argument("--from", dest="first", required=True, metavar="DATE", help="first logical date")
+    command.add_argument("--to", dest="last", required=True, metavar="DATE", help="last logical date, inclusive")
+    command.add_argument("--force", action="store_true", help="run complete days again too")
+    options.add_parameters(command)
+    command.set_defaults(command=backfill)
