@@ -15,6 +15,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from components.common.memory import peak_memory
+
 ROWS = 10_000_000
 ROW_GROUP = 1 << 20  # what pandas writes
 FLAGS = {"scoring": ("model", "lake", "scores"), "drift": ("scores", "drift")}
@@ -61,7 +63,7 @@ def measure(folder: Path, step: str, places: Iterable[str]) -> dict[str, Any]:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    return {"seconds": round(time.perf_counter() - started, 1), "peak_memory_bytes": usage.ru_maxrss * 1024}
+    return {"seconds": round(time.perf_counter() - started, 1), "peak_memory_bytes": peak_memory(usage)}
 
 
 def _day(features: Any, day: date, path: Path, rows: int) -> Any:

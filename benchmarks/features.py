@@ -6,7 +6,6 @@ are compared: Polars counts later rows of the same second too, so a customer's r
 """
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import published
 from components.common import config
+from components.common.memory import peak_memory
 from components.features import core
 from components.tabular import frames
 
@@ -47,9 +48,7 @@ def transactions() -> pd.DataFrame:
     if RAW.exists():
         raw = pd.concat([pd.read_parquet(file, columns=list(ROLES)) for file in sorted(RAW.glob("*.parquet"))])
     else:
-        from components.ingestion.exact import exact
-
-        raw = exact()[list(ROLES)]
+        raw = published.transactions()[list(ROLES)]
     events = raw.rename(columns=ROLES).astype(
         {"event_time": "datetime64[us]", "customer": "int64", "terminal": "int64", "label": "int8"}
     )
@@ -187,7 +186,7 @@ def measure(name: str, folder: Path) -> dict[str, Any]:
         "name": name,
         "cpu_seconds": round(time.process_time() - cpu, 3),
         "wall_seconds": round(time.perf_counter() - wall, 3),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": peak_memory(),
     }
     columns = found.select(COLUMNS).to_pandas() if name.startswith("polars") else found[COLUMNS]
     columns.astype("float64").to_parquet(folder / f"{name}.parquet", index=False)

@@ -14,11 +14,11 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from components.common import storage, telemetry
 from components.common.errors import UnavailableError, UserError
+from components.common.memory import peak_memory
 
 USER_ERROR = 2
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
@@ -80,17 +80,6 @@ def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
         "device": device,
         "libraries": ", ".join(_versions()),
     }
-
-
-def peak_memory() -> int:
-    """Return the largest resident set of this process, in bytes."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except FileNotFoundError:  # macOS, which counts in bytes
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # not ru_maxrss, which on Linux begins with what the parent process had before it started this one
-    (kilobytes,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(kilobytes) * 1024
 
 
 def _versions() -> list[str]:

@@ -1,8 +1,7 @@
 """Card transactions to begin with: simulated, labelled, free of licence questions.
 
-Two modes: `exact` reproduces the published transactions of the Fraud Detection Handbook; `day` draws from
-the same distributions, but keys every stream of random numbers by seed, purpose and day, so that any day
-can be made alone and equals that day of any longer run.
+It draws from the distributions of the Fraud Detection Handbook, but keys every stream of random numbers by seed,
+purpose and day, so that any day can be made alone and equals that day of any longer run.
 """
 
 from collections.abc import Iterable
@@ -14,10 +13,7 @@ import pandas as pd
 
 from components.common import storage
 from components.common.config.source import Simulator
-from components.ingestion.exact import exact
 from components.ingestion.world import World, keyed
-
-__all__ = ["day", "exact", "write_days"]
 
 # the purpose of a stream of random numbers; 0 is the world's
 SPENDING, TERMINAL_FRAUD, CUSTOMER_FRAUD, STOLEN, NIGHT, CORRUPTION, REPLACED, COPIED = range(1, 9)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
+from components.common.memory import peak_memory
 from pipelines import ir
 
 # reads until the engine has closed the pipe or has died, then ends its group, itself included
@@ -63,16 +64,11 @@ class Processes:
             )
             _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        return process.returncode, in_bytes(usage.ru_maxrss)
+        return process.returncode, peak_memory(usage)
 
     def stop(self) -> None:
         """Ask all of them to end."""
         os.killpg(self._leader.pid, signal.SIGTERM)
-
-
-def in_bytes(largest: int, platform: str = sys.platform) -> int:
-    """Return a largest resident set (`ru_maxrss`) in bytes, in which macOS counts it; Linux counts KiB."""
-    return largest if platform == "darwin" else largest * 1024
 
 
 def environment(task: ir.Task, python: Path = Path(sys.executable)) -> dict[str, str]:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.engines.local.processes import in_bytes
 from tests.pipelines.samples import compiled_file, shell
 
 # a step, and a process that the step itself has started
@@ -86,11 +85,6 @@ def test_who_ends_the_steps_of_a_killed_engine_has_its_lock_until_then(
     again = run()
     again.kill()
     again.wait()
-
-
-@pytest.mark.parametrize(("platform", "largest"), [("darwin", 2**20), ("linux", 2**10)])
-def test_the_largest_resident_set_is_in_bytes_whatever_the_system_counts(platform: str, largest: int) -> None:
-    assert in_bytes(largest, platform) == 2**20
 
 
 def test_what_a_run_left_that_was_killed_before_its_record_is_removed_by_the_next(tmp_path: Path) -> None:

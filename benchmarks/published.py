@@ -1,8 +1,7 @@
 """The published transactions of the Fraud Detection Handbook, reproduced draw by draw.
 
-1,754,155 rows, 2018-04-01 .. 2018-09-30, under the published column names. The draws are sequential by
-nature (NumPy's legacy generator and Python's `random`, interleaved), so this takes seconds, not days alone;
-`simulator.day` is the mode for everything else.
+1,754,155 rows, 2018-04-01 .. 2018-09-30, under the published column names. The draws are sequential by nature (NumPy's
+legacy generator and Python's `random`, interleaved), so no day can be made alone; `components.ingestion.simulator` can.
 """
 
 import random
@@ -19,7 +18,7 @@ FIRST_DAY = np.datetime64("2018-04-01", "us")
 DAY = 86_400  # seconds
 
 
-def exact() -> pd.DataFrame:
+def transactions() -> pd.DataFrame:
     """Return the published rows in order of time.
 
     Returns:
