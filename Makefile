@@ -56,8 +56,9 @@ format: $(VENV)/.dev ## Put the code into its canonical form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/
+compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the config's schema to docs/schemas/
 	$(BIN)/nightshift compile
+	$(BIN)/nightshift config schema > docs/schemas/config.json
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks

@@ -1,9 +1,10 @@
-"""Commands about what is fixed before a run: the compiled pipelines."""
+"""Commands about what is fixed before a run: the compiled pipelines and the config."""
 
 import argparse
+import json
 from pathlib import Path
 
-from pipelines import arguments
+from pipelines import arguments, configs
 from pipelines.cli import options
 from pipelines.environments import SITES, site
 
@@ -14,6 +15,12 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
     command.add_argument("--folder", default=str(arguments.COMPILED), help="where to write (default: %(default)s)")
     command.set_defaults(command=compile_all)
+    config = options.add_command(commands, "config", "Look at the config of a use case.")
+    actions = config.add_subparsers(required=True, metavar="action")
+    options.add_command(actions, "schema", schema.__doc__).set_defaults(command=schema)
+    showing = options.add_command(actions, "show", show.__doc__)
+    showing.add_argument("config", help="a name in pipelines/configs/ or a YAML file")
+    showing.set_defaults(command=show)
 
 
 def compile_all(args: argparse.Namespace) -> int:
@@ -24,3 +31,15 @@ def compile_all(args: argparse.Namespace) -> int:
         for path in compile_pipelines(site(name), Path(args.folder)):
             options.say(f"wrote {path}")
     return 0
+
+
+def schema(_: argparse.Namespace) -> int:
+    """Print the JSON Schema of the config, for editors."""
+    return options.say(json.dumps(configs.schema(), indent=2))
+
+
+def show(args: argparse.Namespace) -> int:
+    """Check a config and print it with all defaults filled in."""
+    import yaml
+
+    return options.say(yaml.safe_dump(configs.load(args.config), sort_keys=False).rstrip())

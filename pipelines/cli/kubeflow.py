@@ -1,12 +1,12 @@
-"""Commands about Kubeflow: submit a run, schedule the nightly ones, show Prometheus what runs there."""
+"""Commands about Kubeflow: submit a run, schedule a use case, show Prometheus what runs there."""
 
 import argparse
 import os
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pipelines import arguments
+from pipelines import arguments, configs
 from pipelines.cli import options
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, site
 
@@ -34,25 +34,23 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def schedule(args: argparse.Namespace) -> int:
-    """Have Kubeflow train and monitor every night; only monitor where the config retrains on drift."""
+    """Have Kubeflow start the pipelines of a use case by the clock, as its config's `schedule` says."""
     from pipelines.engines.kubeflow import submission
 
     server, nightly = _server(args), arguments.compiled("nightly", site(args.environment).name)
-    changes = []
-    for pipeline, cron in (("training", args.cron), ("monitoring", args.monitoring_cron)):
+    changes = {}
+    for pipeline, cron in configs.clocks(_config(args)).items():
         given = options.parameters(args) | {"pipeline": pipeline}
         values = arguments.gathered(nightly, given, {"kubeflow": _inside(args)})
-        name, policy = f"{values['config']['name']}-{pipeline}", values["config"]["controller"]["retrain"]
-        daily = pipeline == "monitoring" or policy == "daily"
-        wanted = submission.recurring(name, nightly, values, cron) if daily else None
-        said = f"at {cron}" if daily else f"not by the clock, since controller.retrain is {policy}"
-        changes.append((pipeline, submission.change(server, name, wanted, args.replace), said))
+        name = f"{values['config']['name']}-{pipeline}"
+        wanted = submission.recurring(name, nightly, values, cron) if cron else None
+        changes[pipeline] = submission.change(server, name, wanted, args.replace)
     # only now, so that a refusal leaves everything as it was
-    for pipeline, change, said in changes:
+    for pipeline, change in changes.items():
         uploaded = submission.upload(server, pipeline, arguments.COMPILED / args.environment / f"{pipeline}.yaml")
         options.say(f"{pipeline}: {'uploaded' if uploaded else 'the newest version there is the same'}")
         changed = submission.schedule(server, change)
-        options.say(f"{change.name}: {said}{'' if changed else ', as before'}")
+        options.say(f"{change.name}: {change.when}{'' if changed else ', as before'}")
     return 0
 
 
@@ -62,6 +60,10 @@ def exporter(args: argparse.Namespace) -> int:
 
     serve(_server(args), args.host, args.port, partial(print, flush=True))
     return 0
+
+
+def _config(args: argparse.Namespace) -> dict[str, Any]:
+    return configs.load(str(options.parameters(args).get("config", configs.DEFAULT)))
 
 
 def _server(args: argparse.Namespace) -> "Server":
@@ -90,8 +92,6 @@ def _add_submit(commands: options.Commands) -> None:
 def _add_schedule(commands: options.Commands) -> None:
     command = options.add_command(commands, "schedule", schedule.__doc__)
     _add_cluster(command)
-    command.add_argument("--cron", default="0 0 2 * * *", help="when to train, seconds first (default: %(default)s)")
-    command.add_argument("--monitoring-cron", default="0 0 6 * * *", help="when to monitor (default: %(default)s)")
     command.add_argument("--replace", action="store_true", help="delete other recurring runs of the same names")
     options.add_parameters(command)
     command.set_defaults(command=schedule)

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from components.common.config import parse
+from components.common.config import Config, parse
 from components.common.errors import UserError, nearest
 
 FOLDER = Path(__file__).parent
@@ -34,9 +34,20 @@ def load(name_or_file: str) -> dict[str, Any]:
     return parse(value).model_dump(mode="json", exclude_none=True)
 
 
+def clocks(config: dict[str, Any]) -> dict[str, str | None]:
+    """Return the cron of each pipeline of a use case; None for training where only a request starts it."""
+    requested = {} if config["controller"]["retrain"] == "daily" else {"training": None}
+    return {**config["schedule"], **requested}
+
+
 def names() -> list[str]:
     """Return the names of the shipped configs."""
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of a config, by which editors check and complete one."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | Config.model_json_schema()
 
 
 def _choices(name: str) -> str:

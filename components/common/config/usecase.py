@@ -7,6 +7,7 @@ import annotated_types
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from components.common.config.policy import Controller, Drift, Evaluation, Protocol, Quarantine, Retention
+from components.common.config.schedule import Schedule
 from components.common.config.section import Section
 from components.common.config.source import Columns, Simulator, Source
 from components.common.config.tabular import Candidate, Tabular
@@ -17,6 +18,7 @@ class Config(Section):
     """One use case."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    schedule: Schedule = Schedule()
     label_delay_days: Annotated[int, annotated_types.Ge(0)] = 7
     source: Source
     columns: Columns
@@ -68,7 +70,7 @@ def _explain(item: dict[str, Any]) -> str:
     if item["type"] == "value_error" and not path:
         # a check across sections names the field itself, and its value is not the whole config
         return str(item["ctx"]["error"])
-    return f"{field}: {item['msg']}, got {item['input']!r}"
+    return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r}"
 
 
 def _keys_at(path: list[str]) -> list[str]:

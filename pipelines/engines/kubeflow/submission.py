@@ -17,7 +17,6 @@ from pipelines import ir
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 ENDED = (*SUCCEEDED, "FAILED", "CANCELED")
-CRON_FIELDS = 6
 
 
 def watch(server: Server, run_id: str, say: Callable[[str], None], every: float = 5.0) -> bool:
@@ -79,19 +78,15 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
         name: its display name.
         pipeline: what it runs.
         parameters: with which parameters.
-        cron: six fields, seconds first, in the time zone of the cluster's scheduler (UTC unless set otherwise).
-
-    Raises:
-        UserError: when it has another number of fields.
+        cron: five fields, in the time zone of the cluster's scheduler (UTC unless set otherwise).
     """
-    if len(cron.split()) != CRON_FIELDS:
-        raise UserError(f"cron is {cron!r}; Kubeflow takes {CRON_FIELDS} fields, seconds first, such as '0 0 2 * * *'")
     made_of = storage.fingerprint([storage.sha256(pipeline.yaml), parameters, cron])
     return api.V2beta1RecurringRun(
         display_name=name,
         description=f"nightshift schedule {made_of}",
         runtime_config=api.V2beta1RuntimeConfig(parameters=parameters),
-        trigger=api.V2beta1Trigger(cron_schedule=api.V2beta1CronSchedule(cron=cron)),
+        # Kubeflow's cron begins with seconds
+        trigger=api.V2beta1Trigger(cron_schedule=api.V2beta1CronSchedule(cron=f"0 {cron}")),
         mode=api.RecurringRunMode.ENABLE,
         max_concurrency="1",
         no_catchup=True,
@@ -112,6 +107,12 @@ class Change:
     name: str
     wanted: api.V2beta1RecurringRun | None
     others: list[api.V2beta1RecurringRun]
+
+    @property
+    def when(self) -> str:
+        """When it will start, in words."""
+        cron = self.wanted and self.wanted.trigger.cron_schedule.cron.removeprefix("0 ")
+        return f"at {cron} UTC" if cron else "not by the clock, since controller.retrain is on_drift"
 
 
 def change(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:

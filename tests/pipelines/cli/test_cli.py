@@ -11,12 +11,26 @@ from pathlib import Path
 import pytest
 from kfp import dsl
 
+from pipelines import configs
 from tests.pipelines.samples import compiled_file, dated, shell, write
+
+ROOT = Path(__file__).parents[3]
 
 
 def nightshift(*words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pipelines.cli", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_committed_schema_is_the_one_the_command_prints() -> None:
+    assert nightshift("config", "schema").stdout == (ROOT / "docs/schemas/config.json").read_text()
+
+
+def test_a_config_is_shown_with_its_defaults_which_make_the_same_config(tmp_path: Path) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text(nightshift("config", "show", "leads").stdout)
+
+    assert configs.load(str(path)) == configs.load("leads")
 
 
 def test_a_run_prints_its_name_and_each_step(tmp_path: Path) -> None:

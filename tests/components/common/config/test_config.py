@@ -97,6 +97,11 @@ def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
         ("task.candidates.trees.kind", "svm", "task.candidates.trees.kind: Input should be 'xgboost', 'mlp'"),
         ("task.candidates", {}, "task.candidates: Dictionary should have at least 1 item"),
         ("name", "My Fraud", "name: String should match pattern"),
+        ("schedule.training", "0 0 2 * * *", "takes five fields in UTC, minute, hour, day of the month, month, day of"),
+        ("schedule.training", "0 24 * * *", "schedule.training: the hour is '24'; it takes 0 to 23, ranges (1-5)"),
+        ("schedule.training", "0 5-2 * * *", "the hour is '5-2'"),
+        ("schedule.training", "*/0 2 * * *", "the minute is '*/0'"),
+        ("schedule.training", "0 2 * * 1,MON", "the day of the week is 'MON'; it takes 0 to 6"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_named_with_what_is(path: str, value: Any, says: str) -> None:

@@ -49,7 +49,7 @@ def ended(run: Any, state: str, begun: float, hours: float) -> None:
 
 @pytest.fixture
 def scheduled(kubeflow: Kubeflow) -> Kubeflow:
-    """Training and monitoring by the clock, and nothing has run yet."""
+    """Every pipeline by the clock, and nothing has run yet."""
     nightshift(kubeflow, "schedule")
     return kubeflow
 
@@ -68,7 +68,7 @@ def test_what_runs_by_the_clock_is_shown_before_it_ever_ran(scheduled: Kubeflow)
     found = shown(scheduled)
 
     since = found["nightshift_schedule_timestamp_seconds"]
-    assert set(since) == {"training fraud", "monitoring fraud"}
+    assert set(since) == {"ingestion fraud", "training fraud", "monitoring fraud"}
     assert min(since.values()) > CREATED.timestamp()
     assert found["nightshift_run_last_success_timestamp_seconds"] == {}
     assert found["nightshift_kubeflow_up"] == {"": 1}
@@ -77,7 +77,8 @@ def test_what_runs_by_the_clock_is_shown_before_it_ever_ran(scheduled: Kubeflow)
 def test_a_schedule_that_is_paused_is_not_shown(scheduled: Kubeflow) -> None:
     scheduled.recurring[0].status = "DISABLED"
 
-    assert set(shown(scheduled)["nightshift_schedule_timestamp_seconds"]) == {"monitoring fraud"}
+    shown_since = shown(scheduled)["nightshift_schedule_timestamp_seconds"]
+    assert set(shown_since) == {"training fraud", "monitoring fraud"}
 
 
 def test_the_last_success_and_the_last_failure_are_those_of_each_pipeline(scheduled: Kubeflow) -> None:

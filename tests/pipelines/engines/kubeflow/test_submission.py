@@ -187,28 +187,27 @@ def test_each_change_of_a_step_is_told_once_while_waiting(kubeflow: Kubeflow, sm
     assert lines == [f"{name} {state}" for state in states for name in ("ingestion", "run")]
 
 
-def test_training_and_monitoring_are_scheduled_every_night(kubeflow: Kubeflow) -> None:
-    done = nightshift(kubeflow, "schedule", "--experiment", "fraud", "--cron", "0 30 1 * * *", *AWS)
+def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    config = use_case(tmp_path, schedule={"training": "30 1 * * *"})
+    done = nightshift(kubeflow, "schedule", "--experiment", "fraud", "--config", config, *AWS)
 
     assert done.returncode == 0, done.stderr
-    training, monitoring = kubeflow.bodies("/recurringruns")
-    assert training["pipeline_spec"] == monitoring["pipeline_spec"] == spec_of("nightly")
-    assert [body["display_name"] for body in (training, monitoring)] == [
-        "fraud-training",
-        "fraud-monitoring",
-    ]
-    assert [body["trigger"]["cron_schedule"]["cron"] for body in (training, monitoring)] == [
-        "0 30 1 * * *",
-        "0 0 6 * * *",
-    ]
-    for body in (training, monitoring):
+    assert "fraud-training: at 30 1 * * * UTC\n" in done.stdout
+    made = kubeflow.bodies("/recurringruns")
+    assert {body["display_name"]: body["trigger"]["cron_schedule"]["cron"] for body in made} == {
+        "fraud-ingestion": "0 0 1 * * *",
+        "fraud-training": "0 30 1 * * *",
+        "fraud-monitoring": "0 0 6 * * *",
+    }
+    for body in made:
+        assert body["pipeline_spec"] == spec_of("nightly")
         assert body["service_account"] == "nightshift"
         assert (body["mode"], body["no_catchup"], body["max_concurrency"]) == ("ENABLE", True, "1")
         assert body["experiment_id"] == kubeflow.experiments[0].experiment_id
-    assert training["runtime_config"]["parameters"] == {
+    assert made[1]["runtime_config"]["parameters"] == {
         "pipeline": "training",
         "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": "", "service_account": "nightshift"},
-        "config": configs.load("fraud"),
+        "config": configs.load(config),
         "data": "simulator",
         "device": "cuda",
         "lake": "/lustre/lake",
@@ -218,35 +217,59 @@ def test_training_and_monitoring_are_scheduled_every_night(kubeflow: Kubeflow) -
         "target": "register-only",
     }
     assert [request.body for request in kubeflow.requests if request.path == "/pipelines/upload"] == [
-        (arguments.COMPILED / "aws" / f"{name}.yaml").read_text() for name in ("training", "monitoring")
+        (arguments.COMPILED / "aws" / f"{name}.yaml").read_text() for name in ("ingestion", "training", "monitoring")
     ]
 
 
-def test_the_same_schedule_again_changes_nothing_and_another_one_has_to_be_asked_for(kubeflow: Kubeflow) -> None:
+def test_two_use_cases_have_schedules_of_their_own(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    for config in ("fraud", "leads"):
+        assert nightshift(kubeflow, "schedule", "--config", config, *AWS).returncode == 0
+    fraud = [run for run in kubeflow.recurring if run.display_name.startswith("fraud-")]
+    on_drift = use_case(tmp_path, controller={"retrain": "on_drift"})
+
+    assert nightshift(kubeflow, "schedule", "--config", on_drift, "--replace", *AWS).returncode == 0
+
+    names = [run.display_name for run in kubeflow.recurring]
+    assert sorted(names) == [
+        *("fraud-ingestion", "fraud-monitoring"),
+        *("leads-ingestion", "leads-monitoring", "leads-training"),
+    ]
+    assert not {run.recurring_run_id for run in fraud} & {run.recurring_run_id for run in kubeflow.recurring}
+    for run in kubeflow.recurring:
+        values = run.runtime_config.parameters
+        assert run.display_name == f"{values['config']['name']}-{values['pipeline']}"
+
+
+def test_the_same_schedule_again_changes_nothing_and_another_one_has_to_be_asked_for(
+    kubeflow: Kubeflow, tmp_path: Path
+) -> None:
+    later = ["--config", use_case(tmp_path, schedule={"training": "0 3 * * *"})]
     nightshift(kubeflow, "schedule", *AWS)
     ids = {run.recurring_run_id for run in kubeflow.recurring}
 
     again = nightshift(kubeflow, "schedule", *AWS)
     assert again.returncode == 0
-    assert again.stdout.count(", as before") == 2
-    refused = nightshift(kubeflow, "schedule", "--cron", "0 0 3 * * *", *AWS)
+    assert again.stdout.count(", as before") == 3
+    refused = nightshift(kubeflow, "schedule", *later, *AWS)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
-    assert "another recurring run 'fraud-training'" in refused.stderr
+    assert "another recurring run 'fraud-ingestion'" in refused.stderr
     assert {run.recurring_run_id for run in kubeflow.recurring} == ids
-    assert len(kubeflow.versions) == 2
+    assert len(kubeflow.versions) == 3
 
-    replaced = nightshift(kubeflow, "schedule", "--cron", "0 0 3 * * *", "--replace", *AWS)
+    replaced = nightshift(kubeflow, "schedule", *later, "--replace", *AWS)
     assert replaced.returncode == 0, replaced.stderr
-    assert len(kubeflow.recurring) == 2
-    assert len({run.recurring_run_id for run in kubeflow.recurring} & ids) == 1
+    assert [run.trigger.cron_schedule.cron for run in kubeflow.recurring] == [
+        *("0 0 1 * * *", "0 0 3 * * *", "0 0 6 * * *"),
+    ]
+    assert not {run.recurring_run_id for run in kubeflow.recurring} & ids
 
 
 def test_a_schedule_that_is_refused_has_changed_nothing(kubeflow: Kubeflow) -> None:
     nightshift(kubeflow, "schedule", *AWS)
-    kubeflow.recurring.pop(0)  # of training; monitoring's differs
+    del kubeflow.recurring[:2]  # monitoring's, the last one, differs
     kubeflow.versions.clear()
 
-    refused = nightshift(kubeflow, "schedule", "--monitoring-cron", "0 0 3 * * *", *AWS)
+    refused = nightshift(kubeflow, "schedule", "--data", "s3://bucket/raw", *AWS)
 
     assert refused.returncode == 2
     assert "another recurring run 'fraud-monitoring'" in refused.stderr
@@ -258,24 +281,24 @@ def test_a_schedule_that_somebody_has_paused_is_not_taken_for_the_wanted_one(kub
     kubeflow.recurring[1].status = "DISABLED"
     assert nightshift(kubeflow, "schedule", *AWS).returncode == 2
     assert nightshift(kubeflow, "schedule", "--replace", *AWS).returncode == 0
-    assert [run.status for run in kubeflow.recurring] == ["ENABLED", "ENABLED"]
+    assert [run.status for run in kubeflow.recurring] == ["ENABLED"] * 3
 
 
 def test_a_lost_answer_makes_no_second_schedule(kubeflow: Kubeflow) -> None:
     kubeflow.failures.append(Failure("POST", "/recurringruns", done=True))
     assert nightshift(kubeflow, "schedule", *AWS).returncode == 0
-    assert len(kubeflow.recurring) == 2
+    assert len(kubeflow.recurring) == 3
 
 
 def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -> None:
     nightly, server = arguments.compiled("nightly", "aws"), server_of(kubeflow)
     place = {"pipeline": "training", "kubeflow": {}}
     values = arguments.gathered(nightly, {}, place)
-    schedule(server, change(server, "mine", recurring("mine", nightly, values, "0 0 2 * * *"), replace=False))
+    schedule(server, change(server, "mine", recurring("mine", nightly, values, "0 2 * * *"), replace=False))
     (old,) = kubeflow.recurring
     kubeflow.failures += [Failure("POST", "/recurringruns") for _ in range(4)]
 
-    new = change(server, "mine", recurring("mine", nightly, values, "0 0 3 * * *"), replace=True)
+    new = change(server, "mine", recurring("mine", nightly, values, "0 3 * * *"), replace=True)
     with pytest.raises(UnavailableError):
         schedule(server, new)
     assert kubeflow.recurring == [old]
@@ -283,7 +306,7 @@ def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -
     assert [run.trigger.cron_schedule.cron for run in kubeflow.recurring] == ["0 0 3 * * *"]
 
 
-def test_where_drift_retrains_only_monitoring_runs_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:
+def test_where_drift_retrains_training_does_not_run_by_the_clock(kubeflow: Kubeflow, tmp_path: Path) -> None:
     nightshift(kubeflow, "schedule", *AWS)
     words = ["schedule", "--config", use_case(tmp_path, controller={"retrain": "on_drift"}), *AWS]
 
@@ -292,9 +315,8 @@ def test_where_drift_retrains_only_monitoring_runs_by_the_clock(kubeflow: Kubefl
 
     assert done.returncode == 0, done.stderr
     assert "fraud-training: not by the clock, since controller.retrain is on_drift\n" in done.stdout
-    (run,) = kubeflow.recurring
-    assert run.runtime_config.parameters["pipeline"] == "monitoring"
-    assert {pipeline.display_name for pipeline in kubeflow.pipelines} == {"training", "monitoring"}
+    assert [run.display_name for run in kubeflow.recurring] == ["fraud-ingestion", "fraud-monitoring"]
+    assert {pipeline.display_name for pipeline in kubeflow.pipelines} == {"ingestion", "training", "monitoring"}
 
 
 def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no_second_one(
@@ -322,7 +344,6 @@ def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no
         (["submit", "--environment", "azure"], "'azure' is none of: local, aws, gcp"),
         (["submit", "--token-file", "nowhere", *AWS], "there is no such file"),
         (["submit", "--date", "today", *AWS], "write a day as YYYY-MM-DD"),
-        (["schedule", "--cron", "0 2 * * *", *AWS], "6 fields, seconds first"),
     ],
 )
 def test_a_mistake_is_one_line_exit_code_two_and_starts_nothing(
