@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
+from components.common import locks
 from components.common.errors import UnavailableError, UserError
 
 INFRA = Path(__file__).parent
@@ -55,7 +54,7 @@ def run(cloud: str, commands: str, source: Path = INFRA) -> str:
 def _offline_cache() -> dict[str, str]:
     """Give this process a place of its own for the offline providers: laying them out ends runs that share it."""
     shared = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"), "offline-terraform")
-    with FileLock(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
+    with locks.held(Path(tempfile.gettempdir()) / "nightshift-terraform.lock"):
         if not (shared / "venv").exists():
             subprocess.run([OFFLINE, INFRA, "--", ".", "true"], check=True)
     own = Path(tempfile.mkdtemp())

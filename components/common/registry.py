@@ -14,13 +14,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.common import storage
+from components.common import locks, storage
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -259,23 +259,17 @@ def root(registry: str) -> str:
 
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    path = Path(folder) / "registry.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, timeout=LOCK_SECONDS, is_singleton=True)
-        lock.acquire()
-    except Timeout:
-        raise UserError(
-            f"registry {folder} is in use for {LOCK_SECONDS} s; wait for the other run, or end it"
-        ) from None
-    except OSError as error:
-        raise UserError(f"registry {folder}: {error.strerror}; give a folder that can be written to") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locks.nested(Path(folder) / "registry.lock", LOCK_SECONDS))
+        except BlockingIOError:
+            raise UserError(
+                f"registry {folder} has been in use for {LOCK_SECONDS} s; wait for the other run, or stop it"
+            ) from None
+        except OSError as error:
+            raise UserError(f"registry {folder}: {error.strerror}; give a folder that can be written to") from None
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager

@@ -6,7 +6,6 @@ fails to do is tried again, with growing pauses.
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import io
 import json
@@ -18,8 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from components.common import locks
 from components.common.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
@@ -329,8 +329,10 @@ def _on_disk(uri: str) -> Iterator[str]:
 def _replace(path: str, data: bytes) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft = f"{path}.tmp"
-    with _draft(draft) as file:
+    # a target has one draft, so the next writer takes over what a killed one left and nothing has to be cleaned up
+    with locks.held(draft) as file:
         try:
+            file.truncate(0)  # not before: it may have been somebody else's
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -338,27 +340,3 @@ def _replace(path: str, data: bytes) -> None:
         except BaseException:
             os.unlink(draft)
             raise
-
-
-@contextmanager
-def _draft(path: str) -> Iterator[BinaryIO]:
-    """Open a draft as its only writer, empty.
-
-    A target has one draft, so what a killed writer left is taken up by the next one and nothing has to be cleaned.
-    The lock ends with its process, also for another host on NFS or Lustre, where a process number would say nothing.
-    """
-    while True:
-        with open(path, "ab") as file:  # not truncated yet: it may be somebody else's
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if _lies_at(path, file):
-                file.truncate(0)
-                yield file
-                return
-
-
-def _lies_at(path: str, file: BinaryIO) -> bool:
-    """Tell whether a file is the one at a path; whoever had its lock before may have moved it."""
-    try:
-        return os.path.samefile(path, file.fileno())
-    except FileNotFoundError:
-        return False

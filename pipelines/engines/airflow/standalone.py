@@ -5,7 +5,6 @@
 
 import argparse
 import contextlib
-import fcntl
 import json
 import os
 import shlex
@@ -21,10 +20,10 @@ from typing import Any
 
 import httpx
 
+from components.common import locks
 from components.common.errors import UnavailableError, UserError
 from pipelines.engines.airflow.operators.context import Place
 from pipelines.engines.local.run import last_lines
-from pipelines.engines.local.runs import held
 
 ROOT = Path(__file__).parents[3]
 # one that ends takes the others along
@@ -107,7 +106,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     served = Place.named(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs
-    with held(_lock(home), fcntl.LOCK_EX | fcntl.LOCK_NB) as lock, _log(home).open("w") as log:
+    with locks.held(_lock(home), seconds=0) as lock, _log(home).open("w") as log:
         leader = subprocess.Popen(
             ["sh", "-c", LEADER, "airflow", *PARTS, _file_server(served, reports)],
             env=environment,
@@ -119,7 +118,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
         )
         made = Standalone(str(home), leader.pid, url, reports)
         lock.truncate(0)
-        lock.write(json.dumps(asdict(made)))
+        lock.write(json.dumps(asdict(made)).encode())
     try:
         _wait(made, leader)
     except BaseException:
@@ -130,13 +129,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
 
 def running(home: Path) -> Standalone | None:
     """Return the Airflow of a folder, None when there is none."""
-    if not _lock(home).exists():
-        return None
-    try:
-        with held(_lock(home), fcntl.LOCK_SH | fcntl.LOCK_NB):
-            return None
-    except BlockingIOError:
-        return Standalone(**json.loads(_lock(home).read_text()))
+    return Standalone(**json.loads(_lock(home).read_text())) if locks.is_held(_lock(home)) else None
 
 
 def _lock(home: Path) -> Path:

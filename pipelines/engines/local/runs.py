@@ -1,18 +1,16 @@
 """What a person starts: a run of a pipeline, its arguments gathered and checked."""
 
-import fcntl
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.common import storage
+from components.common import locks, storage
 from components.common.errors import UserError, nearest
 from pipelines import arguments, ir
 from pipelines.engines.local.containers import Containers
@@ -100,14 +98,15 @@ def alone(run: Run) -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(under_way(run))
         try:
-            file = stack.enter_context(held(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            # also by the process that ends the steps: the next run begins after the last step has ended
+            file = stack.enter_context(locks.held(path, seconds=0, inheritable=True))
         except BlockingIOError:
             other = path.read_text() or "another run"
             raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
         file.seek(0)
-        _sweep(run.folder.parent, file.read())
+        _sweep(run.folder.parent, file.read().decode())
         file.truncate(0)
-        file.write(run.folder.name)
+        file.write(run.folder.name.encode())
         file.flush()
         yield
 
@@ -117,7 +116,7 @@ def under_way(run: Run) -> Iterator[None]:
     """Refuse `none_under_way` while a run goes on, or one step of it that another engine has ordered."""
     gate = _gate(run.folder.parent, _use_case(run))
     gate.parent.mkdir(parents=True, exist_ok=True)
-    with held(gate, fcntl.LOCK_SH):
+    with locks.held(gate, shared=True, inheritable=True):
         yield
 
 
@@ -135,7 +134,7 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
     gate = _gate(folder, use_case)
     gate.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with held(gate, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with locks.held(gate, seconds=0):
             yield
     except BlockingIOError:
         raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
@@ -156,15 +155,6 @@ def _gate(folder: Path, use_case: str) -> Path:
 
 def _locks(folder: Path) -> Path:
     return folder / ".locks"
-
-
-@contextmanager
-def held(path: Path, how: int) -> Iterator[TextIO]:
-    """Hold a lock on a file, here and in the process by which `Processes` ends the steps."""
-    with path.open("a+") as file:
-        fcntl.flock(file, how)
-        os.set_inheritable(file.fileno(), True)
-        yield file
 
 
 def _sweep(runs: Path, name: str) -> None:

@@ -333,7 +333,8 @@ import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from components.common.config import parse
-from pipelines import configs, sweep
+from pipelines import configs
+from pipelines.upkeep import sweep
 from pipelines.environments import local
 
 seen = []

@@ -1,6 +1,5 @@
 """A step as a process of this machine, in the project's own environment."""
 
-import fcntl
 import logging
 import threading
 from dataclasses import replace
@@ -10,6 +9,7 @@ from typing import Any, Self
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from components.common import locks
 from components.common.step import USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
@@ -102,7 +102,7 @@ class _Follower:
 
 def _record(run: Run, step: ir.Task, outcome: Outcome) -> None:
     """Write the run's record anew: tasks of a DAG run are processes of their own, which end in any order."""
-    with runs.held(run.folder / "run.lock", fcntl.LOCK_EX):
+    with locks.held(run.folder / "run.lock"):
         others = {task.name: run.earlier(task) for task in run.pipeline.tasks}
         run.outcomes.update({name: other for name, other in others.items() if other} | {step.name: outcome})
         run.begin()
