@@ -10,6 +10,7 @@ from components.common.splits import parse_date
 from components.common.step import Parser, log, run
 
 if TYPE_CHECKING:
+    from components.common.contracts.verdict import Verdict
     from components.common.registry import Version
     from components.deployment.core import Candidate, Decision
 
@@ -21,7 +22,7 @@ def parser() -> Parser:
         date="logical date, YYYY-MM-DD",
         model="folder of the model",
         evaluation="folder of the evaluation",
-        drift="folder of the drift check",
+        drift="folder of the drift step",
         registry="model registry: a folder or the URL of a tracking server",
         target="local: promote and serve | register-only: promote | record-only: neither, for past days",
         run="id of the run, for the lineage",
@@ -32,17 +33,18 @@ def parser() -> Parser:
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Deploy; what was done goes to `--deployment`."""
     from components.common import registry
+    from components.common.contracts.verdict import FILE, Verdict
     from components.deployment import core, endpoint
 
     config = parse(args.config)
     endpoint.check_target(args.target, args.registry)
-    verdicts = [storage.read_json(storage.join(uri, "verdict.json")) for uri in (args.evaluation, args.drift)]
+    verdicts = [Verdict.read(storage.join(uri, FILE)) for uri in (args.evaluation, args.drift)]
     with registry.exclusive(args.registry):
         champion = registry.champion(args.registry, config.name)
-        version = _register(args, config, *verdicts)
+        version = _register(args, config, verdicts)
         log.info("%s: version %d is registered", config.name, version.version)
-        before = _before(args, champion, version, verdicts[0])
-        decision = core.decide(_candidate(version), _candidate(before) if before else None, *verdicts)
+        before = _before(args, champion, version, verdicts)
+        decision = core.decide(_candidate(version), _candidate(before) if before else None, verdicts)
         if args.target == "record-only":
             decision = core.unpromoted(decision, before is not None)
         log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
@@ -59,34 +61,33 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     return {"version": version.version}
 
 
-def _register(args: argparse.Namespace, config: Config, evaluation: Any, drift: Any) -> "Version":
+def _register(args: argparse.Namespace, config: Config, verdicts: "list[Verdict]") -> "Version":
     from components.common import registry
     from components.common.contracts import package
     from components.common.lineage import code_version
     from components.deployment import core
 
     content = config.model_dump(mode="json")
-    tags = core.lineage(package.load(args.model), evaluation, drift) | {
+    tags = core.lineage(package.load(args.model), verdicts) | {
         "config": json.dumps(content, sort_keys=True),
         "config_sha256": storage.fingerprint(content),
         "code_version": code_version(),
         "logical_date": str(parse_date(args.date)),
         "parent_run": args.run,
     }
-    metrics = {name: value for name, value in evaluation["challenger"].items() if value is not None}
-    card = storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode()
-    return registry.register(args.registry, config.name, args.model, tags, metrics, core.with_drift(card, drift))
+    card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
+    return registry.register(args.registry, config.name, args.model, tags, core.measures(verdicts), card)
 
 
 def _before(
-    args: argparse.Namespace, champion: "Version | None", version: "Version", evaluation: dict[str, Any]
+    args: argparse.Namespace, champion: "Version | None", version: "Version", verdicts: "list[Verdict]"
 ) -> "Version | None":
     """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
     from components.common import registry
 
     is_live = champion is not None and champion.version == version.version
-    # an evaluation that was made since has compared the version with itself
-    compared = evaluation["champion"] and evaluation["champion"]["sha256"] == version.sha256
+    # a gate that was run since has compared the version with itself
+    compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
     if is_live and not compared and version.tags.get("parent_run") == args.run:
         return registry.predecessor(args.registry, version.name)
     return champion

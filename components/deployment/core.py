@@ -1,7 +1,7 @@
 """What becomes of a new model version, and what a request to score must look like."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from components.common.contracts.package import Inputs, Package
+from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError, nearest
 
 MAX_INSTANCES = 1000
@@ -47,32 +48,38 @@ class Decision:
     reasons: list[str]
 
 
-def decide(
-    challenger: Candidate, champion: Candidate | None, evaluation: Mapping[str, Any], drift: Mapping[str, Any]
-) -> Decision:
-    """Decide from the verdicts whether a version is promoted. Drift is reported; it does not block.
+def decide(challenger: Candidate, champion: Candidate | None, verdicts: Sequence[Verdict]) -> Decision:
+    """Decide from the verdicts whether a version is promoted; those that are advisory are reported and do not block.
 
     Args:
         challenger: the new version.
         champion: the live version, if there is one.
-        evaluation: `verdict.json` of the evaluation.
-        drift: `verdict.json` of the drift step.
+        verdicts: of every gate, whoever has written them.
 
     Raises:
-        UserError: when the evaluation's verdict is about another model.
+        UserError: when a verdict is about another model, or when there is none that could block.
     """
-    if evaluation["challenger_sha256"] != challenger.sha256:
-        raise UserError(
-            f"the evaluation judged model {evaluation['challenger_sha256'][:8]}, but the model to deploy is "
-            f"{challenger.sha256[:8]}; run the evaluation of this model"
-        )
-    drift_note = f"Drift: {drift['status']}."
+    _check(verdicts, challenger)
+    notes = [f"{verdict.gate.capitalize()}: {verdict.decision}." for verdict in verdicts if verdict.advisory]
     if champion and champion.sha256 == challenger.sha256:
-        return Decision("kept", [f"Version {champion.version} is already the champion.", drift_note])
-    objections = _objections(challenger, champion, evaluation)
+        return Decision("kept", [f"Version {champion.version} is already the champion.", *notes])
+    blocking = [verdict for verdict in verdicts if not verdict.advisory]
+    objections = _objections(challenger, champion, blocking)
     if not objections:
-        return Decision("promoted", [*evaluation["reasons"], drift_note])
-    return Decision("kept" if champion else "registered", [*objections, drift_note])
+        reasons = [reason for verdict in blocking for reason in verdict.reasons]
+        return Decision("promoted", [*reasons, *notes])
+    return Decision("kept" if champion else "registered", [*objections, *notes])
+
+
+def _check(verdicts: Sequence[Verdict], challenger: Candidate) -> None:
+    for verdict in verdicts:
+        if verdict.subject != challenger.sha256:
+            raise UserError(
+                f"the verdict of {verdict.gate} is about model {verdict.subject[:8]}, but the model to deploy is "
+                f"{challenger.sha256[:8]}; run {verdict.gate} on this model"
+            )
+    if all(verdict.advisory for verdict in verdicts):
+        raise UserError("no verdict decides about a promotion, all are advisory; run the evaluation of this model")
 
 
 def unpromoted(decision: Decision, has_champion: bool) -> Decision:
@@ -83,9 +90,9 @@ def unpromoted(decision: Decision, has_champion: bool) -> Decision:
     return Decision("kept" if has_champion else "registered", reasons)
 
 
-def _objections(challenger: Candidate, champion: Candidate | None, evaluation: Mapping[str, Any]) -> list[str]:
+def _objections(challenger: Candidate, champion: Candidate | None, verdicts: Sequence[Verdict]) -> list[str]:
     """Return why a version may not be promoted; nothing when it may."""
-    objections = list(evaluation["reasons"]) if evaluation["decision"] != "promote" else []
+    objections = [reason for verdict in verdicts if not verdict.passed for reason in verdict.reasons]
     if challenger.rolled_back:
         objections.append(f"Version {challenger.version} was rolled back by hand; promote it by hand.")
     if not champion:
@@ -95,17 +102,23 @@ def _objections(challenger: Candidate, champion: Candidate | None, evaluation: M
             f"Promotion needs a data window newer than the champion's: trained until {challenger.trained_until}, "
             f"version {champion.version} until {champion.trained_until}."
         )
-    # without a comparison the evaluation has said why the champion could not be measured
-    compared = evaluation["champion"]
-    if compared and compared["sha256"] != champion.sha256:
-        objections.append(
-            f"The evaluation compared with version {compared['version']}, "
-            f"but version {champion.version} is the champion by now; evaluate again."
-        )
+    # without a comparison the gate has said why the champion could not be measured
+    objections += [
+        f"The {verdict.gate} compared with version {verdict.compared_with.version}, "
+        f"but version {champion.version} is the champion by now; run it again."
+        for verdict in verdicts
+        if verdict.compared_with and verdict.compared_with.sha256 != champion.sha256
+    ]
     return objections
 
 
-def lineage(model: Package, evaluation: Mapping[str, Any], drift: Mapping[str, Any]) -> dict[str, str]:
+def measures(verdicts: Sequence[Verdict]) -> dict[str, float]:
+    """Return what the gates that can block have measured."""
+    found = {each.name: each.value for verdict in verdicts if not verdict.advisory for each in verdict.measures}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def lineage(model: Package, verdicts: Sequence[Verdict]) -> dict[str, str]:
     """Return the tags that say where a model came from and how it was judged."""
     details = model.details
     found = {
@@ -118,17 +131,19 @@ def lineage(model: Package, evaluation: Mapping[str, Any], drift: Mapping[str, A
         "features_sha256": details["features_sha256"],
         "device": details["device"],
         "seed": details["seed"],
-        "evaluation": evaluation["decision"],
-        "average_precision": evaluation["challenger"]["average_precision"],
-        "drift": drift["status"],
+        "average_precision": measures(verdicts).get("average_precision"),
     }
+    found |= {verdict.gate: verdict.decision for verdict in verdicts}
     return {key: str(value) for key, value in found.items() if value is not None}
 
 
-def with_drift(card: str, drift: Mapping[str, Any]) -> str:
-    """Return a model card (Markdown) with what the drift step's `verdict.json` said when the model was made."""
-    lines = [f"- **{drift['status']}**", *(f"- {reason}" for reason in drift["reasons"])]
-    return "\n".join([card, "## Drift at training time", "", *lines, ""])
+def with_advice(card: str, verdicts: Sequence[Verdict]) -> str:
+    """Return a model card (Markdown) with what the advisory gates said when the model was made."""
+    for verdict in verdicts:
+        if verdict.advisory:
+            lines = [f"- **{verdict.decision}**", *(f"- {reason}" for reason in verdict.reasons)]
+            card = "\n".join([card, f"## {verdict.gate.capitalize()} at training time", "", *lines, ""])
+    return card
 
 
 def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:

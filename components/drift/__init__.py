@@ -2,5 +2,6 @@
 
 Reads: the features manifest and its partitions in batches; what the scoring step has left: the days' scores, the
 model's manifest and its sample of training rows.
-Writes: `evidently.html` for people, then `verdict.json`: stable or drifted, why, and how far each column moved.
+Writes: `evidently.html` for people, `drift.json` (how far each column moved, every signal), then `verdict.json`:
+pass or fail, and why.
 """

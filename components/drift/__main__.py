@@ -4,7 +4,7 @@ import functools
 import operator
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from components.common.contracts.drift import Signal
     from components.common.contracts.package import Package
-    from components.drift.core import Signal
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ def parser() -> step.Parser:
 
 
 def body(args: Namespace) -> dict[str, Any]:
-    """Compare, write the page, then the verdict."""
-    from components.common.contracts import package
+    """Compare, write the page, the figures, then the verdict."""
+    from components.common.contracts import drift, package, verdict
+    from components.common.contracts.artifact import Window
     from components.drift import core, evidently_report
 
     config, day = parse(args.config), splits.parse_date(args.date)
@@ -77,24 +78,28 @@ def body(args: Namespace) -> dict[str, Any]:
     sample: list[pd.DataFrame] = []
     newest = _sampled(_scored(job, window), -(-rows // evidently_report.ROWS) or 1, sample)
     columns = core.compare(reference, _some(newest, window), numeric, config.drift)
-    verdict = core.judge(columns, list(_signals(job)), config.drift)
-    step.log.info("%s: %s", verdict.status, " ".join(verdict.reasons))
+    signals = [*core.shifts(columns, config.drift), *_signals(job)]
+    judged = core.judge(model.sha256, columns, signals, config.drift)
+    step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     page = evidently_report.render(reference, _joined(sample)[reference.columns], numeric, config.drift)
     storage.write_bytes(storage.join(args.drift, "evidently.html"), page.encode())
-    record = asdict(verdict) | {
-        "model_sha256": model.sha256,
-        "model_version": scores.details["version"],
-        "promised": scores.details["promised"],
-        "window": {"first": str(window.first), "last": str(window.last), "rows": rows},
-        "reference": {key: model.details["train"][key] for key in ("first", "last")} | {"rows": len(reference)},
-        "columns": [asdict(column) for column in columns],
-    }
-    storage.write_json(storage.join(args.drift, "verdict.json"), record)
+    found = drift.Drift(
+        model_sha256=model.sha256,
+        model_version=scores.details["version"],
+        promised=scores.details["promised"],
+        window=Window(first=window.first, last=window.last, rows=rows),
+        reference=Window(**{key: model.details["train"][key] for key in ("first", "last")}, rows=len(reference)),
+        drifted_share=signals[0].value,
+        columns=columns,
+        signals=signals,
+    )
+    found.write(storage.join(args.drift, drift.FILE))
+    judged.write(storage.join(args.drift, verdict.FILE))
     return {
-        "drifted_share": verdict.drifted_share,
+        "drifted_share": found.drifted_share,
         "psi": {column.name: column.psi for column in columns},
-        "effect": {signal.name: signal.value for signal in verdict.signals if signal.value is not None},
-        "raised": {signal.name: float(signal.raised) for signal in verdict.signals},
+        "effect": {signal.name: signal.value for signal in signals if signal.value is not None},
+        "raised": {signal.name: float(signal.raised) for signal in signals},
     }
 
 
@@ -141,6 +146,7 @@ def _joined(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
 
 def _signals(job: Job) -> "Iterator[Signal]":
     """Yield what the number of rows says, and what the labels that are due do."""
+    from components.common.contracts.drift import Promise
     from components.drift import core
 
     limits = job.config.drift
@@ -153,7 +159,7 @@ def _signals(job: Job) -> "Iterator[Signal]":
     promised = job.scores.details["promised"]
     if promised is not None:
         ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
-        yield core.performance(ranks, core.Promise(**promised), limits)
+        yield core.performance(ranks, Promise(**promised), limits)
     current = _joined([positives for _, positives in parts])
     reference = job.reference[job.reference["label"] == 1]
     yield core.positives(reference, current, job.model.inputs.numeric, limits)

@@ -7,7 +7,7 @@ bins that the reference gives, batch by batch, so that a day of any size is one 
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,8 @@ import pandas as pd
 from scipy.stats import wasserstein_distance
 
 from components.common.config.policy import Drift
+from components.common.contracts.drift import Column, Promise, Signal
+from components.common.contracts.verdict import Decision, Measure, Verdict
 
 Floats = npt.NDArray[np.floating[Any]]
 Counts = dict[str, Floats]  # column -> counts of its bins
@@ -22,82 +24,11 @@ Counts = dict[str, Floats]  # column -> counts of its bins
 BINS = 10
 FINE_BINS = 100  # of equal mass, and as many of equal width, for the distance
 EPSILON = 1e-4  # an empty bin counts as this share, or a single row in it would be an infinite shift
-SCORE = "score"
+SCORE, LABELS = "score", "labels"
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
 REFERENCE_POSITIVES = 50  # fewer are no reference
 LABELLED = 0.5  # share of a usual day's rows that have labels, below which labels are late
-
-
-@dataclass(frozen=True)
-class Column:
-    """How far one column has moved.
-
-    Attributes:
-        name: a model input, or `score`.
-        psi: population stability index, at least 0.
-        wasserstein: distance in standard deviations of the reference; None for categories, and where
-            either side has no spread to measure it by.
-        drifted: whether either exceeds its limit.
-        reference_mean: None for categories.
-        current_mean: None for categories.
-    """
-
-    name: str
-    psi: float
-    wasserstein: float | None
-    drifted: bool
-    reference_mean: float | None
-    current_mean: float | None
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What a model is expected to reach.
-
-    Attributes:
-        average_precision: on rows it had not seen.
-        measured: where it was measured, as the end of a sentence.
-    """
-
-    average_precision: float
-    measured: str
-
-
-@dataclass(frozen=True)
-class Signal:
-    """One thing that may have changed.
-
-    Attributes:
-        name: `inputs`, `score`, `volume`, `labels`, `performance` or `positives`.
-        value: its effect size; None when it cannot be measured.
-        limit: what the effect size may be at most (`labels`: at least).
-        raised: whether it is beyond that.
-        reason: a sentence.
-    """
-
-    name: str
-    value: float | None
-    limit: float
-    raised: bool
-    reason: str
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the columns and the other signals amount to.
-
-    Attributes:
-        status: `drifted` when any signal is raised.
-        drifted_share: share of the model's inputs that have moved, 0..1.
-        reasons: sentences.
-        signals: inputs and score first.
-    """
-
-    status: Literal["stable", "drifted"]
-    drifted_share: float
-    reasons: list[str]
-    signals: list[Signal]
 
 
 class Bins(Protocol):
@@ -149,7 +80,14 @@ class Numbers:
         expected, actual = (np.bincount(self.coarse, weights=side[0]) / side[0].sum() for side in (before, now))
         psi, distance = stability_index(expected, actual), self.distance(before, now)
         drifted = psi > limits.psi or (distance is not None and distance > limits.wasserstein)
-        return Column(name, psi, distance, drifted, _mean(before), _mean(now))
+        return Column(
+            name=name,
+            psi=psi,
+            wasserstein=distance,
+            drifted=drifted,
+            reference_mean=_mean(before),
+            current_mean=_mean(now),
+        )
 
     def distance(self, before: Floats, now: Floats) -> float | None:
         """Return the 1-Wasserstein distance (earth mover's) in standard deviations of the reference.
@@ -192,7 +130,8 @@ class Categories:
     def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
         """Return how far a categorical column has moved."""
         psi = stability_index(before / before.sum(), now / now.sum())
-        return Column(name, psi, None, psi > limits.psi, None, None)
+        drifted = psi > limits.psi
+        return Column(name=name, psi=psi, wasserstein=None, drifted=drifted, reference_mean=None, current_mean=None)
 
 
 def compare(
@@ -237,46 +176,73 @@ def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: Drift
     return [column.measure(name, before[name], now[name], limits) for name, column in bins.items()]
 
 
-def judge(columns: list[Column], others: list[Signal], limits: Drift) -> Verdict:
-    """Decide from the columns, `score` among them, and from other signals whether anything has drifted."""
-    inputs = [column for column in columns if column.name != SCORE]
+def shifts(columns: list[Column], limits: Drift) -> list[Signal]:
+    """Return what the columns, `score` among them, amount to: one signal of the inputs, one of the score."""
     score = next(column for column in columns if column.name == SCORE)
-    moved = sorted((column for column in inputs if column.drifted), key=lambda column: -column.psi)
-    share = len(moved) / len(inputs)
-    signals = [
+    inputs, moved, most = len(columns) - 1, len(_moved(columns)), limits.max_drifted_share
+    share = moved / inputs
+    return [
         Signal(
-            "inputs",
-            share,
-            limits.max_drifted_share,
-            share > limits.max_drifted_share,
-            f"{len(moved)} of {len(inputs)} inputs drifted ({share:.0%}); at most {limits.max_drifted_share:.0%} may.",
+            name="inputs",
+            value=share,
+            limit=most,
+            raised=share > most,
+            reason=f"{moved} of {inputs} inputs drifted ({share:.0%}); at most {most:.0%} may.",
         ),
         Signal(
-            SCORE,
-            score.psi,
-            limits.psi,
-            score.drifted,
-            f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}.",
+            name=SCORE,
+            value=score.psi,
+            limit=limits.psi,
+            raised=score.drifted,
+            reason=f"The score {'drifted' if score.drifted else 'did not drift'}: {_figures(score, limits)}.",
         ),
-        *others,
     ]
+
+
+def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Drift) -> Verdict:
+    """Decide whether anything has drifted: a verdict that is reported and blocks nothing.
+
+    Args:
+        subject: identity of the model.
+        columns: whose drifted inputs are named among the reasons.
+        signals: everything that may have changed.
+        limits: to be named.
+    """
     reasons = [signal.reason for signal in signals]
-    reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in moved]
-    return Verdict("drifted" if any(signal.raised for signal in signals) else "stable", share, reasons, signals)
+    reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in _moved(columns)]
+    return Verdict(
+        gate="drift",
+        decision=Decision.FAIL if any(signal.raised for signal in signals) else Decision.PASS,
+        reasons=reasons,
+        measures=[_measure(signal) for signal in signals],
+        subject=subject,
+        advisory=True,
+    )
+
+
+def _moved(columns: list[Column]) -> list[Column]:
+    """Return the inputs that have drifted, worst first."""
+    moved = [column for column in columns if column.name != SCORE and column.drifted]
+    return sorted(moved, key=lambda column: -column.psi)
+
+
+def _measure(signal: Signal) -> Measure:
+    return Measure(name=signal.name, value=signal.value, limit=signal.limit, higher_is_better=signal.name == LABELS)
 
 
 def volume(rows: int, expected: float, limit: float) -> Signal:
     """Compare a day's rows with the reference's rows a day; the value is the larger ratio less 1."""
     change = max(rows / expected, expected / rows) - 1 if rows else None
     raised = change is None or change > limit
-    return Signal("volume", change, limit, raised, f"{rows:,} rows on the newest day, {expected:,.0f} expected.")
+    reason = f"{rows:,} rows on the newest day, {expected:,.0f} expected."
+    return Signal(name="volume", value=change, limit=limit, raised=raised, reason=reason)
 
 
 def labels(labelled: int, expected: float) -> Signal:
     """Tell whether the labels that are due have arrived; the value is their share of a usual day's rows."""
     share = labelled / expected
     reason = f"{labelled:,} rows have labels on the newest day whose labels are due, {expected:,.0f} expected."
-    return Signal("labels", share, LABELLED, share < LABELLED, reason)
+    return Signal(name=LABELS, value=share, limit=LABELLED, raised=share < LABELLED, reason=reason)
 
 
 def rank(truth: npt.NDArray[np.int8], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
@@ -319,14 +285,13 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) 
     """
     limit, (legitimate, positives) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
     if positives < limits.min_positives or not legitimate:
-        return Signal(
-            "performance", None, limit, False, f"{positives} positives with labels decide nothing about the model."
-        )
+        reason = f"{positives} positives with labels; at least {limits.min_positives} are needed to judge the model."
+        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
     reached = average_precision(ranks)
     lost = promised.average_precision - reached
     told = f"{promised.average_precision:.3f} {promised.measured}"
     reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {told}."
-    return Signal("performance", lost, limit, lost > limit, reason)
+    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
 
 
 def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:
@@ -340,15 +305,14 @@ def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str]
     """
     limit = limits.positive_wasserstein
     if len(current) < limits.min_positives or len(reference) < REFERENCE_POSITIVES:
-        told = (
-            f"{len(current)} positives, and {len(reference)} for reference, decide nothing about how they have changed."
-        )
-        return Signal("positives", None, limit, False, told)
+        needed = f"{limits.min_positives} and {REFERENCE_POSITIVES} are needed to compare them"
+        reason = f"{len(current)} positives, and {len(reference)} for reference; at least {needed}."
+        return Signal(name="positives", value=None, limit=limit, raised=False, reason=reason)
     columns = compare(reference[numeric], [current], numeric, limits)
     moved = max(columns, key=lambda column: column.wasserstein or 0)
     value = moved.wasserstein or 0.0
     reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:g})."
-    return Signal("positives", value, limit, value > limit, reason)
+    return Signal(name="positives", value=value, limit=limit, raised=value > limit, reason=reason)
 
 
 def stability_index(expected: Floats, actual: Floats) -> float:

@@ -67,7 +67,7 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     unseen = notes.unseen(rows, model.inputs)
     trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
     _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=chosen), curves))
-    reported = {"promote": float(verdict.decision == "promote"), **_measured("", challenger)}
+    reported = {"passed": float(verdict.passed), **_measured("", challenger)}
     if isinstance(champion, core.Champion):
         reported |= _measured("champion_", champion)
     drawn = {"classification": visuals.classification(labels, chosen, model.threshold)}
@@ -118,9 +118,11 @@ def _card(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") ->
 
 def _save(folder: str, trial: "Trial", curves: "Curves", card: str) -> None:
     """Write `evaluation.json`, `model_card.md`, then `verdict.json`, by which the folder is complete."""
+    from components.common.contracts import verdict
+
     storage.write_json(storage.join(folder, "evaluation.json"), trial.figures() | {"curves": curves})
     storage.write_bytes(storage.join(folder, "model_card.md"), card.encode())
-    storage.write_json(storage.join(folder, "verdict.json"), trial.judgement())
+    trial.verdict.write(storage.join(folder, verdict.FILE))
 
 
 if __name__ == "__main__":

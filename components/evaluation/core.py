@@ -1,7 +1,8 @@
 """How good the challenger is, and whether it may replace the champion."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ from sklearn.metrics import precision_recall_curve
 from components.common.config import Config
 from components.common.config.policy import Evaluation
 from components.common.contracts.package import Package
+from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.errors import UserError
 from components.evaluation import bootstrap
 from components.evaluation.bootstrap import Interval
@@ -102,19 +104,6 @@ class Champion(Contender):
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether the challenger may replace the champion.
-
-    Attributes:
-        decision: `promote` or `keep` (the champion, if there is one).
-        reasons: sentences.
-    """
-
-    decision: Literal["promote", "keep"]
-    reasons: list[str]
-
-
-@dataclass(frozen=True)
 class Trial:
     """One evaluation: who stood against whom, on which rows, and the outcome.
 
@@ -164,19 +153,10 @@ class Trial:
                 name: {"low": found.low, "high": found.high} for name, found in self.challenger.estimates().items()
             },
             "cost": asdict(self.challenger.cost),
-            "champion": rival and {"version": rival.version, **rival.metrics},
+            "champion": rival and {"version": rival.version, "sha256": rival.sha256, "metrics": rival.metrics},
             "gains": gains and {name: asdict(gain) for name, gain in gains.items()},
             "unseen": {name: asdict(found) for name, found in self.unseen.items()},
             "notes": self.notes,
-        }
-
-    def judgement(self) -> dict[str, Any]:
-        """Return `verdict.json`."""
-        rival = self.rival
-        return asdict(self.verdict) | {
-            "challenger_sha256": self.challenger.sha256,
-            "challenger": self.challenger.metrics,
-            "champion": rival and {"version": rival.version, "sha256": rival.sha256, "metrics": rival.metrics},
         }
 
 
@@ -245,15 +225,15 @@ def judge(challenger: Contender, champion: Champion | str, positives: int, limit
 
     The rule:
 
-    1. The champion stays when the challenger misses a floor: enough positives to measure with, and an average
-       precision that is neither too low nor too good to be true (a leaked label).
-    2. Without a champion that can be measured, the floors are all there is to pass.
-    3. A model identical to the champion changes nothing.
-    4. The challenger wins when it is better beyond noise: the paired 95 % interval of its gain in average
+    1. Nothing is decided with fewer than `min_positives` positives, or with one class only.
+    2. The challenger fails when its average precision is too low or too good to be true (a leaked label).
+    3. Without a champion that can be measured, these floors are all there is to pass.
+    4. Between a model and itself there is nothing to decide.
+    5. The challenger passes when it is better beyond noise: the paired 95 % interval of its gain in average
        precision lies above 0.
-    5. It wins when it is non-inferior and fresher: that interval lies above -tolerance, and it was trained
+    6. It passes when it is non-inferior and fresher: that interval lies above -tolerance, and it was trained
        on days newer than the champion's. Equals of the same days never replace one another.
-    6. Otherwise the champion stays.
+    7. Otherwise it fails.
 
     Card precision and cost are reported with their intervals; they do not decide. Deployment promotes
     nothing that is not fresher, whatever is said here.
@@ -264,14 +244,50 @@ def judge(challenger: Contender, champion: Champion | str, positives: int, limit
         positives: in the test rows.
         limits: the gate.
     """
-    refused = _below_floors(challenger.metrics["average_precision"], positives, limits)
-    if isinstance(champion, str):
-        return Verdict("keep" if refused else "promote", [champion, *(refused or [_passed(challenger, positives)])])
+    decision, reasons = _decided(challenger, champion, positives, limits)
+    rival = None if isinstance(champion, str) else champion
+    return Verdict(
+        gate="evaluation",
+        decision=decision,
+        reasons=reasons,
+        measures=[*_measures(challenger, positives, limits), *(_gains(challenger, rival, limits) if rival else [])],
+        subject=challenger.sha256,
+        compared_with=rival and Opponent(version=rival.version, sha256=rival.sha256),
+    )
+
+
+def _decided(
+    challenger: Contender, champion: Champion | str, positives: int, limits: Evaluation
+) -> tuple[Decision, list[str]]:
+    precision = challenger.metrics["average_precision"]
+    refused = _below_floors(precision, positives, limits)
     if refused:
-        return Verdict("keep", refused)
+        decidable = positives >= limits.min_positives and precision is not None
+        told = [champion] if isinstance(champion, str) else []
+        return Decision.FAIL if decidable else Decision.UNDECIDED, [*told, *refused]
+    if isinstance(champion, str):
+        return Decision.PASS, [champion, _passed(challenger, positives)]
     if challenger.sha256 == champion.sha256:
-        return Verdict("keep", [f"The challenger is identical to champion version {champion.version}."])
+        return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
     return _against(challenger, champion, limits)
+
+
+def _measures(challenger: Contender, positives: int, limits: Evaluation) -> Iterator[Measure]:
+    sure = challenger.estimates()
+    yield Measure(name="positives", value=positives, limit=limits.min_positives)
+    for name, value in challenger.metrics.items():
+        found = sure.get(name)
+        limit = limits.min_average_precision if name == "average_precision" else None
+        yield Measure(name=name, value=value, limit=limit, interval=found and (found.low, found.high))
+    cost = sure["cost"]
+    yield Measure(name="cost_per_1000", value=cost.value, interval=(cost.low, cost.high), higher_is_better=False)
+
+
+def _gains(challenger: Contender, champion: Champion, limits: Evaluation) -> Iterator[Measure]:
+    gain = challenger.gains(champion).get("average_precision")
+    if gain:
+        interval = (gain.low, gain.high)
+        yield Measure(name="average_precision_gain", value=gain.value, limit=-limits.tolerance, interval=interval)
 
 
 def curves(labels: Labels, scores: Floats) -> Curves:
@@ -320,7 +336,9 @@ def calibration(labels: Labels, scores: Floats) -> dict[str, list[float]]:
 def _below_floors(precision: float | None, positives: int, limits: Evaluation) -> list[str]:
     refused = []
     if positives < limits.min_positives:
-        refused.append(f"The test days hold {positives} positives; fewer than {limits.min_positives} decide nothing.")
+        refused.append(
+            f"The test days hold {positives} positives; at least {limits.min_positives} are needed to decide."
+        )
     if precision is None:
         refused.append("The test days hold one class only, so average precision has no meaning.")
     elif precision < limits.min_average_precision:
@@ -340,7 +358,7 @@ def _passed(challenger: Contender, positives: int) -> str:
     )
 
 
-def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> Verdict:
+def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> tuple[Decision, list[str]]:
     gains, tolerance = challenger.gains(champion), limits.tolerance
     gain, fresher = gains["average_precision"], challenger.trained_until > champion.trained_until
     ours, theirs = (each.estimates()["average_precision"] for each in (challenger, champion))
@@ -360,7 +378,7 @@ def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> V
     rest = (
         f"Precision at {limits.top_k} changes by {gains['precision_at_k']}, cost per 1,000 events by {gains['cost']}."
     )
-    return Verdict("promote" if promoted else "keep", [figures, why, rest])
+    return Decision.PASS if promoted else Decision.FAIL, [figures, why, rest]
 
 
 def _estimate(value: float, resamples: Floats) -> Estimate:

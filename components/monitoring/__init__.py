@@ -1,6 +1,6 @@
-"""Decide from the drift verdicts of the last days whether to ask for a retraining.
+"""Decide from the drift of the last days whether to ask for a retraining.
 
-Reads: the drift verdict and the audit log's entries of earlier days.
+Reads: `drift.json` and the audit log's entries of earlier days.
 Writes: the day's audit entry, once and for all, and `request.json`: whether to retrain, why, and a key by which
 a request that is made twice is carried out once.
 """

@@ -21,7 +21,7 @@ def parser() -> step.Parser:
     return step.Parser("monitoring", "Decide from the drift of the last days whether to ask for a retraining.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
-        drift="URI of the drift verdict's folder",
+        drift="URI of what the drift step has written",
         audit="URI of the audit log, one file a day",
         target="where models are deployed; record-only marks a run for a past day",
         request="URI of the request to write",
@@ -30,14 +30,15 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, float]:
     """Decide, write the day's audit entry if it has none, then the request."""
+    from components.common.contracts import drift
     from components.monitoring import core
 
     config, day = parse(args.config), parse_date(args.date)
-    verdict = storage.read_json(storage.join(args.drift, "verdict.json"))
-    if verdict["window"]["last"] != str(day):
-        raise UserError(f"the drift verdict is about {verdict['window']['last']}, not {day}; check that day's drift")
+    found = drift.Drift.read(storage.join(args.drift, drift.FILE))
+    if found.window.last != day:
+        raise UserError(f"the drift is that of {found.window.last}, not {day}; check that day's drift")
     log = _log(storage.join(args.audit, config.name), day)
-    seen = core.Observation(config.name, day, verdict["model_sha256"], verdict["signals"])
+    seen = core.Observation(config.name, day, found.model_sha256, found.signals)
     entry = core.decide(seen, log, config.controller, args.target == BACKFILL)
     if entry not in log:
         storage.write_json(storage.join(args.audit, config.name, f"{day}.json"), asdict(entry))

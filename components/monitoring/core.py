@@ -1,11 +1,11 @@
 """When drift asks for a retraining: the policy, over an audit log with one entry a day."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any
 
 from components.common.config.policy import Controller
+from components.common.contracts.drift import Signal
 
 LABELS = "labels"  # the signal that is no reason to train, but a reason not to
 WEEK = 7
@@ -19,13 +19,13 @@ class Observation:
         use_case: whose model it is.
         day: the logical date.
         model_sha256: the model that was looked at.
-        signals: of the drift verdict: `name`, `value`, `limit`, `raised`, `reason` each.
+        signals: of `drift.json`.
     """
 
     use_case: str
     day: date
     model_sha256: str
-    signals: Sequence[Mapping[str, Any]]
+    signals: Sequence[Signal]
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ def decide(seen: Observation, log: Sequence[Entry], policy: Controller, backfill
         day,
         f"{seen.use_case}/{day}",
         seen.model_sha256,
-        {str(signal["name"]): signal["value"] for signal in seen.signals},
-        [str(signal["name"]) for signal in seen.signals if signal["raised"]],
+        {signal.name: signal.value for signal in seen.signals},
+        [signal.name for signal in seen.signals if signal.raised],
         retrain=False,
         reason="",
     )
     objection = next(_objections(found, [entry for entry in log if entry.day < day], policy, backfill), None)
-    told = " ".join(str(signal["reason"]) for signal in seen.signals if signal["raised"])
+    told = " ".join(signal.reason for signal in seen.signals if signal.raised)
     reason = objection or f"Retrain: {_days(policy)} have drifted."
     return Entry(**vars(found) | {"retrain": objection is None, "reason": f"{reason} {told}".strip()})
 

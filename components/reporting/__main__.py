@@ -22,7 +22,8 @@ FILES = {
     "evaluation": ("evaluation", "evaluation.json"),
     "verdict": ("evaluation", "verdict.json"),
     "scores": ("scores", "scores.json"),
-    "drift": ("drift", "verdict.json"),
+    "drift": ("drift", "drift.json"),
+    "drift_verdict": ("drift", "verdict.json"),
     "deployment": ("deployment", ""),
 }
 PAGES = {
@@ -47,7 +48,7 @@ def parser() -> step.Parser:
         profile="URI of the profile",
         evaluation="URI of the evaluation",
         scores="URI of what the scoring step has written",
-        drift="URI of the drift verdict's folder",
+        drift="URI of what the drift step has written",
         deployment="URI of the deployment's record",
         summary="URI of the JSON file to write",
         report="URI of the HTML file to write",

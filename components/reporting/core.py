@@ -35,7 +35,7 @@ STEPS = {
     "profiling": ("profile", "profile"),
     "evaluation": ("evaluation", "verdict"),
     "scoring": ("scores", "scores"),
-    "drift": ("drift", "drift"),
+    "drift": ("drift", "drift_verdict"),
     "deployment": ("deployment", "deployment"),
 }
 # what evaluation.json calls a model's metrics, in the order of `score_names`
@@ -71,7 +71,7 @@ class Found:
 
     Attributes:
         files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
-            `scores`, `drift`, `deployment`; without those that were not written.
+            `scores`, `drift`, `drift_verdict`, `deployment`; without those that were not written.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.
         links: name -> URI of everything that exists.
@@ -219,9 +219,10 @@ def named_scores(scores: Json, names: tuple[str, ...]) -> dict[str, float | None
 
 
 def _verdicts(found: Found) -> Verdicts:
+    figures, verdict = found.file("drift"), found.file("drift_verdict")
     return Verdicts(
         evaluation=_part(Evaluation, found.file("verdict")),
-        drift=_part(Drift, found.file("drift")),
+        drift=_part(Drift, figures | verdict) if figures and verdict else None,
         deployment=_part(Deployment, found.file("deployment")),
     )
 

@@ -24,7 +24,7 @@ def _verdicts(summary: Summary) -> list[str]:
     found = summary.verdicts
     decided = {
         "Evaluation": found.evaluation and (found.evaluation.decision, found.evaluation.reasons),
-        "Drift": found.drift and (found.drift.status, found.drift.reasons),
+        "Drift": found.drift and (found.drift.decision, found.drift.reasons),
         "Deployment": found.deployment and (found.deployment.decision, found.deployment.reasons),
     }
     return [f"- {name}: **{told[0]}**. {' '.join(told[1])}" for name, told in decided.items() if told]

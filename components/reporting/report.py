@@ -112,7 +112,7 @@ def _outcome(summary: Summary, found: Found) -> Json:
 
 def _models(summary: Summary, found: Found) -> Json:
     names = score_names(summary.config["evaluation"]["top_k"])
-    champion = found.file("verdict").get("champion")
+    champion = found.file("evaluation").get("champion")
     return {
         "names": names,
         "top_k": summary.config["evaluation"]["top_k"],

@@ -58,14 +58,16 @@ class Windows(Part):
 class Evaluation(Part):
     """What the gate says."""
 
-    decision: Literal["promote", "keep"] = Field(description="`promote` the challenger or `keep` the champion")
+    decision: Literal["pass", "fail", "undecided"] = Field(
+        description="`pass`: the model may replace the champion; `undecided`: too little to decide on"
+    )
     reasons: list[str] = Field(description="why, one sentence each")
 
 
 class Drift(Part):
     """What the drift check says."""
 
-    status: Literal["stable", "drifted"] = Field(description="`stable` or `drifted`")
+    decision: Literal["pass", "fail", "undecided"] = Field(description="`fail` when anything has drifted")
     reasons: list[str] = Field(description="why, one sentence each")
     drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
 

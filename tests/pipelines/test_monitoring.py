@@ -134,8 +134,9 @@ def test_a_request_is_printed_with_the_command_that_carries_it_out(workspace: Pa
 
 
 def test_the_champion_is_held_to_what_it_reached_when_it_was_evaluated(workspace: Path, told: dict[str, str]) -> None:
-    evaluated = left(workspace, "fraud-training-*/evaluation/evaluation/verdict.json")["challenger"]
-    verdict = left(workspace, f"fraud-monitoring-{DRIFTED[1]}-*/drift/drift/verdict.json")
+    evaluation = left(workspace, "fraud-training-*/evaluation/evaluation/evaluation.json")
+    evaluated = evaluation["models"][evaluation["selected"]]
+    drift = left(workspace, f"fraud-monitoring-{DRIFTED[1]}-*/drift/drift/drift.json")
 
     promised = {"average_precision": evaluated["average_precision"], "measured": "when it was evaluated"}
-    assert (verdict["model_version"], verdict["promised"]) == ("1", promised)
+    assert (drift["model_version"], drift["promised"]) == ("1", promised)

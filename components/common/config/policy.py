@@ -39,7 +39,7 @@ class Evaluation(Section):
     """The gate a challenger has to pass."""
 
     top_k: Positive = Field(100, description="customers (without them: events) that can be checked a day")
-    min_positives: Positive = Field(50, description="fewer positives in the test window decide nothing")
+    min_positives: Positive = Field(50, description="positives in the test window that are needed to decide")
     min_average_precision: Share = 0.3
     max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
     tolerance: Share = Field(

@@ -99,7 +99,7 @@ def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> Non
     for name, verdict in summary["verdicts"].items():
         if verdict is None:
             continue
-        said = verdict.get("decision") or verdict.get("status")
+        said = verdict["decision"]
         console.print(f"[bold]{name}[/]: {said}. {' '.join(verdict['reasons'])}", highlight=False, soft_wrap=True)
     if repeat := summary.get("repeat"):
         said = f"[bold]repeat[/] of {repeat['run']}: {' '.join(repeat['reasons'])}"

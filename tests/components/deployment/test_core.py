@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.contracts.package import Inputs, Package
+from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.errors import UserError
 from components.deployment import core
 from components.deployment.core import Candidate, RequestError
@@ -16,40 +17,45 @@ INPUTS = Inputs(["amount", "count"], {"channel": ["shop", "web"]})
 GOOD = {"amount": 1.5, "count": 2, "channel": "web"}
 CHAMPION = Candidate(1, "a" * 64, "2018-07-30")
 CHALLENGER = Candidate(2, "b" * 64, "2018-07-31")
-STABLE = {"status": "stable"}
 
 
-def verdict(decision="promote", champion: Candidate | None = CHAMPION, reasons=("It is better.",)):
-    judged = {"version": champion.version, "sha256": champion.sha256} if champion else None
-    return {
-        "decision": decision,
-        "reasons": list(reasons),
-        "challenger_sha256": CHALLENGER.sha256,
-        "champion": judged,
-        "challenger": {"average_precision": None},
-    }
+def drift(decision: str = "pass") -> Verdict:
+    reasons, subject = ["Amounts grew."], CHALLENGER.sha256
+    return Verdict(gate="drift", decision=decision, reasons=reasons, measures=[], subject=subject, advisory=True)
 
 
-def test_a_better_model_is_promoted_for_the_reasons_of_its_verdict():
-    decision = core.decide(CHALLENGER, CHAMPION, verdict(), STABLE)
-    assert decision == core.Decision("promoted", ["It is better.", "Drift: stable."])
+def verdicts(decision="pass", champion: Candidate | None = CHAMPION, reasons=("It is better.",)) -> list[Verdict]:
+    evaluation = Verdict(
+        gate="evaluation",
+        decision=decision,
+        reasons=list(reasons),
+        measures=[Measure(name="average_precision", value=0.6), Measure(name="auc_roc", value=None)],
+        subject=CHALLENGER.sha256,
+        compared_with=champion and Opponent(version=champion.version, sha256=champion.sha256),
+    )
+    return [evaluation, drift()]
+
+
+def test_a_better_model_is_promoted_for_the_reasons_of_its_verdicts():
+    decision = core.decide(CHALLENGER, CHAMPION, verdicts())
+    assert decision == core.Decision("promoted", ["It is better.", "Drift: pass."])
 
 
 def test_the_first_model_is_promoted_when_its_verdict_says_so():
-    assert core.decide(CHALLENGER, None, verdict(champion=None), STABLE).outcome == "promoted"
+    assert core.decide(CHALLENGER, None, verdicts(champion=None)).outcome == "promoted"
 
 
 def test_a_model_that_is_not_better_leaves_the_champion():
-    decision = core.decide(CHALLENGER, CHAMPION, verdict("keep", reasons=["It is worse."]), STABLE)
-    assert decision == core.Decision("kept", ["It is worse.", "Drift: stable."])
+    decision = core.decide(CHALLENGER, CHAMPION, verdicts("fail", reasons=["It is worse."]))
+    assert decision == core.Decision("kept", ["It is worse.", "Drift: pass."])
 
 
 def test_a_model_that_may_not_be_promoted_is_only_registered_when_there_is_no_champion():
-    assert core.decide(CHALLENGER, None, verdict("keep", None), STABLE).outcome == "registered"
+    assert core.decide(CHALLENGER, None, verdicts("fail", None)).outcome == "registered"
 
 
 def test_a_backfill_promotes_nothing_even_without_a_champion():
-    promoted = core.decide(CHALLENGER, None, verdict(champion=None), STABLE)
+    promoted = core.decide(CHALLENGER, None, verdicts(champion=None))
     assert core.unpromoted(promoted, has_champion=False).outcome == "registered"
     assert core.unpromoted(promoted, has_champion=True).outcome == "kept"
     assert core.unpromoted(promoted, has_champion=True).reasons[0].startswith("Runs for past days promote nothing")
@@ -57,14 +63,14 @@ def test_a_backfill_promotes_nothing_even_without_a_champion():
 
 def test_the_champion_itself_is_kept():
     champion = Candidate(7, CHALLENGER.sha256, "2018-07-31")
-    decision = core.decide(CHALLENGER, champion, verdict(champion=None), STABLE)
-    assert decision == core.Decision("kept", ["Version 7 is already the champion.", "Drift: stable."])
+    decision = core.decide(CHALLENGER, champion, verdicts(champion=None))
+    assert decision == core.Decision("kept", ["Version 7 is already the champion.", "Drift: pass."])
 
 
 @pytest.mark.parametrize("trained_until", ["2018-07-31", "2018-08-01", "2019-01-01"])
 def test_a_backfill_is_not_promoted_over_a_champion_of_the_same_or_newer_data(trained_until):
     champion = Candidate(1, "a" * 64, trained_until)
-    decision = core.decide(CHALLENGER, champion, verdict(champion=champion), STABLE)
+    decision = core.decide(CHALLENGER, champion, verdicts(champion=champion))
     assert decision.outcome == "kept"
     assert decision.reasons[0] == (
         "Promotion needs a data window newer than the champion's: "
@@ -74,29 +80,44 @@ def test_a_backfill_is_not_promoted_over_a_champion_of_the_same_or_newer_data(tr
 
 def test_a_version_that_somebody_rolled_back_does_not_return_by_itself():
     challenger = Candidate(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
-    decision = core.decide(challenger, CHAMPION, verdict(), STABLE)
+    decision = core.decide(challenger, CHAMPION, verdicts())
     assert decision.outcome == "kept"
     assert decision.reasons[0] == "Version 2 was rolled back by hand; promote it by hand."
 
 
 def test_a_verdict_against_another_champion_promotes_nothing():
-    decision = core.decide(CHALLENGER, CHAMPION, verdict(champion=Candidate(3, "c" * 64, "2018-07-01")), STABLE)
+    decision = core.decide(CHALLENGER, CHAMPION, verdicts(champion=Candidate(3, "c" * 64, "2018-07-01")))
     assert decision.outcome == "kept"
-    assert "compared with version 3, but version 1 is the champion by now" in decision.reasons[0]
+    assert "evaluation compared with version 3, but version 1 is the champion by now" in decision.reasons[0]
 
 
 def test_a_champion_that_could_not_be_measured_does_not_block_its_successor():
-    assert core.decide(CHALLENGER, CHAMPION, verdict(champion=None), STABLE).outcome == "promoted"
+    assert core.decide(CHALLENGER, CHAMPION, verdicts(champion=None)).outcome == "promoted"
 
 
-def test_drift_is_told_and_does_not_block():
-    decision = core.decide(CHALLENGER, CHAMPION, verdict(), {"status": "drifted"})
-    assert decision == core.Decision("promoted", ["It is better.", "Drift: drifted."])
+def test_an_advisory_verdict_is_reported_and_does_not_block():
+    decision = core.decide(CHALLENGER, CHAMPION, [verdicts()[0], drift("fail")])
+    assert decision == core.Decision("promoted", ["It is better.", "Drift: fail."])
 
 
 def test_a_verdict_about_another_model_is_refused():
-    with pytest.raises(UserError, match="the evaluation judged model bbbbbbbb, but the model to deploy is dddddddd"):
-        core.decide(Candidate(2, "d" * 64, "2018-07-31"), None, verdict(), STABLE)
+    with pytest.raises(
+        UserError, match="verdict of evaluation is about model bbbbbbbb, but the model to deploy is dddddddd"
+    ):
+        core.decide(Candidate(2, "d" * 64, "2018-07-31"), None, verdicts())
+
+
+@pytest.mark.parametrize("decision", ["fail", "undecided"])
+def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdict(decision):
+    evaluation = verdicts()[0]
+    budget = evaluation.model_copy(update={"gate": "budget", "decision": Decision(decision), "reasons": ["It costs."]})
+    found = core.decide(CHALLENGER, CHAMPION, [evaluation, budget])
+    assert found == core.Decision("kept", ["It costs."])
+
+
+def test_advisory_verdicts_alone_promote_nothing():
+    with pytest.raises(UserError, match="no verdict decides about a promotion"):
+        core.decide(CHALLENGER, None, [drift()])
 
 
 def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
@@ -107,7 +128,7 @@ def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
         "device": "cpu",
         "seed": 0,
     }
-    tags = core.lineage(Package(INPUTS, "mlp", {}, 0.5, details), verdict(), {"status": "drifted"})
+    tags = core.lineage(Package(INPUTS, "mlp", {}, 0.5, details), verdicts())
     assert tags == {
         "candidate": "mlp",
         "train_first": "2018-07-25",
@@ -118,8 +139,9 @@ def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
         "features_sha256": "f",
         "device": "cpu",
         "seed": "0",
-        "evaluation": "promote",
-        "drift": "drifted",
+        "average_precision": "0.6",
+        "evaluation": "pass",
+        "drift": "pass",
     }
 
 

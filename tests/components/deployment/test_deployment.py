@@ -10,6 +10,7 @@ import yaml
 
 from components.common import registry, storage
 from components.common.contracts import package
+from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
@@ -24,19 +25,21 @@ def place(tmp_path, stocked):
     endpoint.stop(stocked)
 
 
-def flags(place: Path, model: str, decision: str = "promote", target: str = "local") -> list[str]:
+def flags(place: Path, model: str, decision: str = "pass", target: str = "local") -> list[str]:
     """Write the verdicts of a model and return the step's flags."""
     champion = registry.champion(f"{place}/registry", "fraud")
-    verdict = {
-        "decision": decision,
-        "reasons": ["It was judged."],
-        "challenger_sha256": package.load(model).sha256,
-        "challenger": METRICS | {"auc_roc": None},
-        "champion": {"version": champion.version, "sha256": champion.sha256, "metrics": METRICS} if champion else None,
-    }
-    storage.write_json(f"{place}/evaluation/verdict.json", verdict)
+    verdict = Verdict(
+        gate="evaluation",
+        decision=decision,
+        reasons=["It was judged."],
+        measures=[{"name": name, "value": value} for name, value in (METRICS | {"auc_roc": None}).items()],
+        subject=package.load(model).sha256,
+        compared_with=champion and {"version": champion.version, "sha256": champion.sha256},
+    )
+    advice = {"gate": "drift", "decision": "fail", "reasons": ["Amounts grew."], "measures": [], "advisory": True}
+    verdict.write(f"{place}/evaluation/verdict.json")
     storage.write_bytes(f"{place}/evaluation/model_card.md", b"# Model card\n")
-    storage.write_json(f"{place}/drift/verdict.json", {"status": "drifted", "reasons": ["Amounts grew."]})
+    Verdict(subject=verdict.subject, **advice).write(f"{place}/drift/verdict.json")
     values = {
         "config": json.dumps(yaml.safe_load(CONFIG.read_text())),
         "date": "2018-08-14",
@@ -51,7 +54,7 @@ def flags(place: Path, model: str, decision: str = "promote", target: str = "loc
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def deploy(place: Path, model: str, decision: str = "promote", target: str = "local") -> dict:
+def deploy(place: Path, model: str, decision: str = "pass", target: str = "local") -> dict:
     body(parser().parse_args(flags(place, model, decision, target)))
     return json.loads((place / "deployment.json").read_text())
 
@@ -61,7 +64,7 @@ def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_
 
     version = registry.versions(f"{place}/registry", "fraud")[-1]
     card = (Path(version.uri).parent / "model_card.md").read_text()
-    assert card == "# Model card\n\n## Drift at training time\n\n- **drifted**\n- Amounts grew.\n"
+    assert card == "# Model card\n\n## Drift at training time\n\n- **fail**\n- Amounts grew.\n"
 
 
 def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save_model):
@@ -76,7 +79,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     }
     assert report["previous_champion_version"] is None
     assert report["sha256"] == version.sha256
-    assert report["reasons"] == ["It was judged.", "Drift: drifted."]
+    assert report["reasons"] == ["It was judged.", "Drift: fail."]
     answer = httpx.post(f"{report['endpoint']}/v1/score", json={"instances": [report["example"]]})
     assert answer.json()["version"] == version.version == 4
     assert (
@@ -87,7 +90,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
             "train_last": "2018-08-01",
             "events_sha256": "e" * 64,
             "features_sha256": "f" * 64,
-            "drift": "drifted",
+            "drift": "fail",
         }.items()
     )
     assert json.loads(version.tags["config"])["name"] == "fraud"
@@ -96,7 +99,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
 
 def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
     registry.promote(f"{place}/registry", "fraud", 3)
-    report = deploy(place, save_model(0.4, "2018-08-01"), decision="keep")
+    report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"]) == ("kept", 4)
     assert report["champion_version"] == report["previous_champion_version"] == 3
     assert httpx.get(f"{report['endpoint']}/v1/model").json()["version"] == 3
@@ -159,7 +162,7 @@ def test_register_only_promotes_and_starts_nothing(place, save_model):
 
 
 def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(place, save_model):
-    report = deploy(place, save_model(0.4, "2018-08-01"), decision="keep")
+    report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"], report["champion_version"]) == ("registered", 4, None)
     assert report["endpoint"] is None
     assert endpoint.running(f"{place}/registry", "fraud") is None
@@ -168,7 +171,7 @@ def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(place
 def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save_model):
     registry.promote(f"{place}/registry", "fraud", 3)
     model = save_model(0.4, "2018-08-01")
-    report = deploy(place, model, decision="keep")
+    report = deploy(place, model, decision="fail")
     registered = registry.find(f"{place}/registry", "fraud", 4)
     # the server finds other files than those that were registered
     manifest = storage.read_json(f"{registered.uri}/model.json")
@@ -188,7 +191,7 @@ def test_the_command_starts_a_registry_and_leaves_a_server_that_outlives_it(tmp_
         assert done.returncode == 0, done.stderr
         report = json.loads((tmp_path / "deployment.json").read_text())
         assert httpx.get(f"{report['endpoint']}/healthz").json()["version"] == 1
-        assert "promoted: It was judged. Drift: drifted." in done.stderr
+        assert "promoted: It was judged. Drift: fail." in done.stderr
         assert "INFO" not in done.stderr
         assert "Warning" not in done.stderr
         metadata = json.loads(output.read_text())["artifacts"]["deployment"]["artifacts"][0]["metadata"]

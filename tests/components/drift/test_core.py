@@ -1,6 +1,5 @@
 """Effect sizes, and what they amount to."""
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score
 
 from components.common.config.policy import Drift
+from components.common.contracts.verdict import Measure
 from components.drift import core
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
@@ -186,7 +186,9 @@ def test_rows_may_come_in_batches_of_any_size(sample: np.ndarray, cuts: list[int
 
 
 def test_a_constant_column_that_stays_has_not_drifted() -> None:
-    assert column(np.ones(100), np.ones(50)) == core.Column("x", 0, None, False, 1, 1)
+    found = column(np.ones(100), np.ones(50))
+    assert (found.psi, found.wasserstein, found.drifted) == (0, None, False)
+    assert (found.reference_mean, found.current_mean) == (1, 1)
 
 
 @pytest.mark.parametrize("value", [0.999999, 1.000001, np.nan, np.inf])
@@ -212,7 +214,9 @@ def test_a_frequent_value_does_not_hide_what_happens_around_it() -> None:
 
 
 def test_a_column_without_any_value_has_not_drifted_and_has_no_mean() -> None:
-    assert column(np.full(9, np.nan), np.full(9, np.nan)) == core.Column("x", 0, None, False, None, None)
+    found = column(np.full(9, np.nan), np.full(9, np.nan))
+    assert (found.psi, found.wasserstein, found.drifted) == (0, None, False)
+    assert (found.reference_mean, found.current_mean) == (None, None)
 
 
 def test_values_that_go_missing_are_noticed() -> None:
@@ -262,38 +266,42 @@ def test_categories_that_the_reference_lacks_share_one_bin() -> None:
 
 
 def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
-    category = core.Column("country", 0.5, None, True, None, None)
+    category = columns(True)[0].model_copy(update={"name": "country", "psi": 0.5, "wasserstein": None})
 
-    verdict = core.judge([category, *columns()], [], LIMITS)
+    verdict = judged([category, *columns(False)])
 
     assert verdict.reasons[-1] == "Input country drifted: PSI 0.500 (limit 0.2)."
 
 
 def columns(*drifted: bool, score: bool = False) -> list[core.Column]:
-    still = core.Column("score", 0.01, 0.02, False, 0.1, 0.1)
-    inputs = [replace(still, name=f"x{i}", psi=0.5 + i, drifted=moved) for i, moved in enumerate(drifted)]
-    return [*inputs, replace(still, drifted=score)]
+    figures = {"wasserstein": 0.02, "reference_mean": 0.1, "current_mean": 0.1}
+    inputs = [core.Column(name=f"x{i}", psi=0.5 + i, drifted=moved, **figures) for i, moved in enumerate(drifted)]
+    return [*inputs, core.Column(name="score", psi=0.01, drifted=score, **figures)]
+
+
+def judged(found: list[core.Column], *others: core.Signal) -> core.Verdict:
+    return core.judge("sha", found, [*core.shifts(found, LIMITS), *others], LIMITS)
 
 
 @pytest.mark.parametrize(
-    ("found", "status", "share"),
+    ("found", "decision", "share"),
     [
-        (columns(False, False), "stable", 0),
-        (columns(True, False), "stable", 0.5),
-        (columns(True, True, False), "drifted", 2 / 3),
-        (columns(False, False, score=True), "drifted", 0),
+        (columns(False, False), "pass", 0),
+        (columns(True, False), "pass", 0.5),
+        (columns(True, True, False), "fail", 2 / 3),
+        (columns(False, False, score=True), "fail", 0),
     ],
 )
 def test_data_have_drifted_when_too_many_inputs_have_or_the_score_has(
-    found: list[core.Column], status: str, share: float
+    found: list[core.Column], decision: str, share: float
 ) -> None:
-    verdict = core.judge(found, [], LIMITS)
+    verdict = judged(found)
 
-    assert (verdict.status, verdict.drifted_share) == (status, share)
+    assert (verdict.decision, verdict.measures[0].value, verdict.advisory) == (decision, share, True)
 
 
 def test_the_reasons_name_the_drifted_inputs_worst_first() -> None:
-    assert core.judge(columns(True, False, True), [], LIMITS).reasons == [
+    assert judged(columns(True, False, True)).reasons == [
         "2 of 3 inputs drifted (67%); at most 50% may.",
         "The score did not drift: PSI 0.010 (limit 0.2), Wasserstein 0.020 standard deviations (limit 0.2).",
         "Input x2 drifted: PSI 2.500 (limit 0.2), Wasserstein 0.020 standard deviations (limit 0.2).",
@@ -338,7 +346,7 @@ def scored(positives: int, hidden: int = 0) -> np.ndarray:
 
 
 def test_a_model_that_no_longer_finds_frauds_has_decayed() -> None:
-    promise = core.Promise(0.9, "when it was evaluated")
+    promise = core.Promise(average_precision=0.9, measured="when it was evaluated")
     found = core.performance(scored(300, hidden=100), promise, LIMITS)
 
     assert found.raised
@@ -350,7 +358,10 @@ def test_a_model_that_no_longer_finds_frauds_has_decayed() -> None:
 def test_few_frauds_say_nothing_about_the_model_or_of_fraud() -> None:
     frame = pd.DataFrame({"x": normal(size=199)})
 
-    assert core.performance(scored(199, hidden=199), core.Promise(0.9, "once"), LIMITS).value is None
+    assert (
+        core.performance(scored(199, hidden=199), core.Promise(average_precision=0.9, measured="once"), LIMITS).value
+        is None
+    )
     assert core.positives(frame, frame + 9, ["x"], LIMITS).value is None
     assert core.positives(frame[:49], pd.concat([frame, frame]) + 9, ["x"], LIMITS).value is None
 
@@ -389,8 +400,8 @@ def test_positives_that_move_among_themselves_are_noticed_and_the_input_is_named
 def test_any_raised_signal_makes_the_verdict_and_is_among_its_reasons() -> None:
     late = core.labels(0, 100)
 
-    verdict = core.judge(columns(False), [late], LIMITS)
+    verdict = judged(columns(False), late)
 
-    assert verdict.status == "drifted"
-    assert verdict.signals[-1] == late
+    assert verdict.decision == "fail"
+    assert verdict.measures[-1] == Measure(name="labels", value=0, limit=core.LABELLED)
     assert late.reason in verdict.reasons

@@ -59,20 +59,20 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def verdict(ran: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ran / "drift" / "verdict.json").read_text())
+def figures(ran: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ran / "drift" / "drift.json").read_text())
     return found
 
 
 def test_the_newest_days_are_compared_with_the_training_sample(ran: Path) -> None:
-    found = verdict(ran)
+    found = figures(ran)
 
     assert found["window"] == {"first": "2024-03-19", "last": "2024-03-20", "rows": 1200}
     assert found["reference"] == {"first": "2024-03-15", "last": "2024-03-16", "rows": 1200}
 
 
 def test_the_inputs_come_first_and_the_score_last(ran: Path) -> None:
-    columns = verdict(ran)["columns"]
+    columns = figures(ran)["columns"]
 
     assert [(column["name"], column["drifted"]) for column in columns] == [
         ("amount", True),
@@ -84,18 +84,20 @@ def test_the_inputs_come_first_and_the_score_last(ran: Path) -> None:
 
 
 def test_a_score_that_drifted_makes_the_verdict(ran: Path) -> None:
-    found = verdict(ran)
+    verdict = json.loads((ran / "drift" / "verdict.json").read_text())
 
-    assert (found["status"], found["drifted_share"]) == ("drifted", 0.5)
-    assert found["reasons"][1].startswith("The score drifted: PSI ")
+    assert (verdict["decision"], verdict["advisory"]) == ("fail", True)
+    assert verdict["reasons"][1].startswith("The score drifted: PSI ")
+    assert verdict["subject"] == figures(ran)["model_sha256"]
+    assert figures(ran)["drifted_share"] == 0.5
 
 
 def test_the_step_reports_its_effect_sizes(ran: Path) -> None:
     metadata = json.loads((ran / "out").read_text())["artifacts"]["drift"]["artifacts"][0]["metadata"]
 
     assert metadata["drifted_share"] == 0.5
-    assert metadata["psi"] == {column["name"]: column["psi"] for column in verdict(ran)["columns"]}
-    assert metadata["raised"] == {signal["name"]: signal["raised"] for signal in verdict(ran)["signals"]}
+    assert metadata["psi"] == {column["name"]: column["psi"] for column in figures(ran)["columns"]}
+    assert metadata["raised"] == {signal["name"]: signal["raised"] for signal in figures(ran)["signals"]}
 
 
 def test_the_page_holds_all_it_needs(ran: Path) -> None:
@@ -139,15 +141,15 @@ def test_scores_of_other_events_are_a_mistake_of_ours(tmp_path: Path) -> None:
         body(samples.flags(features=features, scores=scores, drift=str(tmp_path / "drift")))
 
 
-def test_every_signal_is_in_the_verdict_with_the_model_it_is_about(ran: Path) -> None:
-    found = {signal["name"]: signal for signal in verdict(ran)["signals"]}
+def test_every_signal_is_among_the_figures_with_the_model_it_is_about(ran: Path) -> None:
+    found = {signal["name"]: signal for signal in figures(ran)["signals"]}
 
     assert [name for name, signal in found.items() if signal["raised"]] == ["inputs", "score", "volume"]
     # 600 rows a day where the training had 40, and labels for all that are due
     assert (found["volume"]["value"], found["labels"]["value"]) == (14, 15)
     assert found["positives"]["value"] is None
-    assert len(verdict(ran)["model_sha256"]) == 64
-    assert verdict(ran)["model_version"] == "unregistered"
+    assert len(figures(ran)["model_sha256"]) == 64
+    assert figures(ran)["model_version"] == "unregistered"
 
 
 def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path) -> None:
     done = samples.run("drift", features=features, scores=scores, drift=str(tmp_path / "drift"))
 
     assert done.returncode == 0, done.stderr
-    (labels,) = [signal for signal in verdict(tmp_path)["signals"] if signal["name"] == "labels"]
+    (labels,) = [signal for signal in figures(tmp_path)["signals"] if signal["name"] == "labels"]
     assert labels["raised"]
     assert labels["reason"].startswith("0 rows have labels on the newest day whose labels are due, 40 expected")
 
@@ -177,8 +179,8 @@ def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp
     done = samples.run("drift", features=features, scores=scores, drift=str(tmp_path / "drift"))
 
     assert done.returncode == 0, done.stderr
-    assert verdict(tmp_path)["model_sha256"] == model.sha256
-    assert [signal["name"] for signal in verdict(tmp_path)["signals"]] == ["inputs", "score", "volume"]
+    assert figures(tmp_path)["model_sha256"] == model.sha256
+    assert [signal["name"] for signal in figures(tmp_path)["signals"]] == ["inputs", "score", "volume"]
 
 
 def test_evidently_sees_rows_from_all_of_a_large_window() -> None:

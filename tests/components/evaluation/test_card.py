@@ -8,6 +8,7 @@ import pytest
 
 from components.common.config import parse
 from components.common.contracts.package import Inputs, Package
+from components.common.contracts.verdict import Verdict
 from components.evaluation import card, core
 from components.evaluation.explain import Calibration, Slice
 from tests.components import samples
@@ -36,7 +37,7 @@ CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 @pytest.fixture
 def trial() -> core.Trial:
     model = Package(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
-    verdict = core.Verdict("promote", ["It is better."])
+    verdict = Verdict(gate="evaluation", decision="pass", reasons=["It is better."], measures=[], subject="sha")
     return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [])
 
 

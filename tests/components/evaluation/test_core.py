@@ -10,6 +10,7 @@ from sklearn.metrics import precision_recall_curve
 
 from components.common.config.policy import Evaluation
 from components.common.contracts.package import Inputs, Package
+from components.common.contracts.verdict import Opponent
 from components.common.errors import UserError
 from components.evaluation import core
 from components.tabular.metrics import Metrics
@@ -66,13 +67,13 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
 @pytest.mark.parametrize(
     ("average_precision", "positives", "decision", "says"),
     [
-        (0.60, 49, "keep", "hold 49 positives; fewer than 50"),
-        (0.60, 50, "promote", "average precision 0.600 [0.600, 0.600] on 50 positives"),
-        (0.29, 500, "keep", "0.290 is below the floor 0.3"),
-        (0.30, 500, "promote", "average precision 0.300"),
-        (0.99, 500, "promote", "average precision 0.990"),
-        (0.995, 500, "keep", "0.995 is above 0.99: too good to be true"),
-        (None, 500, "keep", "one class only"),
+        (0.60, 49, "undecided", "hold 49 positives; at least 50 are needed to decide"),
+        (0.60, 50, "pass", "average precision 0.600 [0.600, 0.600] on 50 positives"),
+        (0.29, 500, "fail", "0.290 is below the floor 0.3"),
+        (0.30, 500, "pass", "average precision 0.300"),
+        (0.99, 500, "pass", "average precision 0.990"),
+        (0.995, 500, "fail", "0.995 is above 0.99: too good to be true"),
+        (None, 500, "undecided", "one class only"),
     ],
 )
 def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
@@ -88,16 +89,16 @@ def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
 @pytest.mark.parametrize(
     ("gain", "spread", "until", "decision", "says"),
     [
-        (0.05, 0.02, OLD, "promote", "better beyond noise"),
-        (0.05, 0.02, NEW, "promote", "better beyond noise"),
-        (0.01, 0.02, OLD, "keep", f"not better beyond noise, and not fresher: trained until {OLD}"),
-        (0.01, 0.02, NEW, "promote", f"not worse by more than 0.02, and fresher: trained until {NEW}"),
-        (0.0, 0.0, OLD, "keep", "not fresher"),
-        (0.0, 0.0, NEW, "promote", "fresher"),
-        (0.01, 0.04, NEW, "keep", "may be worse by more than 0.02"),
-        (-0.01, 0.005, NEW, "promote", "fresher"),
-        (-0.05, 0.01, NEW, "keep", "may be worse by more than 0.02"),
-        (-0.35, 0.0, NEW, "keep", "below the floor"),
+        (0.05, 0.02, OLD, "pass", "better beyond noise"),
+        (0.05, 0.02, NEW, "pass", "better beyond noise"),
+        (0.01, 0.02, OLD, "fail", f"not better beyond noise, and not fresher: trained until {OLD}"),
+        (0.01, 0.02, NEW, "pass", f"not worse by more than 0.02, and fresher: trained until {NEW}"),
+        (0.0, 0.0, OLD, "fail", "not fresher"),
+        (0.0, 0.0, NEW, "pass", "fresher"),
+        (0.01, 0.04, NEW, "fail", "may be worse by more than 0.02"),
+        (-0.01, 0.005, NEW, "pass", "fresher"),
+        (-0.05, 0.01, NEW, "fail", "may be worse by more than 0.02"),
+        (-0.35, 0.0, NEW, "fail", "below the floor"),
     ],
 )
 def test_a_challenger_wins_when_better_beyond_noise_or_not_worse_and_fresher(
@@ -131,8 +132,8 @@ def test_a_model_that_sees_more_wins_and_one_that_sees_less_loses(seed: int, unt
     rows = window(seed)
     sharp, blurred = scorer(rows, 0.2, 1, until), scorer(rows, 1.5, 2, until)
 
-    assert core.judge(sharp, reigning(blurred), 200, GATE).decision == "promote"
-    assert core.judge(blurred, reigning(sharp), 200, GATE).decision == "keep"
+    assert core.judge(sharp, reigning(blurred), 200, GATE).decision == "pass"
+    assert core.judge(blurred, reigning(sharp), 200, GATE).decision == "fail"
 
 
 def test_ten_equals_in_a_row_of_the_same_days_never_replace_the_champion() -> None:
@@ -141,15 +142,15 @@ def test_ten_equals_in_a_row_of_the_same_days_never_replace_the_champion() -> No
 
     decisions = [core.judge(scorer(rows, 0.1, seed, OLD), champion, 200, GATE).decision for seed in range(1, 11)]
 
-    assert decisions == ["keep"] * 10
+    assert decisions == ["fail"] * 10
 
 
 def test_an_equal_of_newer_days_replaces_the_champion_once_and_not_back() -> None:
     rows = window(0)
     older, newer = scorer(rows, 0.02, 1, OLD), scorer(rows, 0.02, 2, NEW)
 
-    assert core.judge(newer, reigning(older), 200, GATE).decision == "promote"
-    assert core.judge(older, reigning(newer), 200, GATE).decision == "keep"
+    assert core.judge(newer, reigning(older), 200, GATE).decision == "pass"
+    assert core.judge(older, reigning(newer), 200, GATE).decision == "fail"
 
 
 def test_a_model_that_has_seen_the_labels_is_refused_although_it_is_better_than_the_champion() -> None:
@@ -158,22 +159,24 @@ def test_a_model_that_has_seen_the_labels_is_refused_although_it_is_better_than_
 
     verdict = core.judge(scorer(leaked, 0.5, 1, NEW), reigning(scorer(rows, 0.1, 2, OLD)), 200, GATE)
 
-    assert verdict.decision == "keep"
+    assert verdict.decision == "fail"
     assert "too good to be true, a feature probably leaks the label" in verdict.reasons[0]
 
 
-def test_a_better_model_on_too_few_frauds_is_refused() -> None:
+def test_too_few_positives_decide_nothing_however_good_the_model_is() -> None:
     rows = window(0, positives=49)
 
     verdict = core.judge(scorer(rows, 0.1, 1, NEW), reigning(scorer(rows, 2.0, 2, OLD)), 49, GATE)
 
-    assert verdict == core.Verdict("keep", ["The test days hold 49 positives; fewer than 50 decide nothing."])
+    assert verdict.decision == "undecided"
+    assert verdict.reasons == ["The test days hold 49 positives; at least 50 are needed to decide."]
 
 
 def test_a_challenger_identical_to_the_champion_changes_nothing() -> None:
     verdict = core.judge(contender(0.6, until=NEW), reigning(contender(0.6)), 100, GATE)
 
-    assert verdict == core.Verdict("keep", ["The challenger is identical to champion version 7."])
+    assert verdict.decision == "undecided"
+    assert verdict.reasons == ["The challenger is identical to champion version 7."]
 
 
 def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> None:
@@ -182,7 +185,22 @@ def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> 
     found = scorer(rows, 0.1, 1, NEW)
 
     assert set(found.estimates()) == {"precision_at_k", "cost"}
-    assert core.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "keep"
+    assert core.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "undecided"
+
+
+def test_the_measures_are_the_figures_with_their_limits_and_intervals() -> None:
+    champion = reigning(contender(0.6, sha256="old"))
+
+    verdict = core.judge(contender(0.7, 0.1), champion, 100, GATE)
+
+    found = {measure.name: measure for measure in verdict.measures}
+    assert (found["positives"].value, found["positives"].limit) == (100, 50)
+    precision, gain = found["average_precision"], found["average_precision_gain"]
+    assert (precision.value, precision.limit, precision.interval) == (0.7, 0.3, pytest.approx((0.605, 0.795)))
+    assert (gain.value, gain.limit) == (pytest.approx(0.1), -0.02)
+    assert gain.interval == pytest.approx((0.005, 0.195))
+    assert not found["cost_per_1000"].higher_is_better
+    assert (verdict.subject, verdict.compared_with) == ("new", Opponent(version=7, sha256="old"))
 
 
 def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:

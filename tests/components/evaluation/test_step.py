@@ -47,7 +47,8 @@ def test_a_candidates_metrics_are_those_of_scikit_learn_on_the_test_days(tmp_pat
         assert evaluation["models"][name]["average_precision"] == pytest.approx(expected)
     assert evaluation["test"] == {"first": "2024-03-18", "last": "2024-03-19", "rows": 80, "positives": 10}
     assert evaluation["selected"] == "first"
-    assert verdict["challenger"] == evaluation["models"]["first"]
+    measures = {measure["name"]: measure["value"] for measure in verdict["measures"]}
+    assert evaluation["models"]["first"].items() <= measures.items()
 
 
 def test_the_curves_are_those_of_the_selected_model(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_the_champion_is_measured_on_the_same_rows(tmp_path: Path) -> None:
 
     evaluation, verdict = run(tmp_path, samples.features(), version(tmp_path / "old"))
 
-    assert evaluation["champion"] == {"version": 3, **evaluation["models"]["second"]}
-    assert verdict["champion"] == {"version": 3, "sha256": old.sha256, "metrics": evaluation["models"]["second"]}
+    assert evaluation["champion"] == {"version": 3, "sha256": old.sha256, "metrics": evaluation["models"]["second"]}
+    assert verdict["compared_with"] == {"version": 3, "sha256": old.sha256}
     assert "champion version 3" in verdict["reasons"][0]
     for name in ("average_precision", "precision_at_k"):
         gain = evaluation["models"]["first"][name] - evaluation["models"]["second"][name]
@@ -97,10 +98,10 @@ def test_the_champion_is_measured_on_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("new", "old", "decision", "says"),
     [
-        ([0.0, 1.0], [1.0, 0.0], "promote", "better beyond noise"),
-        ([1.0, 0.0], [0.0, 1.0], "keep", "may be worse by more than 0.02"),
+        ([0.0, 1.0], [1.0, 0.0], "pass", "better beyond noise"),
+        ([1.0, 0.0], [0.0, 1.0], "fail", "may be worse by more than 0.02"),
         # the same ranking by another model
-        ([0.0, 2.0], [0.0, 1.0], "keep", "not fresher: trained until 2024-03-16, the champion until 2024-03-16"),
+        ([0.0, 2.0], [0.0, 1.0], "fail", "not fresher: trained until 2024-03-16, the champion until 2024-03-16"),
     ],
 )
 def test_the_better_of_two_models_of_the_same_days_serves(
@@ -121,7 +122,7 @@ def test_an_equal_of_newer_days_replaces_the_champion(tmp_path: Path) -> None:
 
     _, verdict = run(tmp_path, telling(samples.features()), version(tmp_path / "old"))
 
-    assert verdict["decision"] == "promote"
+    assert verdict["decision"] == "pass"
     assert verdict["reasons"][1].endswith("fresher: trained until 2024-03-16, the champion until 2024-03-15.")
 
 
@@ -133,7 +134,7 @@ def test_a_model_trained_on_leaked_labels_is_refused(tmp_path: Path) -> None:
 
     _, verdict = run(tmp_path, frame, version(tmp_path / "old"))
 
-    assert verdict["decision"] == "keep"
+    assert verdict["decision"] == "fail"
     assert verdict["reasons"] == [
         "Average precision 1.000 is above 0.99: too good to be true, a feature probably leaks the label."
     ]
@@ -185,7 +186,7 @@ def test_a_window_without_a_fraud_still_has_its_card(tmp_path: Path) -> None:
 
     evaluation, verdict = run(tmp_path, frame)
 
-    assert verdict["decision"] == "keep"
+    assert verdict["decision"] == "undecided"
     assert "average_precision" not in evaluation["intervals"]
     assert "Not measured" in (tmp_path / "evaluation" / "model_card.md").read_text()
 
@@ -195,7 +196,7 @@ def test_the_same_model_again_is_kept(tmp_path: Path) -> None:
 
     _, verdict = run(tmp_path, samples.features(), version(tmp_path / "model", model.sha256))
 
-    assert verdict["decision"] == "keep"
+    assert verdict["decision"] == "undecided"
     assert verdict["reasons"] == ["The challenger is identical to champion version 3."]
 
 
@@ -237,10 +238,10 @@ def test_a_champion_that_cannot_be_read_does_not_stop_the_challenger(tmp_path: P
 
     evaluation, verdict = run(tmp_path, samples.features(), version(tmp_path / "old"))
 
-    assert verdict["decision"] == "promote"
+    assert verdict["decision"] == "pass"
     assert verdict["reasons"][0].startswith("Champion version 3 cannot be read:")
     assert says in verdict["reasons"][0]
-    assert verdict["champion"] is None
+    assert verdict["compared_with"] is None
     assert evaluation["champion"] is None
 
 
@@ -250,7 +251,7 @@ def test_a_champion_that_needs_an_input_the_features_lack_is_not_compared(tmp_pa
 
     _, verdict = run(tmp_path, samples.features(), version(tmp_path / "old"))
 
-    assert verdict["decision"] == "promote"
+    assert verdict["decision"] == "pass"
     assert verdict["reasons"][0] == "Champion version 3 needs input 'mcc_risk', which the features lack now."
 
 
@@ -270,10 +271,12 @@ def test_the_command_writes_the_verdict_and_reports_the_selected_models_metrics(
 
     assert done.returncode == 0, done.stderr
     verdict = json.loads((tmp_path / "evaluation" / "verdict.json").read_text())
-    assert (verdict["decision"], verdict["reasons"][0]) == ("promote", "There is no champion yet.")
+    assert (verdict["decision"], verdict["reasons"][0]) == ("pass", "There is no champion yet.")
     metadata = json.loads((tmp_path / "out").read_text())["artifacts"]["evaluation"]["artifacts"][0]["metadata"]
+    assert metadata["passed"] == 1
+    measures = {measure["name"]: measure["value"] for measure in verdict["measures"]}
     for name in ("auc_roc", "average_precision", "precision_at_k"):
-        assert metadata[name] == verdict["challenger"][name]
+        assert metadata[name] == measures[name]
 
 
 def test_the_command_refuses_a_window_whose_due_labels_are_missing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from components.common.config import parse
 from components.common.config.policy import Controller
+from components.common.contracts.drift import Signal
 from components.common.errors import UserError
 from components.monitoring.core import Entry, Observation, decide
 from tests.components import samples
@@ -22,7 +23,7 @@ POLICY = Controller(retrain="on_drift", days=2, of=3, cooldown_days=3, max_retra
 def observation(number: int, *raised: str, model: str = "a") -> Observation:
     names = ("inputs", "score", "labels")
     signals = [
-        {"name": name, "value": 0.5, "limit": 0.1, "raised": name in raised, "reason": f"{name.title()} moved."}
+        Signal(name=name, value=0.5, limit=0.1, raised=name in raised, reason=f"{name.title()} moved.")
         for name in names
     ]
     return Observation("tiny", FIRST + timedelta(days=number), model, signals)

@@ -1,4 +1,4 @@
-"""The step on real verdicts and a real audit log."""
+"""The step on real files of the drift step and a real audit log."""
 
 import json
 from argparse import Namespace
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from components.common.contracts.drift import Drift
 from components.common.errors import UserError
 from components.monitoring.__main__ import body
 from tests.components import samples
@@ -15,11 +16,20 @@ CONFIG = samples.CONFIG | {"controller": {"retrain": "on_drift", "days": 2, "of"
 
 
 def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Namespace:
-    """Write the day's drift verdict and return the step's flags."""
+    """Write the day's drift and return the step's flags."""
     signal = {"name": "inputs", "value": 0.4, "limit": 0.1, "raised": drifted, "reason": "Inputs moved."}
-    verdict = {"window": {"last": day}, "model_sha256": "abc", "signals": [signal]}
-    (folder / day).mkdir(exist_ok=True)
-    (folder / day / "verdict.json").write_text(json.dumps(verdict))
+    days = {"first": day, "last": day, "rows": 1}
+    found = Drift(
+        model_sha256="abc",
+        model_version="1",
+        promised=None,
+        window=days,
+        reference=days,
+        drifted_share=0.4,
+        columns=[],
+        signals=[signal],
+    )
+    found.write(str(folder / day / "drift.json"))
     return samples.flags(
         config=json.dumps(CONFIG),
         date=day,
@@ -71,11 +81,11 @@ def test_a_backfill_is_on_record_and_asks_for_nothing(tmp_path: Path) -> None:
     assert "never asks" in json.loads((tmp_path / "audit/tiny/2024-03-20.json").read_text())["reason"]
 
 
-def test_a_verdict_of_another_day_is_refused(tmp_path: Path) -> None:
+def test_the_drift_of_another_day_is_refused(tmp_path: Path) -> None:
     args = flags(tmp_path, "2024-03-19", drifted=True)
     args.date = "2024-03-20"
 
-    with pytest.raises(UserError, match="about 2024-03-19, not 2024-03-20"):
+    with pytest.raises(UserError, match="that of 2024-03-19, not 2024-03-20"):
         body(args)
     assert not (tmp_path / "audit").exists()
 

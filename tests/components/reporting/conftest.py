@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import yaml
 
+from components.common.contracts.drift import Drift
 from components.common.contracts.tables import Partition, Table, write_table
+from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.storage import write_bytes, write_json
 from components.reporting.__main__ import body, parser
 
@@ -194,18 +196,19 @@ def write_evaluation(uri: str) -> None:
             "precision_recall": {"recall": recall.tolist(), "precision": precision.tolist()},
             "calibration": calibration,
         },
-        "champion": {"version": 2, **metrics("xgboost", -0.004)},
-    }
-    verdict = {
-        "decision": "promote",
-        "reasons": ["Average precision 0.658 against 0.635 of champion version 2, trained on older days."],
-        "challenger_sha256": digest("model"),
-        "challenger": metrics(SELECTED),
         "champion": champion,
     }
     write_json(f"{uri}/evaluation.json", figures)
     write_bytes(f"{uri}/model_card.md", b"# Model card")
-    write_json(f"{uri}/verdict.json", verdict)
+    verdict = Verdict(
+        gate="evaluation",
+        decision=Decision.PASS,
+        reasons=["Average precision 0.658 against 0.635 of champion version 2, trained on older days."],
+        measures=[Measure(name=name, value=value) for name, value in metrics(SELECTED).items()],
+        subject=digest("model"),
+        compared_with=Opponent(version=2, sha256=digest("champion")),
+    )
+    verdict.write(f"{uri}/verdict.json")
 
 
 def write_drift(uri: str) -> None:
@@ -223,19 +226,31 @@ def write_drift(uri: str) -> None:
     ]
     columns[9] |= {"psi": 0.312, "wasserstein": 0.184, "drifted": True}
     columns[1] |= {"wasserstein": None, "reference_mean": None}
-    value = {
-        "status": "stable",
-        "reasons": [
-            "1 of 15 inputs drifted (7%); at most 30% may.",
-            "The score did not drift: PSI 0.012 (limit 0.2).",
-            f"Input {INPUTS[9]} drifted: PSI 0.312 (limit 0.2).",
-        ],
+    told = ["1 of 15 inputs drifted (7%); at most 30% may.", "The score did not drift: PSI 0.012 (limit 0.2)."]
+    signals = [
+        {"name": name, "value": value, "limit": limit, "raised": False, "reason": reason}
+        for name, value, limit, reason in zip(("inputs", "score"), (1 / 15, 0.012), (0.3, 0.2), told, strict=True)
+    ]
+    found = {
+        "model_sha256": digest("model"),
+        "model_version": "unregistered",
+        "promised": None,
         "window": {"first": "2018-08-08", "last": "2018-08-14", "rows": 67_028},
         "reference": {"first": "2018-07-25", "last": "2018-07-31", "rows": 20_000},
         "drifted_share": 1 / 15,
         "columns": columns,
+        "signals": signals,
     }
-    write_json(f"{uri}/verdict.json", value)
+    Drift.model_validate(found).write(f"{uri}/drift.json")
+    verdict = Verdict(
+        gate="drift",
+        decision=Decision.PASS,
+        reasons=[*told, f"Input {INPUTS[9]} drifted: PSI 0.312 (limit 0.2)."],
+        measures=[Measure(name=each["name"], value=each["value"], limit=each["limit"]) for each in signals],
+        subject=digest("model"),
+        advisory=True,
+    )
+    verdict.write(f"{uri}/verdict.json")
     write_bytes(f"{uri}/evidently.html", b"<html></html>")
 
 
@@ -248,7 +263,7 @@ def write_deployment(uri: str) -> None:
         "decision": "promoted",
         "reasons": [
             "Average precision 0.658 against 0.635 of champion version 2, trained on older days.",
-            "Drift: stable.",
+            "Drift: pass.",
         ],
         "champion_version": 3,
         "previous_champion_version": 2,

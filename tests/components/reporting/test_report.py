@@ -14,10 +14,11 @@ FILES = [
     "evaluation/evaluation.json",
     "evaluation/verdict.json",
     "scores/scores.json",
+    "drift/drift.json",
     "drift/verdict.json",
     "deployment",
 ]
-STEPS = ["ingestion", "features", "training", "profiling", "evaluation", "evaluation", "scoring", "drift", "deployment"]
+STEPS = ["ingestion", "features", "training", "profiling", *["evaluation"] * 2, "scoring", *["drift"] * 2, "deployment"]
 VOID = {"meta", "br"}
 
 
@@ -171,7 +172,7 @@ def test_the_headline_says_what_was_deployed_and_why(sample, decision, title):
 def test_a_report_is_made_without(sample, file, step):
     sample.file(file).unlink()
     summary, html = sample.report()
-    through = file == "evaluation/evaluation.json"  # the verdict is there
+    through = file in ("evaluation/evaluation.json", "drift/drift.json")  # the verdict is there
     assert summary["status"] == ("succeeded" if through else "failed")
     assert summary["steps"][step]["state"] == ("done" if through else "skipped")
     assert ("The run is incomplete" in html) is not through
@@ -220,7 +221,7 @@ def test_what_the_engine_ignored_is_listed(sample):
 
 
 def test_without_a_champion_the_report_says_so(sample):
-    sample.change("evaluation/verdict.json", champion=None)
+    sample.change("evaluation/evaluation.json", champion=None)
     html = sample.report()[1]
     assert "There was no champion to compare with." in html
     assert "champion version 2</th>" not in html
@@ -237,7 +238,7 @@ def test_a_metric_without_a_meaning_is_a_dash(sample):
 
 def test_drifted_inputs_come_in_order_of_their_effect(sample):
     page = Page(sample.report()[1])
-    columns = json.loads(sample.file("drift/verdict.json").read_text())["columns"]
+    columns = json.loads(sample.file("drift/drift.json").read_text())["columns"]
     order = sorted(columns, key=lambda c: -max(c["psi"] / 0.2, (c["wasserstein"] or 0) / 0.2))
     names = {column["name"] for column in columns}
     shown = [row for row in page.rows if row and row[0] in names and len(row) == 8]
@@ -249,14 +250,15 @@ def test_drifted_inputs_come_in_order_of_their_effect(sample):
 def test_whatever_a_text_holds_is_shown_and_never_run(sample):
     """Every place where users, libraries or logs may put text."""
     evaluation = json.loads(sample.file("evaluation/evaluation.json").read_text())
-    drift = json.loads(sample.file("drift/verdict.json").read_text())
+    drift = json.loads(sample.file("drift/drift.json").read_text())
     drift["columns"][0]["name"] = SPELL
     config = json.loads(sample.flags["config"])
     config["columns"]["numeric"] = [SPELL]
     sample.flags.update(data=SPELL, config=json.dumps(config))
     sample.change("evaluation/evaluation.json", models={SPELL: evaluation["models"]["mlp"]}, selected=SPELL)
     sample.change("model/model.json", selected=SPELL)
-    sample.change("drift/verdict.json", columns=drift["columns"], reasons=[SPELL])
+    sample.change("drift/drift.json", columns=drift["columns"])
+    sample.change("drift/verdict.json", reasons=[SPELL])
     sample.change("deployment", reasons=[SPELL, "and"], endpoint=SPELL, curl=SPELL)
     sample.change("profile/profile.json", diagnosis=SPELL, top_operations=[])
     sample.change("events", details={"read": 5, "quarantined": {SPELL: 1}})

@@ -40,7 +40,7 @@ def test_a_finished_run_is_summarized_in_full(sample):
         "precision_at_100": 0.2871,
         "precision_at_100_ceiling": 0.397142,
     }
-    assert summary["verdicts"]["evaluation"]["decision"] == "promote"
+    assert summary["verdicts"]["evaluation"]["decision"] == "pass"
     assert summary["verdicts"]["drift"]["drifted_share"] == 1 / 15
     assert summary["verdicts"]["deployment"]["decision"] == "promoted"
     assert list(summary["hashes"]) == ["events", "features", "model"]
@@ -110,7 +110,7 @@ def test_a_summary_is_read_back_as_it_was_written(sample):
         (["steps", "drift", "seconds"], float("inf")),
         (["models", "mlp", "precision_at_7"], 0.2),
         (["steps", "drift", "state"], "sleeping"),
-        (["verdicts", "drift", "status"], "unsure"),
+        (["verdicts", "drift", "decision"], "unsure"),
         (["schema"], 2),
         (["surprise"], 1),
         (["rows", "read"], "many"),
