@@ -4,12 +4,13 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 import httpx
 import pytest
+
+from tests.processes import started, wait_until
 
 
 def program(name: str) -> str:
@@ -37,27 +38,19 @@ def pushgateway() -> AbstractContextManager[str]:
 @contextmanager
 def running(name: str, *options: str) -> Iterator[str]:
     """Run one of Prometheus' servers on a free port of the loopback interface, and give its URL."""
-    address = f"127.0.0.1:{free_port()}"
-    command = [program(name), f"--web.listen-address={address}", "--log.level=error", *options]
-    process = subprocess.Popen(command)
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [program(name), f"--web.listen-address={url.removeprefix('http://')}", "--log.level=error", *options]
+    with started(command) as process:
+        wait_until(lambda: _ready(url, process), f"{name} is ready")
+        yield url
+
+
+def _ready(url: str, process: "subprocess.Popen[bytes]") -> bool:
+    assert process.poll() is None, f"it ended with exit code {process.returncode}; see above"
     try:
-        _wait(f"http://{address}/-/ready")
-        yield f"http://{address}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _wait(url: str, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if httpx.get(url).status_code == httpx.codes.OK:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.05)
-    raise AssertionError(f"{url} did not answer within {seconds} s")
+        return httpx.get(f"{url}/-/ready").status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
 
 
 def samples(url: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -136,4 +136,4 @@ def run(component: str, environment: dict[str, str] | None = None, **values: str
     """Run a step as its own process."""
     options = [part for name, value in vars(flags(**values)).items() for part in (f"--{name.replace('_', '-')}", value)]
     command = [sys.executable, "-m", f"components.{component}", *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)

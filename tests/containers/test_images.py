@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 import urllib.request
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +16,7 @@ from components.common import storage
 from components.common.contracts import package
 from components.common.image import image
 from components.deployment.server import Pointer, pointer_uri
+from tests.processes import wait_until
 
 BUILT = ("base", "serving", "airflow")
 PARSE = """
@@ -108,8 +108,8 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
         volumes={str(registry): {"bind": "/registry", "mode": "rw"}},
     )  # fmt: skip
     try:
-        assert eventually(lambda: get("http://127.0.0.1:8321/healthz"))["version"] == 1
-        assert eventually(lambda: health(container)) == "healthy"
+        assert wait_until(lambda: get("http://127.0.0.1:8321/healthz"), "the endpoint answers")["version"] == 1
+        assert wait_until(lambda: health(container), "the container is healthy") == "healthy"
     finally:
         container.remove(force=True)
 
@@ -123,14 +123,3 @@ def health(container: Any) -> str | None:
     container.reload()
     status: str = container.attrs["State"]["Health"]["Status"]
     return status if status == "healthy" else None
-
-
-def eventually(ask: Any) -> Any:
-    for _ in range(150):
-        try:
-            if answer := ask():
-                return answer
-        except OSError:
-            pass
-        time.sleep(0.2)
-    raise AssertionError("no answer within 30 seconds")

@@ -2,8 +2,8 @@
 
 import signal
 import subprocess
-import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from pipelines.engines.local.run import Run
 from pipelines.environments import local
 from tests.e2e.command import newest, nightshift
 from tests.pipelines.samples import Silent, compiled, compiled_file
+from tests.processes import SECONDS, started, wait_until
+from tests.processes import engine as command
 
 DATE = "2025-06-30"
 MEMORY = "import time; block = bytearray(1 << 30); time.sleep(1)"
@@ -114,39 +116,38 @@ def test_a_step_gets_in_its_container_what_the_compiled_pipeline_says(engine: An
     assert left(engine, tmp_path) == []
 
 
-def start(folder: Path, engine: Any) -> "subprocess.Popen[str]":
-    """Start a run of a step that sleeps, and wait for its container."""
+@pytest.fixture
+def folder(engine: Any, tmp_path: Path) -> Iterator[Path]:
+    """A workspace; containers that its runs have left are removed."""
+    yield tmp_path
+    for name in left(engine, tmp_path):
+        engine.containers.get(name).remove(force=True)
+
+
+@contextmanager
+def sleeping(folder: Path, engine: Any) -> "Iterator[subprocess.Popen[Any]]":
+    """Start a run of a step that sleeps, and wait for its container; the engine is killed at the end."""
     before = set(left(engine, folder))
 
     def pipeline() -> None:
         contained(script="import time; time.sleep(600)")
 
-    words = [sys.executable, "-m", "pipelines.cli", "run", str(compiled_file(pipeline, folder)), "--runner", "docker"]
-    process = subprocess.Popen([*words, "--workspace", str(folder)], text=True, stdout=subprocess.PIPE)
-    for _ in range(200):
-        if set(left(engine, folder)) - before:
-            return process
-        time.sleep(0.1)
-    raise AssertionError("no container within 20 seconds")
+    words = ["run", str(compiled_file(pipeline, folder)), "--runner", "docker", "--workspace", str(folder)]
+    with started(command(*words), stdout=subprocess.DEVNULL) as process:
+        wait_until(lambda: set(left(engine, folder)) - before, "the step's container is there")
+        yield process
 
 
-def test_ctrl_c_leaves_no_container_behind(engine: Any, tmp_path: Path) -> None:
-    process = start(tmp_path, engine)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert left(engine, tmp_path) == []
-
-
-def test_what_a_killed_engine_leaves_is_gone_with_the_next_run(engine: Any, tmp_path: Path) -> None:
-    process = start(tmp_path, engine)
-    orphans = left(engine, tmp_path)
-    process.kill()
-    process.communicate(timeout=60)
-    process = start(tmp_path, engine)
-    assert orphans
-    try:
-        assert not set(orphans) & set(left(engine, tmp_path))
-    finally:
+def test_ctrl_c_leaves_no_container_behind(engine: Any, folder: Path) -> None:
+    with sleeping(folder, engine) as process:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        assert process.wait(SECONDS) == 130
+    assert left(engine, folder) == []
+
+
+def test_what_a_killed_engine_leaves_is_gone_with_the_next_run(engine: Any, folder: Path) -> None:
+    with sleeping(folder, engine):
+        orphans = left(engine, folder)
+    with sleeping(folder, engine):
+        assert orphans
+        assert not set(orphans) & set(left(engine, folder))

@@ -8,7 +8,6 @@ import socketserver
 import subprocess
 import sys
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +28,7 @@ from pipelines.engines.airflow.operators.process import StepOperator
 from tests.dags.samples import Load, compiled
 from tests.dags.samples import context as of_run
 from tests.kubeflow import Kubeflow
+from tests.processes import SECONDS, content, wait_until
 
 MOMENT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -101,17 +101,14 @@ def test_what_a_step_prints_is_in_the_tasks_log_while_it_runs(
     sample = Sample(tmp_path, first=f'echo early; while [ ! -e "{tmp_path}/go" ]; do sleep 0.1; done; echo late')
     thread = threading.Thread(target=sample.execute, args=("first",))
     thread.start()
-    printed = ""
-    for _ in range(100):
-        printed += capsys.readouterr().out
-        if "early" in printed:
-            break
-        time.sleep(0.1)
-    (tmp_path / "go").touch()
-    thread.join()
+    printed: list[str] = []
+    try:
+        wait_until(lambda: printed.append(capsys.readouterr().out) or "early" in "".join(printed), "it is printed")
+    finally:
+        (tmp_path / "go").touch()
+        thread.join()
 
-    assert "early" in printed
-    assert "late" not in printed
+    assert "late" not in "".join(printed)
     assert "late" in capsys.readouterr().out
 
 
@@ -137,7 +134,7 @@ def test_tasks_that_end_at_the_same_time_both_are_in_the_record(tmp_path: Path) 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(SECONDS)
 
     assert set(sample.record["steps"]) == set(steps)
 
@@ -154,13 +151,12 @@ def test_a_killed_task_ends_its_processes(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=execute)
     thread.start()
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        time.sleep(0.05)
+    pid = content(tmp_path / "pid").strip()
     sample.tasks["long"].on_kill()
-    thread.join(timeout=20)
+    thread.join(SECONDS)
 
     assert "exit code -15" in str(caught[0])
-    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+    assert not Path(f"/proc/{pid}").exists()
 
 
 class Events(dict[Any, Any]):

@@ -64,7 +64,7 @@ def test_one_command_takes_data_through_every_step(summary: dict[str, Any]) -> N
 
 def test_the_first_model_is_promoted_and_answers_on_the_printed_line(summary: dict[str, Any]) -> None:
     assert summary["verdicts"]["deployment"]["decision"] == "promoted"
-    answer = subprocess.run(shlex.split(summary["curl"]), capture_output=True, text=True, check=True, timeout=30)
+    answer = subprocess.run(shlex.split(summary["curl"]), capture_output=True, text=True, check=True, timeout=300)
     assert json.loads(answer.stdout)["version"] == summary["model_version"]
 
 

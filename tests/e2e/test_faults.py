@@ -32,7 +32,7 @@ def compute(root: Path, date: str = DATE) -> "subprocess.Popen[str]":
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """Return a process's exit code, and what it said beside its progress."""
-    said = process.communicate(timeout=120)[1].splitlines()
+    said = process.communicate(timeout=300)[1].splitlines()
     return process.returncode, "\n".join(line for line in said if "days," not in line)
 
 
@@ -102,7 +102,7 @@ def test_a_target_that_is_read_only_is_one_clear_line(disk: Path) -> None:
 
 def nightshift(workspace: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pipelines.cli", "run", *words, "--workspace", str(workspace)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.mark.parametrize("leave", [0, 4096, 8192, 16384, 32768])

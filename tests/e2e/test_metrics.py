@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,15 +12,16 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from tests.pipelines.test_exporter import exporting
-from tests.pipelines.test_exporter import nightshift as on_kubeflow
 
 from components.common.kubeflow import Place, Server
 from components.common.telemetry import GATEWAY
 from tests.e2e.command import nightshift
 from tests.kubeflow import Kubeflow, serve
 from tests.metrics import Query, base, documented, panels
+from tests.pipelines.engines.kubeflow.test_exporter import exporting
+from tests.pipelines.engines.kubeflow.test_exporter import nightshift as on_kubeflow
 from tests.pipelines.test_monitoring import config
+from tests.processes import wait_until
 from tests.prometheus import pushgateway, running
 
 pytestmark = pytest.mark.slow
@@ -42,8 +43,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         options = (f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data")
         url = stack.enter_context(running("prometheus", *options))
         asked(endpoint)
-        _until(lambda: all(found(url, name) for name in ("nightshift_kubeflow_up", "nightshift_step_seconds")))
-        _until(lambda: found(url, "rate(nightshift_endpoint_requests_total[1m])"))
+        wait_until(lambda: found(url, "nightshift_kubeflow_up"), "the exporter is scraped")
+        wait_until(lambda: found(url, "nightshift_step_seconds"), "the gateway is scraped")
+        wait_until(lambda: found(url, "rate(nightshift_endpoint_requests_total[1m])"), "the endpoint is scraped twice")
         yield url
 
 
@@ -103,13 +105,6 @@ def found(prometheus: str, expression: str) -> list[dict[str, Any]]:
     assert answer["status"] == "success", answer
     result: list[dict[str, Any]] = answer["data"]["result"]
     return result
-
-
-def _until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize(

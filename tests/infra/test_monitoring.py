@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from pipelines.cli.__main__ import _parser
+from pipelines.arguments import COMPILED
 from pipelines.environments import KUBEFLOW_INSIDE, SITES
 from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
@@ -90,6 +91,18 @@ def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
 
     assert asked
     assert {base(name) for name in asked} <= {base(name) for name in documented()} | of_gpus() | OF_THE_PROCESS
+
+
+def test_queries_name_pipelines_that_are_compiled() -> None:
+    asked = {name for query in [*ALERTS, *panels()] for name in re.findall(r'pipeline="([^"]*)"', query.expression)}
+
+    assert asked == {"monitoring", "training"} <= {path.stem for path in (COMPILED / "aws").glob("*.yaml")}
+
+
+def test_a_dashboard_shows_the_use_cases_that_are_chosen_alone() -> None:
+    for panel in panels():
+        selectors = re.findall(r"nightshift_\w+(?:\{([^}]*)\})?", panel.expression)
+        assert all('use_case=~"$use_case"' in labels for labels in selectors), panel.place
 
 
 def test_names_of_metrics_are_found_in_a_query() -> None:

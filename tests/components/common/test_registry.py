@@ -1,12 +1,13 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from components.common import registry
 from components.common.contracts import package
 from components.common.errors import UserError
+from tests.processes import SECONDS, started, wait_until
 
 EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
 
@@ -189,8 +191,10 @@ def test_a_registry_that_was_moved_keeps_its_champion_and_takes_new_versions(sto
 def test_processes_that_register_at_once_get_a_version_each(folder, save_model):
     code = "import sys; from components.common import registry; registry.register(*sys.argv[1:4], {})"
     models = [save_model(0.1), save_model(0.2)]
-    started = [subprocess.Popen([sys.executable, "-c", code, folder, "fraud", model]) for model in models]
-    assert [process.wait(timeout=60) for process in started] == [0, 0]
+    with ExitStack() as stack:
+        commands = [[sys.executable, "-c", code, folder, "fraud", model] for model in models]
+        processes = [stack.enter_context(started(command)) for command in commands]
+        assert [process.wait(SECONDS) for process in processes] == [0, 0]
     assert [version.version for version in registry.versions(folder, "fraud")] == [1, 2]
 
 
@@ -230,21 +234,12 @@ def tracking_server(tmp_path):
             command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **registry.SETTINGS}
         )
     try:
-        _wait_for(f"http://127.0.0.1:{port}/health")
-        yield f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{port}"
+        wait_until(lambda: urllib.request.urlopen(f"{url}/health").status == 200, f"{url} answers")
+        yield url
     finally:
-        os.killpg(process.pid, 15)
-        process.wait(timeout=30)
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(600):
-        try:
-            with urllib.request.urlopen(url):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    raise AssertionError(f"{url} does not answer")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ def run(tmp_path: Path, body: str, flags: list[str]) -> subprocess.CompletedProc
     script = tmp_path / "sample.py"
     script.write_text(SCRIPT.format(body=body))
     command = [sys.executable, "-W", "error", str(script), *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def executor_input(tmp_path: Path) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def test_a_step_reports_what_it_took_and_where_it_ran(tmp_path: Path) -> None:
 
     metadata = written["artifacts"]["model"]["artifacts"][0]["metadata"]
     assert (metadata["step"], metadata["device"]) == ("sample", "cpu")
-    assert 0.3 <= metadata["seconds"] < 10
+    assert 0.3 <= metadata["seconds"] < 300
     assert metadata["peak_memory_bytes"] > 200_000_000
-    assert 0 < metadata["cpu_seconds"] < 10
+    assert 0 < metadata["cpu_seconds"] < 60
     assert "numpy " in metadata["libraries"]
 
 

@@ -213,7 +213,7 @@ def test_a_store_that_does_not_answer_is_named() -> None:
     environment = os.environ | s3.environment("http://127.0.0.1:9")
 
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False, timeout=300
     )
 
     assert "UnavailableError: s3://lake/a: EndpointConnectionError: " in done.stderr

@@ -42,7 +42,7 @@ def run(tmp_path: Path, found: dict[str, Any], gateway: str | None) -> subproces
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 

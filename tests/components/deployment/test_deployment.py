@@ -1,7 +1,6 @@
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
@@ -187,7 +186,7 @@ def test_the_command_starts_a_registry_and_leaves_a_server_that_outlives_it(tmp_
     argument = json.dumps({"outputs": {"outputFile": str(output), "artifacts": {"deployment": {"artifacts": [{}]}}}})
     command = [sys.executable, "-m", "components.deployment", *flags(tmp_path, save_model(0.4))]
     try:
-        done = subprocess.run([*command, "--executor-input", argument], capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*command, "--executor-input", argument], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         report = json.loads((tmp_path / "deployment.json").read_text())
         assert httpx.get(f"{report['endpoint']}/healthz").json()["version"] == 1
@@ -202,14 +201,15 @@ def test_the_command_starts_a_registry_and_leaves_a_server_that_outlives_it(tmp_
 
 def test_an_unknown_target_ends_the_command_with_one_line_and_code_2(tmp_path, save_model):
     command = [sys.executable, "-m", "components.deployment", *flags(tmp_path, save_model(0.4), target="remote")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert done.stderr == "deployment: target is 'remote'; allowed: local, register-only, record-only\n"
 
 
 @pytest.mark.parametrize("module", ["deployment", "deployment.server", "deployment.manage"])
-def test_help_answers_at_once(module):
-    started = time.process_time(), time.monotonic()
-    done = subprocess.run([sys.executable, "-m", f"components.{module}", "--help"], capture_output=True, timeout=30)
+def test_help_imports_no_heavy_library(module):
+    command = [sys.executable, "-X", "importtime", "-m", f"components.{module}", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0
-    assert time.monotonic() - started[1] < 3, "a heavy library is imported too early"
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert not imported & {"mlflow", "onnxruntime", "pandas", "sklearn", "torch"}, "imported too early"

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from components.common import registry, storage
 from components.common.errors import UserError
 from components.deployment import endpoint, server
+from tests.processes import wait_until
 
 EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
 
@@ -117,12 +117,11 @@ def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, ser
 
 
 def _health_when(state: server.State, condition) -> dict:
-    for _ in range(100):
+    def asked() -> dict | None:
         health = httpx.get(f"{state.url}/healthz").json()
-        if condition(health):
-            return health
-        time.sleep(0.05)
-    raise AssertionError(health)
+        return health if condition(health) else None
+
+    return wait_until(asked, "the endpoint's health is as expected")
 
 
 def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, serve):
@@ -183,7 +182,7 @@ def test_stop_ends_the_server_and_a_later_start_begins_afresh(stocked, serve):
 
 
 def test_stop_leaves_a_process_alone_that_only_has_the_number_of_our_server(stocked):
-    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         state = {"pid": other.pid, "host": "127.0.0.1", "port": 9}
         storage.write_json(server.state_uri(stocked, "fraud"), state)

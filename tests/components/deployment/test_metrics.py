@@ -3,7 +3,6 @@
 import asyncio
 import math
 import subprocess
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from components.common import storage
 from components.deployment import server
 from components.deployment.metrics import Counted, Metrics
+from tests.processes import wait_until
 from tests.prometheus import program, samples
 
 GOOD = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
@@ -76,8 +76,7 @@ def test_the_version_that_answers_is_shown_and_that_it_is_not_the_one_that_shoul
     assert shown(state)["nightshift_endpoint_degraded"] == 0
 
     storage.write_json(uri, vars(replace(pointer, version=2, uri="/nowhere")))
-    while httpx.get(f"{state.url}/healthz").json()["status"] == "ok":
-        time.sleep(0.05)
+    wait_until(lambda: httpx.get(f"{state.url}/healthz").json()["status"] != "ok", "the endpoint is degraded")
 
     assert shown(state)["nightshift_endpoint_degraded"] == 1
     assert shown(state)[f"nightshift_endpoint_model_info logistic_regression {pointer.sha256} 1"] == 1

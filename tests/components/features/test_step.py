@@ -161,7 +161,7 @@ def test_other_models_leave_the_partitions_as_they_are(tmp_path):
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     line = [sys.executable, "-m", "components.features", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_the_command_writes_the_manifest_and_says_what_it_does(tmp_path):

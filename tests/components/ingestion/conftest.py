@@ -61,7 +61,7 @@ class Step:
         """Run as its own process."""
         flags = [word for name, value in self.flags(config, data, day).items() for word in (f"--{name}", value)]
         command = [sys.executable, "-m", "components.ingestion", *flags]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=env or None)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=env or None)
 
 
 @pytest.fixture

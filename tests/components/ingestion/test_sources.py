@@ -157,14 +157,14 @@ def test_csv_values_stay_as_they_are_written():
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("x.csv", b"a,b\n1,2\n3,4,5\n"),
-        ("x.csv", b"a,b\n1,2,3\n4,5,6\n"),
-        ("x.csv", b'a,b\n"1,2\n'),
-        ("x.csv", b"PAR1\x00\xff\xfe"),
-        ("x.csv", b"\n"),
-        ("x.csv.gz", b"a,b\n1,2\n"),
-        ("x.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000)[:-12]),
-        ("x.parquet", b"a,b\n1,2\n"),
+        pytest.param("x.csv", b"a,b\n1,2\n3,4,5\n", id="a long row"),
+        pytest.param("x.csv", b"a,b\n1,2,3\n4,5,6\n", id="a short header"),
+        pytest.param("x.csv", b'a,b\n"1,2\n', id="an open quote"),
+        pytest.param("x.csv", b"PAR1\x00\xff\xfe", id="Parquet named CSV"),
+        pytest.param("x.csv", b"\n", id="an empty line"),
+        pytest.param("x.csv.gz", b"a,b\n1,2\n", id="not compressed"),
+        pytest.param("x.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000, mtime=0)[:-12], id="cut short"),
+        pytest.param("x.parquet", b"a,b\n1,2\n", id="CSV named Parquet"),
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(name, data):

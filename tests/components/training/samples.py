@@ -90,4 +90,4 @@ def flags(models: dict[str, Any] | None = None, **values: str) -> list[str]:
 def run(component: str, flags: list[str]) -> subprocess.CompletedProcess[str]:
     """Run a step as its own process, warnings as errors."""
     command = [sys.executable, "-W", "error", "-m", f"components.{component}", *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)

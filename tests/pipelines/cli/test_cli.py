@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,13 @@ from kfp import dsl
 
 from pipelines import configs
 from tests.pipelines.samples import compiled_file, dated, shell, write
+from tests.processes import SECONDS, engine, started, wait_until
 
 ROOT = Path(__file__).parents[3]
 
 
 def nightshift(*words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pipelines.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(engine(*words), capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
 def test_the_committed_schema_is_the_one_the_command_prints() -> None:
@@ -135,8 +133,7 @@ def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) ->
 
     words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path)]
     with Path("/dev/full").open("w") as full:
-        command = [sys.executable, "-m", "pipelines.cli", *words]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        done = subprocess.run(engine(*words), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.stderr.splitlines()[0].startswith("nightshift: No space left on device; make room")
 
 
@@ -164,58 +161,53 @@ def test_a_run_that_is_not_there_is_answered_with_the_newest_whoever_named_it(tm
 
 
 def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
-    started, gate = tmp_path / "started", tmp_path / "gate"
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
 
     def pipeline(date: str) -> None:
-        shell(script=f'touch "{started}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+        shell(script=f'touch "{begun}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
 
     words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date"]
-    first = subprocess.Popen([sys.executable, "-m", "pipelines.cli", *words, "2025-01-01"], stdout=subprocess.DEVNULL)
-    while not started.exists():
-        time.sleep(0.05)
-    second = nightshift(*words, "2025-01-01")
-    gate.touch()
+    with started(engine(*words, "2025-01-01"), stdout=subprocess.DEVNULL) as first:
+        wait_until(begun.exists, "the first run's step has begun")
+        second = nightshift(*words, "2025-01-01")
+        gate.touch()
+        assert first.wait(SECONDS) == 0
     assert second.returncode == 2
     assert "sample-2025-01-01-" in second.stderr
     assert "under way for the same date" in second.stderr
-    assert first.wait(timeout=20) == 0
     assert nightshift(*words, "2025-01-01").returncode == 0
 
 
 def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_path: Path) -> None:
-    started, gate = tmp_path / "started", tmp_path / "gate"
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
 
     @dsl.container_component
     def reporting(script: str) -> dsl.ContainerSpec:
         return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c"], args=[script])
 
     def pipeline() -> None:
-        reporting(script=f'touch "{started}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
+        reporting(script=f'touch "{begun}"; while [ ! -e "{gate}" ]; do sleep 0.05; done')
 
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(compiled_file(pipeline, tmp_path))]
-    run = subprocess.Popen([*command, "--workspace", str(tmp_path)], stdout=subprocess.DEVNULL)
-    while not started.exists():
-        time.sleep(0.05)
-    (folder,) = (tmp_path / "runs").glob("sample-*")
-    refused = nightshift("report", folder.name, "--workspace", str(tmp_path))
-    gate.touch()
-    assert run.wait(timeout=20) == 0
+    command = engine("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    with started(command, stdout=subprocess.DEVNULL) as run:
+        wait_until(begun.exists, "the step has begun")
+        (folder,) = (tmp_path / "runs").glob("sample-*")
+        refused = nightshift("report", folder.name, "--workspace", str(tmp_path))
+        gate.touch()
+        assert run.wait(SECONDS) == 0
     assert (refused.returncode, f"{folder.name} is under way" in refused.stderr) == (2, True)
     assert nightshift("report", folder.name, "--workspace", str(tmp_path)).returncode == 0
 
 
 def test_the_lock_of_a_killed_run_is_no_obstacle(tmp_path: Path) -> None:
-    started = tmp_path / "started"
+    begun = tmp_path / "begun"
 
     def pipeline(date: str) -> None:
-        shell(script=f'[ -e "{started}" ] || {{ touch "{started}"; sleep 2; }}')
+        shell(script=f'[ -e "{begun}" ] || {{ touch "{begun}"; sleep 600; }}')
 
     words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date", "2025-01-01"]
-    first = subprocess.Popen([sys.executable, "-m", "pipelines.cli", *words], stdout=subprocess.DEVNULL)
-    while not started.exists():
-        time.sleep(0.05)
-    first.kill()
-    first.wait()
+    with started(engine(*words), stdout=subprocess.DEVNULL):
+        wait_until(begun.exists, "the step has begun")
     assert nightshift(*words).returncode == 0
 
 

@@ -362,7 +362,7 @@ def test_what_was_cut_short_anywhere_leaves_nothing_dangling_and_is_finished_the
     codes = []
     while not codes or codes[-1] == 9:
         words = [sys.executable, "-c", CUT_SHORT, str(workspace.folder), str(2 * len(codes) + 1)]
-        codes.append(subprocess.run(words, check=False, capture_output=True, timeout=60).returncode)
+        codes.append(subprocess.run(words, check=False, capture_output=True, timeout=300).returncode)
         check_nothing_dangles(workspace)
         if len(codes) == 1:
             assert files.exists()

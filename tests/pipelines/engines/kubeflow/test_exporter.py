@@ -38,7 +38,7 @@ def shown(kubeflow: Kubeflow, said: list[str] | None = None) -> dict[str, dict[s
 def nightshift(kubeflow: Kubeflow, *words: str) -> None:
     command = [sys.executable, "-m", "pipelines.cli", *words, "--environment", "aws"]
     environment = os.environ | {"KFP_ENDPOINT": kubeflow.url}
-    subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
 
 
 def ended(run: Any, state: str, begun: float, hours: float) -> None:

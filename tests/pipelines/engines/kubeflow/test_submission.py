@@ -24,7 +24,7 @@ INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 def nightshift(kubeflow: Kubeflow, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pipelines.cli", *words]
     environment = os.environ | {"KFP_ENDPOINT": kubeflow.url}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def server_of(kubeflow: Kubeflow) -> Server:

@@ -3,25 +3,17 @@
 import os
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from tests.pipelines.samples import compiled_file, shell
+from tests.processes import content, engine, started, wait_until
 
 # a step, and a process that the step itself has started
-SLEEPERS = 'sleep 300 & echo $! > "{0}/child"; echo $$ > "{0}/step"; wait'
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
+SLEEPERS = 'sleep 600 & echo $! > "{0}/child"; echo $$ > "{0}/step"; wait'
 
 
 def alive(pid_file: Path) -> bool:
@@ -36,8 +28,9 @@ def holds(process: int, file: Path) -> bool:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> "Callable[[], subprocess.Popen[bytes]]":
-    """Start a run whose only step sleeps for minutes, in two processes; returns once it does."""
+def run(tmp_path: Path) -> "Iterator[Callable[[], subprocess.Popen[bytes]]]":
+    """Start a run whose only step sleeps for minutes, in two processes, and return once it does."""
+    stack = ExitStack()
 
     def pipeline(date: str) -> None:
         shell(script=SLEEPERS.format(tmp_path))
@@ -47,11 +40,15 @@ def run(tmp_path: Path) -> "Callable[[], subprocess.Popen[bytes]]":
     def start() -> "subprocess.Popen[bytes]":
         (tmp_path / "step").unlink(missing_ok=True)
         words = ["run", compiled, "--workspace", str(tmp_path), "--date", "2025-01-01"]
-        engine = subprocess.Popen([sys.executable, "-m", "pipelines.cli", *words], stdout=subprocess.DEVNULL)
-        assert within(20, lambda: (tmp_path / "step").exists() and bool((tmp_path / "step").read_text()))
-        return engine
+        process = stack.enter_context(started(engine(*words), stdout=subprocess.DEVNULL))
+        content(tmp_path / "step")
+        return process
 
-    return start
+    with stack:
+        yield start
+    for name in ("step", "child"):
+        with suppress(ProcessLookupError):
+            os.kill(int((tmp_path / name).read_text()), signal.SIGKILL)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
@@ -59,32 +56,29 @@ def run(tmp_path: Path) -> "Callable[[], subprocess.Popen[bytes]]":
 def test_steps_and_what_they_started_end_with_the_engine(
     run: "Callable[[], subprocess.Popen[bytes]]", signal_number: signal.Signals, tmp_path: Path
 ) -> None:
-    engine = run()
+    process = run()
     before = [alive(tmp_path / name) for name in ("step", "child")]
 
-    engine.send_signal(signal_number)
-    engine.wait()
+    process.send_signal(signal_number)
+    process.wait()
 
     assert before == [True, True]
-    assert within(5, lambda: not alive(tmp_path / "step") and not alive(tmp_path / "child"))
+    wait_until(lambda: not alive(tmp_path / "step") and not alive(tmp_path / "child"), "both have ended")
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
 def test_who_ends_the_steps_of_a_killed_engine_has_its_lock_until_then(
     run: "Callable[[], subprocess.Popen[bytes]]", tmp_path: Path
 ) -> None:
-    engine = run()
+    killed = run()
     step = int((tmp_path / "step").read_text())
     lock = tmp_path / "runs/.locks/sample-2025-01-01"
 
-    assert [holds(process, lock) for process in (engine.pid, os.getpgid(step), step)] == [True, True, False]
+    assert [holds(process, lock) for process in (killed.pid, os.getpgid(step), step)] == [True, True, False]
 
-    engine.kill()
-    engine.wait()
-    # the next run is let in
-    again = run()
-    again.kill()
-    again.wait()
+    killed.kill()
+    killed.wait()
+    run()  # the next one is let in
 
 
 def test_what_a_run_left_that_was_killed_before_its_record_is_removed_by_the_next(tmp_path: Path) -> None:
@@ -92,7 +86,7 @@ def test_what_a_run_left_that_was_killed_before_its_record_is_removed_by_the_nex
         shell(script="true")
 
     words = ["run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path), "--date", "2025-01-01"]
-    command = [sys.executable, "-m", "pipelines.cli", *words]
+    command = engine(*words)
     subprocess.run(command, check=True, capture_output=True)
     (whole,) = (tmp_path / "runs").glob("sample-*")
     left = whole.with_name("sample-2025-01-01-20250102T000000000000")

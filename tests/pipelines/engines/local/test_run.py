@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from pipelines import ir
 from pipelines.engines.local.run import Run
 from tests.pipelines.samples import Silent, compiled, compiled_file, copy, inspect, shell, write
+from tests.processes import SECONDS, content, engine, started
 
 
 def execute(pipeline: ir.Pipeline, folder: Path, **arguments: object) -> tuple[bool, dict[str, str]]:
@@ -31,7 +30,7 @@ def test_artifacts_travel_from_step_to_step(tmp_path: Path) -> None:
 
 
 def test_independent_steps_run_at_the_same_time(tmp_path: Path) -> None:
-    meet = 'touch "{me}"; for i in $(seq 200); do [ -e "{other}" ] && exit 0; sleep 0.05; done; exit 1'
+    meet = 'touch "{me}"; for i in $(seq 3000); do [ -e "{other}" ] && exit 0; sleep 0.05; done; exit 1'
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
 
     def pipeline() -> None:
@@ -127,13 +126,12 @@ def test_ctrl_c_ends_the_steps_under_way(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
 
     def pipeline() -> None:
-        shell(script=f'echo $$ > "{pid_file}"; sleep 60')
+        shell(script=f'echo $$ > "{pid_file}"; sleep 600')
 
-    command = [sys.executable, "-m", "pipelines.cli", "run", str(compiled_file(pipeline, tmp_path))]
-    process = subprocess.Popen([*command, "--workspace", str(tmp_path)], stdout=subprocess.DEVNULL)
-    while not (pid_file.exists() and pid_file.read_text()):
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=20) == 130
+    command = engine("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))
+    with started(command, stdout=subprocess.DEVNULL) as process:
+        step = int(content(pid_file))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SECONDS) == 130
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid_file.read_text()), 0)
+        os.kill(step, 0)
