@@ -9,8 +9,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from pipelines.cli.__main__ import _parser
 from pipelines.arguments import COMPILED
+from pipelines.cli.__main__ import _parser
 from pipelines.environments import KUBEFLOW_INSIDE, SITES
 from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
