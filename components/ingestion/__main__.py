@@ -1,9 +1,11 @@
 """Ingestion's shell: find the window's days, make those partitions that are not there yet, write the manifest."""
 
+import contextlib
 from argparse import Namespace
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
 from components.common import storage
 from components.common.config import Config, parse
@@ -20,9 +22,12 @@ from components.common.splits import Plan, parse_date, plan
 from components.common.step import Parser, log, run
 from components.ingestion import sources, tally
 
+if TYPE_CHECKING:
+    from components.ingestion import core
+
 # part of every partition's identity: raise it when the same rows come to another partition
 SCHEMA = 2
-LOG_EVERY = 10
+BATCH = 30  # days that are in memory, and on the log's next line, together
 
 
 @dataclass(frozen=True)
@@ -72,40 +77,62 @@ def body(args: Namespace) -> dict[str, float]:
 
 def _ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
     days = list(job.plan.events)
-    partitions = []
-    for count, day in enumerate(days, start=1):
-        partitions.append(_partition(job, day, text_ids))
-        if count % LOG_EVERY == 0 or count == len(days):
-            rows = sum(part.rows for part in partitions)
-            log.info("ingestion: %d of %d days, %s rows", count, len(days), f"{rows:,}")
+    partitions: list[Partition] = []
+    for first in range(0, len(days), BATCH):
+        partitions += _batch(job, days[first : first + BATCH], text_ids)
+        rows = sum(part.rows for part in partitions)
+        log.info("ingestion: %d of %d days, %s rows", len(partitions), len(days), f"{rows:,}")
     return partitions
 
 
-def _partition(job: Job, day: date, text_ids: Collection[str]) -> Partition:
-    """Find a day's partition in the lake, or make it."""
-    raw = job.source.read(day)
-    labels_due = day <= job.plan.labels_due
+def _batch(job: Job, days: list[date], text_ids: Collection[str]) -> list[Partition]:
+    """Find the partitions of some days in the lake, or make them."""
+    raws = {day: job.source.read(day) for day in days}
+    keys = {day: _key(job, day, raw, text_ids) for day, raw in raws.items()}
+    found = {day: find_partition(partition_uri(job.lake, job.config.name, "events", day, keys[day])) for day in days}
+    missing = {day: raws[day] for day, part in found.items() if not part}
+    made = {day: _write(job, day, keys[day], missing[day], split) for day, split in _splits(job, missing, text_ids)}
+    return [found[day] or made[day] for day in days]
+
+
+def _key(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> str:
     meaning = [job.config.columns.model_dump(), job.config.source.timezone]
-    key = storage.fingerprint([SCHEMA, raw.sha256, meaning, labels_due, sorted(text_ids)])
-    uri = partition_uri(job.lake, job.config.name, "events", day, key)
-    return find_partition(uri) or _make(job, day, raw, key, text_ids)
+    return storage.fingerprint([SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(text_ids)])
 
 
-def _make(job: Job, day: date, raw: sources.Raw, key: str, text_ids: Collection[str]) -> Partition:
+def _splits(
+    job: Job, missing: Mapping[date, sources.Raw], text_ids: Collection[str]
+) -> "Iterator[tuple[date, core.Split]]":
+    """Part the good rows of some days from the bad ones, at once if that can be."""
+    if job.source.alike and len(missing) > 1:
+        from components.ingestion import core
+
+        with contextlib.suppress(UserError):  # which is raised again below, with the day
+            frames = {day: raw.load() for day, raw in missing.items()}
+            if splits := core.split_alike(frames, job.config, job.plan.labels_due, text_ids):
+                yield from splits.items()
+                return
+    for day, raw in missing.items():
+        yield day, _split(job, day, raw, text_ids)
+
+
+def _split(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> "core.Split":
     from components.ingestion import core
 
     try:
-        frame = raw.load()
-        split = core.split(frame, job.config, day, day <= job.plan.labels_due, text_ids)
+        return core.split(raw.load(), job.config, day, day <= job.plan.labels_due, text_ids)
     except UserError as error:
         raise UserError(f"{job.source.name(day)} {error}") from None
+
+
+def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split") -> Partition:
     quarantine = None
     if len(split.bad):
         quarantine = partition_uri(job.lake, job.config.name, "quarantine", day, key)
         # before the partition: what is left out of that is on record by then
         storage.write_frame(quarantine, split.bad)
     details = {
-        "read": len(frame),
+        "read": len(split.good) + len(split.bad),
         "quarantined": split.quarantined,
         "quarantine_uri": quarantine,
         "source_sha256": raw.sha256,

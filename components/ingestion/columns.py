@@ -82,14 +82,24 @@ def ids(column: pd.Series, as_text: bool = False) -> pd.Series:
         column: any dtype; floats that are whole numbers are integers that a null turned into floats.
         as_text: keep text in any case.
     """
-    if pd.api.types.is_float_dtype(column) and _all_whole(column):
+    integer = bool(whole(column).all())
+    if integer and pd.api.types.is_float_dtype(column):
         column = column.astype("Int64")
     if pd.api.types.is_signed_integer_dtype(column):
         return texts(column) if as_text else column.astype("Int64")
-    text = texts(column)
+    return texts(column).astype("Int64") if integer and not as_text else texts(column)
+
+
+def whole(column: pd.Series) -> pd.Series:
+    """Tell which values are whole numbers as they are written, bool; what is missing speaks against none."""
+    if pd.api.types.is_signed_integer_dtype(column):
+        return pd.Series(True, column.index)
+    if pd.api.types.is_float_dtype(column):
+        value = numbers(column)
+        exact: pd.Series = np.isfinite(value) & (value % 1 == 0) & (value.abs() < 2**53)
+        return column.isna() | exact
     # '007' is not 7: what would not come back as it was written stays text
-    whole = not as_text and text.dropna().str.fullmatch(WHOLE_NUMBER).all()
-    return text.astype("Int64") if whole else text
+    return texts(column).str.fullmatch(WHOLE_NUMBER).fillna(True).astype(bool)
 
 
 def numbers(column: pd.Series) -> pd.Series:
@@ -150,8 +160,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _all_whole(column: pd.Series) -> bool:
-    value = numbers(column.dropna())
-    return bool((np.isfinite(value) & (value % 1 == 0) & (value.abs() < 2**53)).all())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from components.common import storage
 from components.common.config import Config
@@ -42,6 +42,8 @@ class Raw:
 
 class Source(Protocol):
     """What every kind of source can say."""
+
+    alike: ClassVar[bool]  # whether the rows of all days have the same dtypes, so that they can be read together
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""
@@ -124,6 +126,7 @@ def spans(days: list[date]) -> str:
 class Simulated:
     """The embedded data, which has every day."""
 
+    alike: ClassVar = True
     config: Simulator
     labels_due: date
 
@@ -149,6 +152,8 @@ class Simulated:
 class Folder:
     """One file a day, named by a template with {date}; the template may name folders too."""
 
+    alike: ClassVar = False
+
     def __init__(self, root: str, template: str) -> None:
         self._root = root
         self._template = template
@@ -172,9 +177,12 @@ class Folder:
 class OneTable:
     """One file with all days, read once. Days outside a run's window, the future included, are left alone."""
 
-    def __init__(self, root: str, config: Config) -> None:
+    alike: ClassVar = True
+
+    def __init__(self, root: str, config: Config, read: Callable[[str], bytes] = storage.read_bytes) -> None:
         self._uri = storage.join(root, config.source.pattern)
         self._config = config
+        self._read = read
 
     def name(self, day: date) -> str:
         """Return the table, and the day in it."""
@@ -190,7 +198,7 @@ class OneTable:
 
     @cached_property
     def _table(self) -> "ParsedTable":
-        data = storage.read_bytes(self._uri)
+        data = self._read(self._uri)
         try:
             return self._parsed(data)
         except UserError as error:
