@@ -62,10 +62,10 @@ def body(args: Namespace) -> dict[str, float]:
     source = sources.connect(args.data, config, days.labels_due)
     sources.require(source, days.events)
     job = Job(config, days, source, args.lake)
-    partitions = _ingest(job)
+    partitions = ingest(job)
     if mixed := tally.mixed_ids(partitions):
         log.info("ingestion: %s: numbers on some days, text on others; taken as text on all", ", ".join(mixed))
-        partitions = _ingest(job, mixed)
+        partitions = ingest(job, mixed)
     _check_shares(job, partitions)
     read, quarantined = tally.totals(partitions)
     details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
@@ -75,7 +75,12 @@ def body(args: Namespace) -> dict[str, float]:
     return found if free is None else found | {"lake_free_share": free}
 
 
-def _ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
+def ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
+    """Find the partitions of the window's days in the lake, or make them.
+
+    Raises:
+        UserError: when a file is bad.
+    """
     days = list(job.plan.events)
     partitions: list[Partition] = []
     for first in range(0, len(days), BATCH):

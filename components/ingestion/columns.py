@@ -69,8 +69,9 @@ def given(column: pd.Series) -> pd.Series:
 
 def texts(column: pd.Series) -> pd.Series:
     """Return values as text, dtype string; null where there is none."""
-    # str() of each object, since a column of Python objects may mix what it holds
-    text = column if isinstance(column.dtype, pd.StringDtype) else column.map(str, na_action="ignore")
+    # str() of each object, since a column of Python objects may mix what it holds, and integers beside a null would
+    # be written as floats
+    text = column if isinstance(column.dtype, pd.StringDtype) else column.astype(object).map(str, na_action="ignore")
     text = text.astype("string")
     return text.mask(text == "")
 

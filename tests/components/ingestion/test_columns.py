@@ -93,6 +93,8 @@ def test_ids_stay_as_they_are_written(column, dtype, values):
 def test_numeric_ids_are_text_when_text_is_asked_for():
     assert columns.ids(pd.Series([7, 8]), as_text=True).tolist() == ["7", "8"]
     assert columns.ids(text("7"), as_text=True).tolist() == ["7"]
+    large = pd.Series([2**60 + 1, None], dtype="Int64")
+    assert columns.ids(large, as_text=True).tolist() == [str(2**60 + 1), pd.NA], "every digit, beside a null too"
 
 
 def test_numbers_are_read_to_the_last_bit():
