@@ -33,8 +33,9 @@ def parser() -> Parser:
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Deploy; what was done goes to `--deployment`."""
     from components.common import registry
+    from components.common.contracts.section import write_section
     from components.common.contracts.verdict import FILE, Verdict
-    from components.deployment import core, endpoint
+    from components.deployment import core, endpoint, section
 
     config = parse(args.config)
     endpoint.check_target(args.target, args.registry)
@@ -57,6 +58,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
         "champion_version": live and live.version,
         "previous_champion_version": before and before.version,
     }
+    write_section(args.deployment, section.build(record | served))
     storage.write_json(args.deployment, record | served)
     return {"version": version.version}
 

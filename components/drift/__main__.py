@@ -62,7 +62,8 @@ def body(args: Namespace) -> dict[str, Any]:
     """Compare, write the page, the figures, then the verdict."""
     from components.common.contracts import drift, package, verdict
     from components.common.contracts.artifact import Window
-    from components.drift import core, evidently_report
+    from components.common.contracts.section import write_section
+    from components.drift import core, evidently_report, section
 
     config, day = parse(args.config), splits.parse_date(args.date)
     features = tables.read_table(args.features)
@@ -94,6 +95,7 @@ def body(args: Namespace) -> dict[str, Any]:
         signals=signals,
     )
     found.write(storage.join(args.drift, drift.FILE))
+    write_section(args.drift, section.build(judged, found, config.drift))
     judged.write(storage.join(args.drift, verdict.FILE))
     return {
         "drifted_share": found.drifted_share,

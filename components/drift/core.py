@@ -28,6 +28,7 @@ SCORE, LABELS = "score", "labels"
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
 REFERENCE_POSITIVES = 50  # fewer are no reference
+NAMED = 3  # drifted inputs among the reasons; drift.json has them all
 LABELLED = 0.5  # share of a usual day's rows that have labels, below which labels are late
 
 
@@ -209,7 +210,9 @@ def judge(subject: str, columns: list[Column], signals: list[Signal], limits: Dr
         limits: to be named.
     """
     reasons = [signal.reason for signal in signals]
-    reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in _moved(columns)]
+    moved = _moved(columns)
+    reasons += [f"Input {column.name} drifted: {_figures(column, limits)}." for column in moved[:NAMED]]
+    reasons += [f"{len(moved) - NAMED} more inputs drifted."] if len(moved) > NAMED else []
     return Verdict(
         gate="drift",
         decision=Decision.FAIL if any(signal.raised for signal in signals) else Decision.PASS,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from components.common.config.policy import Evaluation
     from components.common.registry import Version
     from components.evaluation.core import Champion, Contender, Curves, Trial
+    from components.evaluation.explain import Explanation
 
 
 def parser() -> step.Parser:
@@ -66,7 +67,7 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
         step.log.warning("%s", note)
     unseen = notes.unseen(rows, model.inputs)
     trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
-    _save(args.evaluation, trial, curves, _card(args.model, trial, rows.assign(score=chosen), curves))
+    _save(args.evaluation, trial, curves, _explained(args.model, trial, rows.assign(score=chosen), curves))
     reported = {"passed": float(verdict.passed), **_measured("", challenger)}
     if isinstance(champion, core.Champion):
         reported |= _measured("champion_", champion)
@@ -105,23 +106,28 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation
         return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
 
 
-def _card(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") -> str:
-    """Return the model card of a trial; `scored` are the test rows with the selected candidate's `score`."""
+def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") -> "Explanation":
+    """Explain the selected candidate; `scored` are the test rows with its `score`."""
     from components.common.contracts import package
-    from components.evaluation import card, explain
+    from components.evaluation import explain
 
     scorer, columns = package.Scorer(uri, trial.model), trial.model.inputs.columns
-    slices = explain.slices(scored, trial.config.task.longest_window_days)
-    calibration = explain.Calibration.of(curves["calibration"])
-    return card.render(trial, slices, calibration, explain.importances(scored, columns, scorer.score))
+    return explain.Explanation(
+        slices=explain.slices(scored, trial.config.task.longest_window_days),
+        calibration=explain.Calibration.of(curves["calibration"]),
+        importances=explain.importances(scored, columns, scorer.score),
+    )
 
 
-def _save(folder: str, trial: "Trial", curves: "Curves", card: str) -> None:
-    """Write `evaluation.json`, `model_card.md`, then `verdict.json`, by which the folder is complete."""
+def _save(folder: str, trial: "Trial", curves: "Curves", explained: "Explanation") -> None:
+    """Write figures, section and model card, then `verdict.json`, by which the folder is complete."""
     from components.common.contracts import verdict
+    from components.common.contracts.section import write_section
+    from components.evaluation import card, section
 
     storage.write_json(storage.join(folder, "evaluation.json"), trial.figures() | {"curves": curves})
-    storage.write_bytes(storage.join(folder, "model_card.md"), card.encode())
+    write_section(folder, section.build(trial, curves, explained))
+    storage.write_bytes(storage.join(folder, "model_card.md"), card.render(trial, explained).encode())
     trial.verdict.write(storage.join(folder, verdict.FILE))
 
 

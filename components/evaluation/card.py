@@ -8,29 +8,27 @@ from collections.abc import Iterable
 from components.common import storage
 from components.common.markdown import table
 from components.evaluation.core import Trial
-from components.evaluation.explain import Calibration, Slice
+from components.evaluation.explain import Calibration, Explanation, Slice
 
 NOTHING = "-"
 
 
-def render(trial: Trial, slices: list[Slice], calibration: Calibration, importances: list[tuple[str, float]]) -> str:
+def render(trial: Trial, explained: Explanation) -> str:
     """Write the card of a model.
 
     Args:
         trial: its evaluation.
-        slices: of the selected candidate.
-        calibration: of the selected candidate.
-        importances: of the selected candidate: (input, drop of average precision); empty without both classes.
+        explained: the selected candidate.
     """
     sections = {
         "Model": _identity(trial),
         "Data": _data(trial),
         "Metrics on the test days": _metrics(trial),
         "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
-        "Slices": _slices(slices),
-        "Calibration": _calibration(calibration),
-        "What it leans on": _importances(importances),
-        "Limits": [f"- {line}" for line in _limits(trial, slices)],
+        "Slices": _slices(explained.slices),
+        "Calibration": _calibration(explained.calibration),
+        "Feature importance": _importances(explained.importances),
+        "Limits": [f"- {line}" for line in _limits(trial, explained.slices)],
     }
     texts = [f"# Model card: {trial.config.name}, {trial.model.selected}"]
     texts += ["\n".join([f"## {title}", "", *lines]) for title, lines in sections.items()]

@@ -1,4 +1,4 @@
-"""Where a model is good, how far its scores can be read as probabilities, and which inputs it leans on."""
+"""Where a model is good, how far its scores can be read as probabilities, and which inputs matter most to it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -61,6 +61,21 @@ class Calibration:
         each = (predicted, observed, abs(predicted - observed))
         overall, positives, error = (float(np.average(values, weights=count)) for values in each)
         return cls(overall, positives, error, float(predicted[-1]), float(observed[-1]))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a model is good and why.
+
+    Attributes:
+        slices: of the test rows.
+        calibration: of its scores.
+        importances: (input, drop of average precision), the largest first; empty without both classes.
+    """
+
+    slices: list[Slice]
+    calibration: Calibration
+    importances: list[tuple[str, float]]
 
 
 def slices(rows: pd.DataFrame, longest: int) -> list[Slice]:

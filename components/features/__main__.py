@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from components.common import storage
 from components.common.config import Config, parse
 from components.common.contracts import tables
+from components.common.contracts.section import write_section
 from components.common.splits import Days, buffer_days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
-from components.features import core
+from components.features import core, section
 from components.tabular import frames
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
             "events_sha256": job.events.sha256,
         },
     )
+    write_section(args.features, section.build(table, len(made), args.device))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(made)}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from components.common import storage
 from components.common.config import Config, parse
+from components.common.contracts.section import write_section
 from components.common.contracts.tables import (
     Partition,
     Table,
@@ -20,7 +21,7 @@ from components.common.contracts.tables import (
 from components.common.errors import UserError
 from components.common.splits import Plan, parse_date, plan
 from components.common.step import Parser, log, run
-from components.ingestion import sources, tally
+from components.ingestion import section, sources, tally
 
 if TYPE_CHECKING:
     from components.ingestion import core
@@ -69,6 +70,7 @@ def body(args: Namespace) -> dict[str, float]:
     _check_shares(job, partitions)
     read, quarantined = tally.totals(partitions)
     details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
+    write_section(args.events, section.build(args.data, partitions, read, quarantined))
     write_table(args.events, Table("events", partitions, details))
     found: dict[str, float] = {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
     free = storage.free_share(args.lake)

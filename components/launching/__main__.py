@@ -7,7 +7,9 @@ from typing import Any
 
 from components.common import step, storage
 from components.common.config import parse
+from components.common.contracts.section import write_section
 from components.common.splits import last_complete_day, parse_date
+from components.launching import section
 
 PARAMETERS = ("data", "device", "lake", "registry", "runs", "audit", "target")
 
@@ -38,6 +40,7 @@ def body(args: Namespace) -> dict[str, float]:
     nothing: dict[str, Any] = {"new": False, "said": "nothing is started"}
     outcome = _launched(args, day) if request["retrain"] else nothing
     step.log.info("%s: %s", outcome["said"], request["reason"])
+    write_section(args.launch, section.build(outcome))
     storage.write_json(args.launch, outcome | {"reason": request["reason"]})
     return {"started": float(outcome["new"])}
 

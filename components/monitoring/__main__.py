@@ -31,7 +31,8 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float]:
     """Decide, write the day's audit entry if it has none, then the request."""
     from components.common.contracts import drift
-    from components.monitoring import core
+    from components.common.contracts.section import write_section
+    from components.monitoring import core, section
 
     config, day = parse(args.config), parse_date(args.date)
     found = drift.Drift.read(storage.join(args.drift, drift.FILE))
@@ -40,8 +41,10 @@ def body(args: Namespace) -> dict[str, float]:
     log = _log(storage.join(args.audit, config.name), day)
     seen = core.Observation(config.name, day, found.model_sha256, found.signals)
     entry = core.decide(seen, log, config.controller, args.target == BACKFILL)
+    audit = storage.join(args.audit, config.name, f"{day}.json")
     if entry not in log:
-        storage.write_json(storage.join(args.audit, config.name, f"{day}.json"), asdict(entry))
+        storage.write_json(audit, asdict(entry))
+    write_section(args.request, section.build(entry, log, audit))
     step.log.info("%s: %s", "retrain" if entry.retrain else "no retraining", entry.reason)
     storage.write_json(args.request, {"retrain": entry.retrain, "reason": entry.reason, "key": entry.key})
     return {"retrain": float(entry.retrain)}

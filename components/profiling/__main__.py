@@ -37,7 +37,8 @@ def body(args: Namespace) -> dict[str, float]:
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from components.common.contracts.package import Inputs
-    from components.profiling import core
+    from components.common.contracts.section import write_section
+    from components.profiling import core, section
     from components.tabular import mlp
 
     device, parameters = mlp.torch_device(args.device), _parameters(config)
@@ -49,6 +50,7 @@ def body(args: Namespace) -> dict[str, float]:
     profile, profiler = core.measure(matrix, rows["label"].to_numpy(dtype="int8"), parameters, device)
     step.log.info("%.0f rows a second. %s", profile.rows_per_second, profile.diagnosis)
     storage.write_bytes(storage.join(args.profile, "trace.json.gz"), _trace(profiler))
+    write_section(args.profile, section.build(profile))
     storage.write_json(storage.join(args.profile, "profile.json"), asdict(profile))
     return {"rows_per_second": profile.rows_per_second, "data_wait_share": profile.data_wait_share}
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from components.reporting.core import Found, Head
     from components.reporting.summary import Summary
 
-# file -> the flag of its artifact, and its path inside when that is a folder
+# file -> its artifact, and its path inside when that is a folder
 FILES = {
     "events": ("events", ""),
     "features": ("features", ""),
@@ -25,6 +25,8 @@ FILES = {
     "drift": ("drift", "drift.json"),
     "drift_verdict": ("drift", "verdict.json"),
     "deployment": ("deployment", ""),
+    "request": ("request", ""),
+    "launch": ("launch", ""),
 }
 PAGES = {
     "trace": ("profile", "trace.json.gz"),
@@ -34,7 +36,7 @@ PAGES = {
 
 
 def parser() -> step.Parser:
-    """Return the step's flags."""
+    """Return the step's flags; the artifacts come with the executor input, since each pipeline has others."""
     flags = step.Parser("reporting", "Write the summary and the report of a run.")
     return flags.takes_device().takes(
         config="the use case's config (JSON)",
@@ -42,14 +44,6 @@ def parser() -> step.Parser:
         data="where the raw events came from",
         runs="URI of the folder of all runs",
         run="the run's id",
-        events="URI of the events manifest",
-        features="URI of the features manifest",
-        model="URI of the model",
-        profile="URI of the profile",
-        evaluation="URI of the evaluation",
-        scores="URI of what the scoring step has written",
-        drift="URI of what the drift step has written",
-        deployment="URI of the deployment's record",
         summary="URI of the JSON file to write",
         report="URI of the HTML file to write",
         overview="URI of the Markdown file to write",
@@ -57,35 +51,46 @@ def parser() -> step.Parser:
 
 
 def body(args: Namespace) -> None:
-    """Gather what is there, summarize it, write summary and report twice and the overview once."""
+    """Gather what is there, summarize it, write summary and report twice, the page's data and the overview once."""
     from components.common.lineage import code_version
-    from components.reporting import core, overview, report
+    from components.reporting import core, overview, page, report
 
     config, day = parse(args.config), parse_date(args.date)
     folder = storage.join(args.runs, args.run)
-    found = gather(args, folder)
+    found = gather(args.executor_input, folder)
     head = core.Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
     summary = core.summarize(head, found, repeated(args.runs, head, found.record.get("pipeline")))
-    page = report.render(summary, found, folder).encode()
+    shown = page.compose(summary, found)
+    html = report.render(shown, summary, folder).encode()
+    shown.write(storage.join(folder, "page.json"))
     for uri in (args.report, storage.join(folder, "report.html")):
-        storage.write_bytes(uri, page)
+        storage.write_bytes(uri, html)
     for uri in (args.summary, storage.join(folder, "summary.json")):
         storage.write_json(uri, summary.model_dump(mode="json"))
-    storage.write_bytes(args.overview, overview.render(summary).encode())
+    storage.write_bytes(args.overview, overview.render(shown, summary).encode())
     point_latest(args.runs, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 
 
-def gather(args: Namespace, folder: str) -> "Found":
+def gather(executor_input: dict[str, Any], folder: str) -> "Found":
     """Read what the steps of a run left so far."""
+    from components.common.contracts.section import read_section
     from components.reporting.core import Found
 
-    places = {name: _place(args, *where) for name, where in (FILES | PAGES).items()}
+    inputs = executor_input.get("inputs", {}).get("artifacts", {})
+    artifacts: dict[str, str] = {name: value["artifacts"][0]["uri"] for name, value in inputs.items()}
+    places = {
+        name: storage.join(artifacts[artifact], *filter(None, [path]))
+        for name, (artifact, path) in (FILES | PAGES).items()
+        if artifact in artifacts
+    }
     links = {name: uri for name, uri in places.items() if storage.exists(uri)}
     record = storage.join(folder, "run.json")
     return Found(
+        artifacts=artifacts,
         files={name: storage.read_json(uri) for name, uri in links.items() if name in FILES},
-        measures=_measures(args.executor_input),
+        sections=[found for uri in artifacts.values() if (found := read_section(uri))],
+        measures={name: value["artifacts"][0].get("metadata", {}) for name, value in inputs.items()},
         record=storage.read_json(record) if storage.exists(record) else {},
         links=links,
     )
@@ -129,17 +134,6 @@ def point_latest(runs: str, summary: "Summary") -> None:
 def _starts_later(uri: str, summary: "Summary") -> bool:
     started = storage.read_json(uri).get("started") if summary.started and storage.exists(uri) else None
     return bool(started and summary.started and datetime.fromisoformat(started) > summary.started)
-
-
-def _place(args: Namespace, flag: str, path: str) -> str:
-    uri: str = getattr(args, flag)
-    return storage.join(uri, path) if path else uri
-
-
-def _measures(executor_input: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the metadata of each input artifact, which the step that made it has measured."""
-    inputs = executor_input.get("inputs", {}).get("artifacts", {})
-    return {name: value["artifacts"][0].get("metadata", {}) for name, value in inputs.items()}
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """The reporting step as Kubeflow sees it."""
 
+# ruff: noqa: ARG001 - a pipeline gives it the artifacts it has; the step finds them in the executor input
+
 from typing import Any
 
 from kfp import dsl
@@ -14,17 +16,19 @@ def reporting(
     device: str,
     data: str,
     runs: str,
-    events: dsl.Input[dsl.Dataset],
-    features: dsl.Input[dsl.Dataset],
-    model: dsl.Input[dsl.Model],
-    profile: dsl.Input[dsl.Artifact],
-    evaluation: dsl.Input[dsl.Artifact],
-    scores: dsl.Input[dsl.Dataset],
-    drift: dsl.Input[dsl.Artifact],
-    deployment: dsl.Input[dsl.Artifact],
     summary: dsl.Output[dsl.Artifact],
     report: dsl.Output[dsl.HTML],
     overview: dsl.Output[dsl.Markdown],
+    events: dsl.Input[dsl.Dataset] = None,
+    features: dsl.Input[dsl.Dataset] = None,
+    model: dsl.Input[dsl.Model] = None,
+    profile: dsl.Input[dsl.Artifact] = None,
+    evaluation: dsl.Input[dsl.Artifact] = None,
+    scores: dsl.Input[dsl.Dataset] = None,
+    drift: dsl.Input[dsl.Artifact] = None,
+    deployment: dsl.Input[dsl.Artifact] = None,
+    request: dsl.Input[dsl.Artifact] = None,
+    launch: dsl.Input[dsl.Artifact] = None,
 ) -> dsl.ContainerSpec:
     """Write the run's summary, its report and an overview."""
     return dsl.ContainerSpec(
@@ -37,14 +41,6 @@ def reporting(
             "--data", data,
             "--runs", runs,
             "--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
-            "--events", events.uri,
-            "--features", features.uri,
-            "--model", model.uri,
-            "--profile", profile.uri,
-            "--evaluation", evaluation.uri,
-            "--scores", scores.uri,
-            "--drift", drift.uri,
-            "--deployment", deployment.uri,
             "--summary", summary.uri,
             "--report", report.uri,
             "--overview", overview.uri,

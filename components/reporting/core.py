@@ -5,6 +5,7 @@ from datetime import date, datetime
 from typing import Any, TypeVar
 
 from components.common.config import Config
+from components.common.contracts.section import Section
 from components.common.splits import Days, plan
 from components.reporting.summary import (
     Deployment,
@@ -27,16 +28,18 @@ from components.reporting.summary import (
 Json = dict[str, Any]
 P = TypeVar("P", bound=Part)
 
-# step -> the artifact it writes, and the file of it that says the step is through
+# artifact -> the step that writes it, and the file of it that says the step is through
 STEPS = {
-    "ingestion": ("events", "events"),
+    "events": ("ingestion", "events"),
     "features": ("features", "features"),
-    "training": ("model", "model"),
-    "profiling": ("profile", "profile"),
+    "model": ("training", "model"),
+    "profile": ("profiling", "profile"),
     "evaluation": ("evaluation", "verdict"),
-    "scoring": ("scores", "scores"),
+    "scores": ("scoring", "scores"),
     "drift": ("drift", "drift_verdict"),
     "deployment": ("deployment", "deployment"),
+    "request": ("monitoring", "request"),
+    "launch": ("launching", "launch"),
 }
 # what evaluation.json calls a model's metrics, in the order of `score_names`
 SCORES = ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
@@ -70,17 +73,32 @@ class Found:
     """What a run has left so far.
 
     Attributes:
+        artifacts: artifact -> its URI, whether it was written or not: they say which steps there are.
         files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
-            `scores`, `drift`, `drift_verdict`, `deployment`; without those that were not written.
+            `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`; without those not written.
+        sections: what the steps have to show.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.
         links: name -> URI of everything that exists.
     """
 
+    artifacts: dict[str, str] = field(default_factory=dict)
     files: dict[str, Json] = field(default_factory=dict)
+    sections: list[Section] = field(default_factory=list)
     measures: dict[str, Json] = field(default_factory=dict)
     record: Json = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> dict[str, str]:
+        """The steps of the pipeline before this one -> the artifact each of them writes."""
+        return {step: artifact for artifact, (step, _) in STEPS.items() if artifact in self.artifacts}
+
+    @property
+    def libraries(self) -> list[str]:
+        """The versions that the steps reported, each once."""
+        reported = [text for measure in self.measures.values() for text in measure.get("libraries", "").split(", ")]
+        return sorted({text for text in reported if text})
 
     def file(self, name: str) -> Json:
         """Return a file's JSON, empty when the file was not written."""
@@ -91,9 +109,10 @@ class Found:
         details: Json = self.file(name).get("details", {})
         return details
 
-    def recorded(self, step: str) -> Json:
-        """Return what the engine recorded of a step, or nothing."""
-        entry: Json = self.record.get("steps", {}).get(step, {})
+    def recorded(self, artifact: str) -> Json:
+        """Return what the engine recorded of the step that writes an artifact, into a folder of the task's name."""
+        task = self.artifacts[artifact].rsplit("/", 2)[-2]
+        entry: Json = self.record.get("steps", {}).get(task, {})
         return entry
 
 
@@ -128,8 +147,8 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
     Raises:
         pydantic.ValidationError: when a step wrote something else than it promises.
     """
-    steps = {name: _step(name, found) for name in STEPS}
-    complete = all(step.state in ("done", "reused") for step in steps.values())
+    steps = {name: _step(artifact, found) for name, artifact in found.steps.items()}
+    complete = bool(steps) and all(step.state in ("done", "reused") for step in steps.values())
     deployment = found.file("deployment")
     hashes = Hashes(**{name: found.file(name).get("sha256") for name in ("events", "features", "model")})
     return Summary(
@@ -162,9 +181,9 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
     )
 
 
-def _step(name: str, found: Found) -> Step:
-    artifact, last_file = STEPS[name]
-    recorded = found.recorded(name)
+def _step(artifact: str, found: Found) -> Step:
+    _, last_file = STEPS[artifact]
+    recorded = found.recorded(artifact)
     measured = recorded | found.measures.get(artifact, {})
     return Step(
         state=_state(recorded.get("state"), last_file in found.files),

@@ -3,18 +3,11 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from components.common.contracts.section import Cell, Estimate, Format
 
 NOTHING = Markup('<span class="none">&ndash;</span>')
-
-
-def _shown(write: Callable[[float], str]) -> Callable[[float | None], Markup]:
-    def shown(value: float | None) -> Markup:
-        if value is None:
-            return NOTHING
-        return Markup('<data value="{}">{}</data>').format(value, write(value))
-
-    return shown
 
 
 def _count(value: float) -> str:
@@ -22,17 +15,17 @@ def _count(value: float) -> str:
 
 
 def _score(value: float) -> str:
-    return f"{value:.3f}"
+    return f"{value:z.3f}"
 
 
 def _bound(value: float) -> str:
     # one digit less than the value between the bounds
-    return f"{value:.2f}" if abs(value) < 10 else f"{value:,.0f}"
+    return f"{value:z.2f}" if abs(value) < 10 else f"{value:,.0f}"
 
 
 def _percent(value: float) -> str:
     # a handful of bad rows among many is not 0.0 %
-    return f"{100 * value:.1f} %" if value >= 0.01 else f"{100 * value:#.2g} %"
+    return f"{100 * value:.1f} %" if value >= 0.01 or not value else f"{100 * value:#.2g} %"
 
 
 def _seconds(value: float) -> str:
@@ -54,19 +47,47 @@ def _plain(value: float) -> str:
     return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def moment(value: datetime | None) -> str | Markup:
-    """Write a time in UTC to the minute."""
-    return f"{value:%Y-%m-%d %H:%M} UTC" if value else NOTHING
-
-
-FILTERS: dict[str, Callable[..., str]] = {
-    "count": _shown(_count),
-    "score": _shown(_score),
-    "bound": _shown(_bound),
-    "percent": _shown(_percent),
-    "seconds": _shown(_seconds),
-    "size": _shown(lambda value: f"{value / 1e6:,.0f} MB"),
-    "flops": _shown(lambda value: _metric(value, "FLOP/s")),
-    "plain": _shown(_plain),
-    "moment": moment,
+WRITERS: dict[Format, Callable[[float], str]] = {
+    "text": lambda value: f"{value:g}",
+    "code": lambda value: f"{value:g}",
+    "count": _count,
+    "score": _score,
+    "percent": _percent,
+    "seconds": _seconds,
+    "size": lambda value: f"{value / 1e6:,.0f} MB",
+    "flops": lambda value: _metric(value, "FLOP/s"),
+    "plain": _plain,
 }
+
+
+def written(value: Cell, form: Format) -> str:
+    """Write a value as plain text, a dash for one that is not known."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Estimate):
+        return f"{WRITERS[form](value.value)} [{_bound(value.low)}, {_bound(value.high)}]"
+    return WRITERS[form](value)
+
+
+def shown(value: Cell, form: Format) -> Markup:
+    """Write a value as HTML."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, str):
+        return Markup("<code>{}</code>").format(value) if form == "code" else escape(value)
+    if isinstance(value, Estimate):
+        bounds = Markup(' <span class="interval">[{}, {}]</span>').format(_bound(value.low), _bound(value.high))
+        return shown(value.value, form) + bounds
+    return Markup('<data value="{}">{}</data>').format(value, WRITERS[form](value))
+
+
+def number(value: Cell) -> float:
+    """Return a value as the length of its bar."""
+    return value.value if isinstance(value, Estimate) else value if isinstance(value, int | float) else 0.0
+
+
+def moment(value: datetime | None) -> str:
+    """Write a time in UTC to the minute."""
+    return f"{value:%Y-%m-%d %H:%M} UTC" if value else "unknown"

@@ -1,54 +1,31 @@
-"""The summary on one screen, in Markdown: what Kubeflow's page shows of a run."""
+"""The page on one screen, in Markdown: what Kubeflow shows of a run."""
 
-from collections.abc import Iterator
-
+from components.common.contracts.section import Page, Table
 from components.common.markdown import table
+from components.reporting.formats import written
 from components.reporting.summary import Summary
 
-NOTHING = "-"
 
-
-def render(summary: Summary) -> str:
-    """Write the overview of a run: the verdicts, the models' metrics on the test days, what the steps took."""
+def render(page: Page, summary: Summary) -> str:
+    """Write the overview of a run: the headline, what was decided, the key tables, what the steps took."""
+    headline, outcomes = page.headline, page.outcomes
     paragraphs = [
-        [f"# {summary.run}: {summary.status}"],
-        [f"Logical date {summary.logical_date}, on {summary.device}, code {summary.code_version}."],
-        ["## Verdicts", "", *(_verdicts(summary) or ["None was reached."])],
-        ["## Models", "", *_models(summary)],
-        ["## Steps", "", *_steps(summary)],
+        [f"# {page.use_case}: {headline.headline}"],
+        [f"Run {page.run}, logical date {summary.logical_date}, on {summary.device}, code {summary.code_version}."],
+        [f"- {reason}" for reason in headline.reasons],
+        [f"- {title}: **{each.label}**. {' '.join(each.reasons)}".rstrip() for title, each in outcomes],
+        *[[f"## {each.title}", "", *_lines(each)] for each in page.key_tables],
     ]
-    return "\n\n".join("\n".join(lines) for lines in paragraphs) + "\n"
+    return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 
 
-def _verdicts(summary: Summary) -> list[str]:
-    found = summary.verdicts
-    decided = {
-        "Evaluation": found.evaluation and (found.evaluation.decision, found.evaluation.reasons),
-        "Drift": found.drift and (found.drift.decision, found.drift.reasons),
-        "Deployment": found.deployment and (found.deployment.decision, found.deployment.reasons),
-    }
-    return [f"- {name}: **{told[0]}**. {' '.join(told[1])}" for name, told in decided.items() if told]
-
-
-def _models(summary: Summary) -> list[str]:
-    if not summary.models:
-        return ["None was measured."]
-    names = tuple(next(iter(summary.models.values())))
-    cells = (
-        (f"**{model}**" if model == summary.selected else model, *(_number(scores[name]) for name in names))
-        for model, scores in summary.models.items()
-    )
-    return table(("Model", *(name.replace("_", " ") for name in names)), cells)
-
-
-def _steps(summary: Summary) -> list[str]:
-    def cells() -> Iterator[tuple[str, ...]]:
-        for name, step in summary.steps.items():
-            memory = None if step.peak_memory_bytes is None else step.peak_memory_bytes / 1e6
-            yield name, step.state, _number(step.seconds, 1), _number(memory, 0)
-
-    return table(("Step", "State", "Seconds", "Peak MB"), cells())
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    return NOTHING if value is None else f"{value:,.{digits}f}"
+def _lines(block: Table) -> list[str]:
+    columns = [column.title for column in block.columns]
+    cells = [
+        [
+            f"{written(cell, column.format)} {'' if number else f'({row.tag})' if row.tag else ''}".strip()
+            for number, (cell, column) in enumerate(zip(row.cells, block.columns, strict=True))
+        ]
+        for row in block.rows
+    ]
+    return table(tuple(columns), [tuple(row) for row in cells])

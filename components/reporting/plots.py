@@ -1,12 +1,16 @@
-"""The report's two plots, laid out for inline SVG: the page colours them, so they suit light, dark and paper."""
+"""Charts and bars laid out for inline SVG: the page colors them, so they suit light, dark and paper."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
-SIDE = 240.0  # of the square that both plots are drawn in, in units of the SVG
-Scale = Callable[[float], float]
+from components.common.contracts.section import Axis, Bars, Chart, Series
+from components.reporting.formats import WRITERS
+
+SIDE = 240.0  # of the square that charts are drawn in, in units of the SVG
+WIDTH, HEIGHT = 560.0, 120.0  # of bars
+LABELS = 8  # at most so many below bars, or they run into each other
+HEADROOM = 1.1  # above the highest bar, for its value
 
 
 @dataclass(frozen=True)
@@ -19,59 +23,89 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Plot:
-    """A plot of two shares, both axes from 0 to 1.
+class Drawn:
+    """A series: an SVG path, empty when there is no point or only markers are wanted, and its markers."""
 
-    Attributes:
-        x_label: what runs to the right.
-        y_label: what runs up.
-        ticks: on the diagonal, for both axes.
-        line: the curve as an SVG path, empty when there is no point.
-        reference: the line to compare with, as an SVG path.
-        markers: points with the text shown on hovering.
-    """
-
-    x_label: str
-    y_label: str
-    ticks: list[Point]
-    line: str
-    reference: str
+    style: str
+    path: str
     markers: list[Point]
 
 
-def precision_recall(curve: dict[str, list[float]], positive_share: float) -> Plot:
-    """Lay out precision over recall, against that of a random order, which is the share of positives."""
-    points = list(zip(curve["recall"], curve["precision"], strict=True))
-    ticks = _ticks([0, 0.2, 0.4, 0.6, 0.8, 1], float)
-    random_order = [(0.0, positive_share), (1.0, positive_share)]
-    return Plot("recall", "precision", ticks, _path(points, float), _path(random_order, float), [])
+@dataclass(frozen=True)
+class Plot:
+    """A chart in a square of side `SIDE`; ticks have the coordinate of their own axis, 0 for the other one."""
+
+    x_ticks: list[Point]
+    y_ticks: list[Point]
+    series: list[Drawn]
 
 
-def calibration(curve: dict[str, list[Any]]) -> Plot:
-    """Lay out the observed share of positives over the predicted one.
+@dataclass(frozen=True)
+class Bar:
+    """One bar: its left edge, width, top and height, its value as text, and its label, empty where there is no room."""
 
-    Positives are rare, so both axes run by the square root: small shares stay apart and 0 has a place.
-    """
-    points = list(zip(curve["predicted"], curve["observed"], strict=True))
-    ticks = _ticks([0, 0.01, 0.05, 0.2, 0.5, 1], sqrt)
-    counted = zip(points, curve["count"], strict=True)
-    markers = [
-        Point(*_place(point, sqrt), f"{count:,} rows: predicted {point[0]:.3g}, observed {point[1]:.3g}")
-        for point, count in counted
+    x: float
+    width: float
+    y: float
+    height: float
+    text: str
+    label: str
+    name: str
+
+
+def chart(block: Chart) -> Plot:
+    """Lay out a chart."""
+    return Plot(
+        x_ticks=[Point(_along(block.x, tick), 0, f"{tick:g}") for tick in block.x.ticks],
+        y_ticks=[Point(0, _up(block.y, tick), f"{tick:g}") for tick in block.y.ticks],
+        series=[_drawn(block, each) for each in block.series],
+    )
+
+
+def bars(block: Bars) -> list[Bar]:
+    """Lay out bars, from 0 to the highest value or the limit."""
+    whole = HEADROOM * max([*block.heights, block.limit or 0, 0]) or 1.0
+    step, every, write = WIDTH / max(len(block.heights), 1), -(-len(block.heights) // LABELS), WRITERS[block.format]
+    return [
+        Bar(
+            x=round(step * (number + 0.1), 1),
+            width=round(0.8 * step, 1),
+            y=round(HEIGHT * (1 - value / whole), 1),
+            height=round(HEIGHT * value / whole, 1),
+            text=write(value),
+            label="" if number % every else label,
+            name=label,
+        )
+        for number, (label, value) in enumerate(zip(block.labels, block.heights, strict=True))
     ]
-    line, diagonal = _path(points, sqrt), _path([(0, 0), (1, 1)], sqrt)
-    return Plot("predicted probability", "observed share of positives", ticks, line, diagonal, markers)
 
 
-def _place(point: tuple[float, float], scale: Scale) -> tuple[float, float]:
+def _drawn(block: Chart, series: Series) -> Drawn:
+    places = [(_along(block.x, x), _up(block.y, y)) for x, y in series.points]
+    if series.style != "points":
+        return Drawn(series.style, _path(places), [])
+    texts = series.notes or [f"{x:g}, {y:g}" for x, y in series.points]
+    return Drawn(series.style, "", [Point(x, y, text) for (x, y), text in zip(places, texts, strict=True)])
+
+
+def _along(axis: Axis, value: float) -> float:
+    return round(SIDE * _share(axis, value), 1)
+
+
+def _up(axis: Axis, value: float) -> float:
     # SVG counts downwards
-    return round(SIDE * scale(point[0]), 1), round(SIDE * (1 - scale(point[1])), 1)
+    return round(SIDE * (1 - _share(axis, value)), 1)
 
 
-def _path(points: Sequence[tuple[float, float]], scale: Scale) -> str:
-    places = [_place(point, scale) for point in points]
+def _share(axis: Axis, value: float) -> float:
+    """Return how far along an axis a value lies, 0 to 1; what is beyond it is drawn at its end."""
+    low, high, at = (_scaled(axis, each) for each in (axis.ticks[0], axis.ticks[-1], value))
+    return min(max((at - low) / (high - low), 0.0), 1.0)
+
+
+def _scaled(axis: Axis, value: float) -> float:
+    return sqrt(max(value, 0.0)) if axis.scale == "sqrt" else value
+
+
+def _path(places: Sequence[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{x:g},{y:g}" for x, y in places) if places else ""
-
-
-def _ticks(values: Iterable[float], scale: Scale) -> list[Point]:
-    return [Point(*_place((value, value), scale), f"{value:g}") for value in values]

@@ -76,6 +76,8 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
     from components.common.contracts import package
+    from components.common.contracts.section import write_section
+    from components.scoring import section
 
     config, day = parse(args.config), splits.parse_date(args.date)
     source = Source(args.model, "unregistered") if args.model else _champion(args.registry, config.name)
@@ -90,8 +92,9 @@ def body(args: Namespace) -> dict[str, Any]:
     scored = storage.read_frame(parts[-1].uri, ["score", "flagged"])
     flagged = int(scored["flagged"].sum())
     step.log.info("%s: %d rows, %d flagged by version %s", day, parts[-1].rows, flagged, source.version)
-    _save(args.scores, job, tables.Table("scores", parts, _details(job) | {"flagged": flagged}))
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
+    write_section(args.scores, section.build(parts, source.version, flagged, quantiles))
+    _save(args.scores, job, tables.Table("scores", parts, _details(job) | {"flagged": flagged}))
     return {"rows": parts[-1].rows, "flagged": flagged, "score_quantile": quantiles}
 
 

@@ -30,8 +30,9 @@ def body(args: Namespace) -> dict[str, float]:
         return {}
     config, day = parse(args.config), splits.parse_date(args.date)
     from components.common.contracts import package
+    from components.common.contracts.section import write_section
     from components.tabular import mlp
-    from components.training import core
+    from components.training import core, section
 
     mlp.torch_device(args.device)
     plan, table = splits.plan(config, day), tables.read_table(args.features)
@@ -40,6 +41,7 @@ def body(args: Namespace) -> dict[str, float]:
     features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     trained = core.train(setting, plan, features, lineage)
+    write_section(args.model, section.build(trained.package, {}, config.evaluation.top_k))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
     measured = trained.package.candidates[trained.package.selected]["validation"]
     return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}

@@ -9,6 +9,7 @@ import yaml
 
 from components.common import registry, storage
 from components.common.contracts import package
+from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 from components.deployment import endpoint
@@ -79,6 +80,9 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     assert report["previous_champion_version"] is None
     assert report["sha256"] == version.sha256
     assert report["reasons"] == ["It was judged.", "Drift: fail."]
+    section = read_section(f"{place}/deployment.json")
+    assert (section.outcome.headline, section.outcome.tone) == ("Version 4 is live", "good")
+    assert section.blocks[-1].text == report["curl"]
     answer = httpx.post(f"{report['endpoint']}/v1/score", json={"instances": [report["example"]]})
     assert answer.json()["version"] == version.version == 4
     assert (

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from components.common.contracts.section import Table, read_section
 from components.common.errors import UserError
 from components.drift.__main__ import _sampled, body
 from tests.components import samples
@@ -90,6 +91,17 @@ def test_a_score_that_drifted_makes_the_verdict(ran: Path) -> None:
     assert verdict["reasons"][1].startswith("The score drifted: PSI ")
     assert verdict["subject"] == figures(ran)["model_sha256"]
     assert figures(ran)["drifted_share"] == 0.5
+
+
+def test_the_section_shows_the_largest_shift_first_and_what_was_raised(ran: Path) -> None:
+    section = read_section(str(ran / "drift"))
+    assert section
+    assert section.outcome
+    assert (section.outcome.label, section.outcome.tone) == ("fail", "bad")
+    assert section.outcome.reasons[0].startswith("1 of 2 inputs drifted")
+    effects, signals = [block for block in section.blocks if isinstance(block, Table)]
+    assert [(row.cells[0], row.tag) for row in effects.rows][-1] == ("risk", "")
+    assert {row.cells[0] for row in signals.rows if row.tag} >= {"inputs", "score"}
 
 
 def test_the_step_reports_its_effect_sizes(ran: Path) -> None:

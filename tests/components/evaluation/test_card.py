@@ -10,7 +10,7 @@ from components.common.config import parse
 from components.common.contracts.package import Inputs, Package
 from components.common.contracts.verdict import Verdict
 from components.evaluation import card, core
-from components.evaluation.explain import Calibration, Slice
+from components.evaluation.explain import Calibration, Explanation, Slice
 from tests.components import samples
 
 WINDOW = {"first": "2024-03-15", "last": "2024-03-16", "rows": 81_000, "positives": 10}
@@ -47,27 +47,27 @@ def section(text: str, title: str) -> list[str]:
 
 
 def test_every_table_is_well_formed_whatever_a_candidate_is_called(trial: core.Trial) -> None:
-    text = card.render(trial, [Slice("night", 5, 1, None)], CALIBRATION, [("amount", 0.3)])
+    text = card.render(trial, Explanation([Slice("night", 5, 1, None)], CALIBRATION, [("amount", 0.3)]))
 
-    for title in ("Data", "Metrics on the test days", "Slices", "What it leans on"):
+    for title in ("Data", "Metrics on the test days", "Slices", "Feature importance"):
         lines = [line for line in section(text, title) if line.startswith("|")]
         assert len({line.replace("\\|", "").count("|") for line in lines}) == 1, title
         assert set(lines[1]) <= set("|-: ")
 
 
 def test_the_selected_candidate_stands_out_among_all(trial: core.Trial) -> None:
-    lines = section(card.render(trial, [], CALIBRATION, []), "Metrics on the test days")
+    lines = section(card.render(trial, Explanation([], CALIBRATION, [])), "Metrics on the test days")
 
     assert "| **trees** | 0.870 | 0.650 [0.650, 0.650] | 0.290 [0.650, 0.650] | 0.400 |" in lines
     assert any(line.startswith("| a\\|b |") for line in lines)
 
 
 def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: core.Trial) -> None:
-    text = card.render(trial, [Slice("night", 5, 1, None)], CALIBRATION, [])
+    text = card.render(trial, Explanation([Slice("night", 5, 1, None)], CALIBRATION, []))
 
     assert "| night | 5 | 1 | - |" in section(text, "Slices")
     assert "- Too few positives to measure: night." in section(text, "Limits")
-    assert section(text, "What it leans on") == ["Not measured: the test days hold one class only."]
+    assert section(text, "Feature importance") == ["Not measured: the test days hold one class only."]
 
 
 def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
@@ -76,7 +76,7 @@ def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
     inputs = Inputs(["amount"], {"channel": ["shop"]})
     other = replace(trial, config=parse(config), model=replace(trial.model, inputs=inputs))
 
-    ours, theirs = (section(card.render(each, [], CALIBRATION, []), "Limits") for each in (trial, other))
+    ours, theirs = (section(card.render(each, Explanation([], CALIBRATION, [])), "Limits") for each in (trial, other))
 
     assert any("already known as positive" in line for line in ours)
     assert not any("already known as positive" in line for line in theirs)
@@ -92,7 +92,7 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: core.Trial) -> None:
         "task": config["task"] | {"windows_days": []},
     }
     machines, events = (
-        card.render(replace(trial, config=parse(each)), [], CALIBRATION, []) for each in (config, alone)
+        card.render(replace(trial, config=parse(each)), Explanation([], CALIBRATION, [])) for each in (config, alone)
     )
 
     assert "among the 2 values of machine_id with the highest scores of a day" in machines
@@ -105,6 +105,6 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: core.Trial) -> None:
 
 
 def test_notes_on_the_rows_are_limits(trial: core.Trial) -> None:
-    text = card.render(replace(trial, notes=["Two days were empty."]), [], CALIBRATION, [])
+    text = card.render(replace(trial, notes=["Two days were empty."]), Explanation([], CALIBRATION, []))
 
     assert "- Two days were empty." in section(text, "Limits")

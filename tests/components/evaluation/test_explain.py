@@ -82,7 +82,7 @@ def test_calibrated_scores_have_next_to_no_error() -> None:
     assert explain.Calibration.of(core.calibration(labels, scores / 2)).error > 0.03
 
 
-def test_the_input_a_model_leans_on_comes_first_and_one_it_ignores_drops_nothing() -> None:
+def test_the_most_important_input_comes_first_and_one_it_ignores_drops_nothing() -> None:
     found = explain.importances(rows(), ["amount", "noise", "telling"], score)
 
     assert found[0][0] == "telling"

@@ -14,6 +14,7 @@ from moto.server import ThreadedMotoServer
 from components.common import storage
 from components.common.config import parse
 from components.common.contracts import tables
+from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.common.splits import Days, rows_of
 from components.ingestion import simulator
@@ -36,6 +37,8 @@ def test_the_manifest_names_each_day_of_the_window(step, config, days):
     manifest = storage.read_json(step.events)
     assert [part["date"] for part in manifest["partitions"]] == [str(day) for day in days]
     assert manifest["details"] == {"source": "simulator", "read": manifest["rows"], "quarantined": {}}
+    section = read_section(step.events)
+    assert section.outcome.headline == f"Events of {days[0]} to {days[-1]} ingested"
     part = manifest["partitions"][0]
     assert part["uri"].startswith(f"{step.lake}/small/events/date={days[0]}/")
     assert len(storage.read_frame(part["uri"])) == part["rows"] == part["details"]["read"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.common.kubeflow import Place, Server
 from components.common.splits import last_complete_day
@@ -70,6 +71,9 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
         "target": "register-only",
     }
     assert kubeflow.experiments[0].display_name == "fraud"
+    text, links = read_section(str(tmp_path / "launch.json")).blocks
+    assert text.sentences[0].startswith(NAME)
+    assert links.links[0].uri == outcome(tmp_path)["url"]
     assert outcome(tmp_path) == {
         "new": True,
         "run": NAME,

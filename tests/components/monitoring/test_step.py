@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from components.common.contracts.drift import Drift
+from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.monitoring.__main__ import body
 from tests.components import samples
@@ -55,6 +56,13 @@ def test_the_second_drifted_day_asks_and_the_log_says_why_each_day_did_or_did_no
         "reason": "Retrain: 2 of 2 days have drifted. Inputs moved.",
         "key": "tiny/2024-03-20",
     }
+    waiting, asking = (read_section(str(tmp_path / day / "request.json")) for day in ("2024-03-19", "2024-03-20"))
+    assert (waiting.outcome.next, asking.outcome.next) == (None, "training")
+    assert asking.outcome.headline == "Retraining requested"
+    assert [row.cells for row in asking.blocks[0].rows] == [
+        ["2024-03-20", "inputs", "retrain"],
+        ["2024-03-19", "inputs", "keep"],
+    ]
     files = sorted((tmp_path / "audit" / "tiny").iterdir())
     assert [file.name for file in files] == ["2024-03-19.json", "2024-03-20.json"]
     assert json.loads(files[0].read_text())["reason"].startswith("Not yet: 1 drifted")

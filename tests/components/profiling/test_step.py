@@ -7,6 +7,7 @@ import logging
 import pytest
 import torch
 
+from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.profiling.__main__ import body, parser
 from tests.components.training import samples
@@ -28,6 +29,9 @@ def test_a_profile_and_a_trace_are_written_and_nothing_but_progress_is_said(tmp_
     assert read(tmp_path)["batch_size"] == samples.MODELS["net"]["parameters"]["batch_size"]
     assert 0 < read(tmp_path)["data_wait_share"] < 1
     assert len(read(tmp_path)["top_operations"]) == 10
+    _, facts, operations = read_section(str(tmp_path / "profile")).blocks
+    assert facts.facts[0].value == read(tmp_path)["rows_per_second"]
+    assert len(operations.rows) == 10
     trace = (tmp_path / "profile" / "trace.json.gz").read_bytes()
     assert len(trace) < 3_000_000
     assert json.loads(gzip.decompress(trace))["traceEvents"]

@@ -12,6 +12,26 @@ import pytest
 import yaml
 
 from components.common.contracts.drift import Drift
+from components.common.contracts.section import (
+    Axis,
+    Bars,
+    Chart,
+    Code,
+    Column,
+    Estimate,
+    Fact,
+    Fold,
+    Link,
+    Links,
+    Notice,
+    Outcome,
+    Row,
+    Section,
+    Series,
+    Text,
+    write_section,
+)
+from components.common.contracts.section import Table as Grid
 from components.common.contracts.tables import Partition, Table, write_table
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.storage import write_bytes, write_json
@@ -51,6 +71,7 @@ class Sample:
     runs: Path
     run: str
     flags: dict[str, str]
+    places: dict[str, str]
     executor_input: dict[str, Any]
 
     @property
@@ -63,14 +84,18 @@ class Sample:
         return [*words, "--executor-input", json.dumps(self.executor_input)]
 
     def file(self, name: str) -> Path:
-        """The file of an artifact that `--<flag>` names, `<flag>/<path>` inside a folder."""
-        flag, *path = name.split("/")
-        return Path(self.flags[flag], *path)
+        """The file of an artifact, `<artifact>/<path>` inside a folder."""
+        artifact, *path = name.split("/")
+        return Path((self.places | self.flags)[artifact], *path)
 
     def report(self) -> tuple[dict[str, Any], str]:
         """Run the step; return its summary and its page."""
         body(parser().parse_args(self.argv))
         return json.loads(self.file("summary").read_text()), self.file("report").read_text()
+
+    def show(self, artifact: str, **values: Any) -> None:
+        """Give an artifact another section."""
+        write_section(self.places[artifact], Section(**{"title": artifact.capitalize(), "weight": 1} | values))
 
     def change(self, name: str, **values: Any) -> None:
         """Change top-level values of a JSON file."""
@@ -103,12 +128,13 @@ def make_run(runs: Path, run: str) -> Sample:
     write_json(places["scores"] + "/scores.json", {"name": "scores", "partitions": [], "details": {}})
     write_drift(places["drift"])
     write_deployment(places["deployment"])
+    write_sections(places, folder)
     for step in ARTIFACTS.values():
         write_bytes(str(folder / step / "log.txt"), b"done\n")
     write_json(str(folder / "run.json"), record(folder, config))
     inputs = {name: {"artifacts": [{"uri": uri, "metadata": measures(name)}]} for name, uri in places.items()}
-    flags = head | {"runs": str(runs), "run": run} | places | outputs
-    return Sample(runs, run, flags, {"inputs": {"artifacts": inputs}})
+    flags = head | {"runs": str(runs), "run": run} | outputs
+    return Sample(runs, run, flags, places, {"inputs": {"artifacts": inputs}})
 
 
 def digest(name: str) -> str:
@@ -252,6 +278,72 @@ def write_drift(uri: str) -> None:
     )
     verdict.write(f"{uri}/verdict.json")
     write_bytes(f"{uri}/evidently.html", b"<html></html>")
+
+
+WHY = "Average precision 0.658 against 0.635 of champion version 2, trained on older days."
+SIGNALS = [f"Signal {number} is where it was." for number in range(1, 6)]
+
+
+def write_sections(places: dict[str, str], folder: Path) -> None:
+    """Sections with every kind of block."""
+    head = [Column(title="Candidate"), Column(title="Average precision", format="score")]
+    scores = [Row(cells=[name, each[1]]) for name, each in SCORES.items()]
+    scores[3] = Row(
+        cells=[SELECTED, Estimate(value=0.6579, low=0.6103, high=0.7012)], tag="selected", tone="good"
+    )  # fmt: skip
+    shares = Axis(label="recall", ticks=[0, 0.5, 1])
+    curve = [(0.0, 1.0), (0.5, 0.75), (1.0, 0.25)]
+    sections = {
+        "deployment": Section(
+            title="Release",
+            weight=10,
+            outcome=Outcome(headline="Version 3 is live", label="promoted", tone="good", reasons=[WHY, "No drift."]),
+            blocks=[Code(title="Score an event", text="curl -s http://127.0.0.1:8321/v1/score", is_key=True)],
+        ),
+        "evaluation": Section(
+            title="Model quality",
+            weight=20,
+            outcome=Outcome(headline="Passed", label="pass", tone="good", reasons=[WHY]),
+            highlights=[Fact(label="Average precision", value=scores[3].cells[1], format="score", note=SELECTED)],
+            blocks=[
+                Grid(title="Metrics on the test days", columns=head, rows=scores, is_key=True),
+                Notice(title="Caveats", sentences=["Land: 3 of 4 test rows are new."]),
+                Chart(
+                    title="Precision and recall",
+                    x=shares,
+                    y=shares.model_copy(update={"label": "precision"}),
+                    series=[Series(name="selected", points=curve), Series(name="bins", style="points", points=curve)],
+                ),
+            ],
+        ),
+        "drift": Section(
+            title="Drift",
+            weight=30,
+            outcome=Outcome(headline="Stable", label="stable", tone="good", reasons=SIGNALS),
+            blocks=[
+                Grid(
+                    title="Inputs",
+                    columns=[Column(title="Input"), Column(title="PSI", format="score", has_bars=True, limit=0.2)],
+                    rows=[Row(cells=[name, 0.3 - 0.05 * i]) for i, name in enumerate(INPUTS[:5])],
+                    shown=2,
+                ),
+                Bars(title="Events by day", labels=["2018-08-13", "2018-08-14"], heights=[9500.0, 9400.0]),
+            ],
+        ),
+        "events": Section(
+            title="Data",
+            weight=60,
+            blocks=[
+                Text(sentences=["690,135 rows read, 15 of them quarantined."]),
+                Fold(
+                    title="Files",
+                    blocks=[Links(title="", links=[Link(name="day", uri=str(folder / "quarantine: day #41.parquet"))])],
+                ),
+            ],
+        ),
+    }
+    for artifact, section in sections.items():
+        write_section(places[artifact], section)
 
 
 def write_deployment(uri: str) -> None:

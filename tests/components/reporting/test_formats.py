@@ -2,7 +2,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from components.reporting.formats import FILTERS
+from components.common.contracts.section import Estimate
+from components.reporting.formats import WRITERS, moment, shown, written
 
 
 @pytest.mark.parametrize(
@@ -27,13 +28,21 @@ from components.reporting.formats import FILTERS
     ],
 )
 def test_a_figure_is_short_to_see_and_exact_to_read(name, value, text):
-    assert FILTERS[name](value) == f'<data value="{value}">{text}</data>'
+    assert shown(value, name) == f'<data value="{value}">{text}</data>'
+    assert written(value, name) == text
 
 
-@pytest.mark.parametrize("name", sorted(FILTERS))
+@pytest.mark.parametrize("name", sorted(WRITERS))
 def test_what_is_not_known_is_a_dash(name):
-    assert FILTERS[name](None) == '<span class="none">&ndash;</span>'
+    assert shown(None, name) == '<span class="none">&ndash;</span>'
+    assert written(None, name) == "-"
+
+
+def test_an_interval_stands_in_brackets():
+    assert written(Estimate(value=541.7, low=391.2, high=702.8), "plain") == "541.7 [391, 703]"
+    bounds = '<span class="interval">[0.61, 0.70]</span>'
+    assert shown(Estimate(value=0.6579, low=0.61, high=0.7), "score").endswith(bounds)
 
 
 def test_times_are_shown_to_the_minute():
-    assert FILTERS["moment"](datetime(2026, 11, 20, 2, 10, 59, tzinfo=UTC)) == "2026-11-20 02:10 UTC"
+    assert moment(datetime(2026, 11, 20, 2, 10, 59, tzinfo=UTC)) == "2026-11-20 02:10 UTC"

@@ -8,6 +8,9 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
+from components.common import storage
+from components.common.contracts.section import Page
+
 HEAVY = {"pandas", "numpy", "matplotlib", "sklearn", "torch", "mlflow", "onnxruntime"}
 
 
@@ -16,10 +19,11 @@ def run(*argv: str, folder: Path | None = None, **environment: str) -> subproces
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ | environment)
 
 
-def test_both_files_lie_at_their_uris_and_in_the_runs_folder(sample):
+def test_the_files_lie_at_their_uris_and_in_the_runs_folder(sample):
     sample.report()
     for flag, name in (("summary", "summary.json"), ("report", "report.html")):
         assert sample.file(flag).read_bytes() == (sample.folder / name).read_bytes()
+    assert Page.model_validate_json((sample.folder / "page.json").read_bytes()).run == sample.run
 
 
 def test_latest_moves_to_the_newest_run(sample, new_run):
@@ -73,7 +77,16 @@ def test_a_broken_artifact_is_one_line_and_exit_code_2(sample):
     sample.file("events").write_text("{")
     done = run(*sample.argv)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"reporting: {sample.flags['events']} is not JSON")
+    assert done.stderr.startswith(f"reporting: {sample.places['events']} is not JSON")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_broken_section_is_one_line_that_names_the_file_and_the_field(sample):
+    place = sample.places["drift"] + ".section.json"
+    storage.write_json(place, storage.read_json(place) | {"weight": "heavy"})
+    done = run(*sample.argv)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"reporting: {place} is no Section of this version: weight is 'heavy' ")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -37,8 +37,8 @@ def test_the_same_again_is_identical_to_the_run_before(sample, again):
     summary, html = again()
     reasons = ["Events: identical.", "Features: identical.", "Model: identical."]
     assert summary["repeat"] == {"run": sample.run, "differs": [], "reasons": reasons}
-    assert "Run <code>handbook-training-2018-08-14-1</code> had the same date" in html
-    assert "<li>Events: identical.</li>" in html
+    assert "Run handbook-training-2018-08-14-1 had the same date" in html
+    assert "<p>Events: identical.</p>" in html
 
 
 def test_other_events_and_features_are_said_to_differ_and_why(sample, again):
@@ -95,7 +95,7 @@ def test_code_that_is_not_committed_is_named_as_the_cause_where_the_data_is_the_
     head = core.Head("r2", date(2018, 8, 14), "cpu", "simulator", config, code, datetime.now(UTC))
     earlier = {"run": "r1", "hashes": {"events": "a" * 64, "features": "b" * 64, "model": "c" * 64}}
     files = {name: {"sha256": letter * 64} for name, letter in (("events", "a"), ("features", "x"))}
-    repeat = core.summarize(head, core.Found(files), earlier).repeat
+    repeat = core.summarize(head, core.Found(files=files), earlier).repeat
     assert repeat.differs == ["features"]
     assert [reason[:33] for reason in repeat.reasons[2:]] == told
 

@@ -1,10 +1,30 @@
 import json
-import re
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import pytest
 
+from components.common.contracts.section import (
+    Axis,
+    Bars,
+    Chart,
+    Code,
+    Column,
+    Fact,
+    Facts,
+    Fold,
+    Link,
+    Links,
+    Notice,
+    Outcome,
+    Row,
+    Series,
+    Table,
+    Text,
+)
+from tests.components.reporting.conftest import SCORES
+
+AXIS = Axis(label="<script>", ticks=[0, 1])
 SPELL = "<script>alert('&\"')</script>"
 FILES = [
     "events",
@@ -102,70 +122,59 @@ def test_every_link_leads_to_a_file_below_the_run(sample):
 
 def test_what_lies_elsewhere_is_named_but_not_linked(sample, new_run, tmp_path):
     other = new_run(tmp_path / "elsewhere", "r1")
-    sample.flags["model"] = other.flags["model"]
+    (artifact,) = sample.executor_input["inputs"]["artifacts"]["model"]["artifacts"]
+    artifact["uri"] = other.places["model"]
     page = Page(sample.report()[1])
-    assert page.row("model")[1] == str(other.file("model/model.json"))
+    assert str(other.file("model/model.json")) in page.text
     assert not [a for _, a in page.elements if "elsewhere" in (a.get("href") or "")]
 
 
-def test_the_figures_shown_are_those_of_the_summary(sample):
-    summary, html = sample.report()
-    page = Page(html)
-    for name, scores in summary["models"].items():
-        shown = page.row(name)
-        assert [cell[:5] for cell in shown[1:5]] == [f"{scores[score]:.3f}" for score in list(scores)]
-    assert page.row("train")[2:4] == ["67,240", "598"]
-    assert page.row("test")[2:4] == ["58,264", "385"]
-    assert page.row("negative amount")[1] == "12"
-    exact = {float(value) for value, _ in page.figures}
-    numbers = [*summary["models"]["mlp"].values(), *(v for v in summary["rows"].values() if isinstance(v, int))]
-    steps = [step[key] for step in summary["steps"].values() for key in ("seconds", "cpu_seconds", "peak_memory_bytes")]
-    assert exact >= {
-        *numbers,
-        *steps,
-        summary["profile"]["rows_per_second"],
-        summary["verdicts"]["drift"]["drifted_share"],
-    }
+def test_the_use_case_and_the_headline_stand_in_title_and_header(sample):
+    html = sample.report()[1]
+    assert "<title>handbook: Version 3 is live &middot; 2018-08-14</title>" in html
+    header = html.split("<header")[1].split("</header>")[0]
+    assert "<strong>handbook</strong>" in header
+    assert "<h1>Version 3 is live</h1>" in header
+    assert "trained on older days" in header
+    assert html.count("trained on older days") == 1
 
 
-def test_the_intervals_stand_beside_the_figures_of_the_selected_model_alone(sample):
-    page = Page(sample.report()[1])
-    shown = texts(page).replace("( ", "(").replace(" )", ")").replace(" \N{EN DASH} ", "\N{EN DASH}")
-    for heading in ("", "Average precision "):
-        assert f"{heading}0.658 (0.61\N{EN DASH}0.70)" in shown
-    assert "Precision at 100 0.287 (0.25\N{EN DASH}0.32)" in shown
-    assert "Cost per 1,000 events 541.7 (391\N{EN DASH}703) 412 flagged, 131 missed" in shown
-    assert shown.count("(0.61") == 2
-    assert not [cell for cell in page.row("mlp") if "(" in cell]
+def test_three_reasons_are_shown_and_the_rest_is_folded(sample):
+    html = sample.report()[1]
+    shown, folded = html.split("<summary>2 more</summary>")
+    assert "Signal 3 is" in shown
+    assert "Signal 4 is" not in shown
+    assert "Signal 4 is" in folded
 
 
-def test_without_intervals_the_figures_stand_alone(sample):
-    sample.change("evaluation/evaluation.json", intervals={}, cost=None)
-    page = Page(sample.report()[1])
-    assert page.row("random_forest")[1:5] == ["0.867", "0.658", "0.287", "0.397"]
-    assert "95 % intervals" not in texts(page)
-    assert "Cost per" not in texts(page)
+def test_a_long_table_is_folded_after_its_first_rows(sample):
+    page = Page(html := sample.report()[1])
+    assert "<summary>3 more</summary>" in html
+    assert page.row("during_weekend")[1] == "0.250"
+    assert page.row("customer_count_1d")[1] == "0.150"
 
 
-def test_the_selected_model_and_the_champion_stand_out(sample):
+def test_figures_have_intervals_tags_and_exact_values(sample):
     page = Page(sample.report()[1])
     assert page.row("random_forest")[0] == "random_forest selected"
-    assert page.row("champion version 2")[1:5] == ["0.858", "0.635", "0.269", "0.397"]
+    assert page.row("random_forest")[1].startswith("0.658")
+    assert "Average precision 0.658 [0.61, 0.70] random_forest" in texts(page)
+    assert {float(value) for value, _ in page.figures} >= {each[1] for each in SCORES.values()}
 
 
-@pytest.mark.parametrize(
-    ("decision", "title"),
-    [
-        ("promoted", "Version 3 promoted"),
-        ("kept", "Champion version 2 kept"),
-        ("registered", "Version 3 registered, not promoted"),
-    ],
-)
-def test_the_headline_says_what_was_deployed_and_why(sample, decision, title):
-    sample.change("deployment", decision=decision, champion_version=2, reasons=["The moon was full."])
-    html = sample.report()[1]
-    assert f"<h1>{title}</h1>" in html
-    assert "The moon was full." in html.split("<h1>")[1].split("</header>")[0]
+def test_a_value_above_its_limit_stands_out(sample):
+    assert sample.report()[1].count('class="bar hot"') == 2
+
+
+def test_tables_have_headers_and_charts_have_titles(sample):
+    page = Page(html := sample.report()[1])
+    heads = [attributes for tag, attributes in page.elements if tag == "th"]
+    assert {attributes.get("scope") for attributes in heads} == {"col", "row"}
+    labels = [attributes["aria-label"] for tag, attributes in page.elements if attributes.get("role") == "img"]
+    assert labels == ["Precision and recall", "Events by day"]
+    assert "<title>Precision and recall: precision over recall</title>" in html
+    assert "<caption>Metrics on the test days</caption>" in html
+    assert "Caveats Land: 3 of 4 test rows are new." in texts(page)
 
 
 @pytest.mark.parametrize(("file", "step"), list(zip(FILES, STEPS, strict=True)))
@@ -183,11 +192,12 @@ def test_a_report_is_made_of_nothing_but_the_flags(sample):
     for file in FILES:
         sample.file(file).unlink()
     (sample.folder / "run.json").unlink()
-    sample.executor_input.clear()
+    for path in sample.folder.rglob("*.section.json"):
+        path.unlink()
     summary, html = sample.report()
     assert summary["status"] == "failed"
     assert {step["state"] for step in summary["steps"].values()} == {"skipped"}
-    assert "No result of ingestion, features, training" in html
+    assert "No result from ingestion, features, training" in html
 
 
 def test_a_failed_step_is_named_with_its_error_and_log(sample):
@@ -195,78 +205,54 @@ def test_a_failed_step_is_named_with_its_error_and_log(sample):
         sample.file(file).unlink()
     record = json.loads((sample.folder / "run.json").read_text())
     steps = {name: record["steps"][name] for name in ("ingestion", "features", "training")}
-    steps["training"] |= {"state": "failed", "error": "the training days hold no fraud; choose another date"}
+    steps["training"] |= {"state": "failed", "error": "the training days hold no positive; choose another date"}
     sample.change("run.json", steps=steps)
     summary, html = sample.report()
     page = Page(html)
     assert "<h1>The run failed in training</h1>" in html
-    assert "Step training failed the training days hold no fraud; choose another date" in texts(page)
-    assert "No result of profiling, evaluation, scoring, drift, deployment." in texts(page)
+    assert "Step training failed the training days hold no positive; choose another date" in texts(page)
+    assert "No result from profiling, evaluation, scoring, drift, deployment." in texts(page)
     assert ("a", {"href": "training/log.txt"}) in page.elements
-    assert page.row("training")[1] == "failed"
-    assert summary["steps"]["training"]["error"] == "the training days hold no fraud; choose another date"
+    assert page.row("training")[:2] == ["training failed", "failed"]
+    assert summary["steps"]["training"]["error"] == "the training days hold no positive; choose another date"
     assert summary["rows"]["read"] == 690_135
 
 
 def test_missing_measures_are_said_to_be_missing(sample):
     _, complete = sample.report()
-    sample.executor_input.clear()
+    for value in sample.executor_input["inputs"]["artifacts"].values():
+        value["artifacts"][0]["metadata"] = {}
     _, bare = sample.report()
-    assert "No measures of" not in complete
-    assert f"No measures of {', '.join(dict.fromkeys(STEPS))} came" in bare
+    assert "No measurements" not in complete
+    assert f"No measurements arrived from {', '.join(dict.fromkeys(STEPS))};" in bare
 
 
 def test_what_the_engine_ignored_is_listed(sample):
-    assert "What this engine ignored training: accelerator profiling: accelerator" in texts(Page(sample.report()[1]))
-
-
-def test_without_a_champion_the_report_says_so(sample):
-    sample.change("evaluation/evaluation.json", champion=None)
-    html = sample.report()[1]
-    assert "There was no champion to compare with." in html
-    assert "champion version 2</th>" not in html
-
-
-def test_a_metric_without_a_meaning_is_a_dash(sample):
-    evaluation = json.loads(sample.file("evaluation/evaluation.json").read_text())
-    evaluation["models"]["mlp"] |= {"auc_roc": None, "average_precision": None}
-    sample.change("evaluation/evaluation.json", models=evaluation["models"])
-    summary, html = sample.report()
-    assert summary["models"]["mlp"]["auc_roc"] is None
-    assert Page(html).row("mlp")[1:3] == ["\N{EN DASH}", "\N{EN DASH}"]
-
-
-def test_drifted_inputs_come_in_order_of_their_effect(sample):
-    page = Page(sample.report()[1])
-    columns = json.loads(sample.file("drift/drift.json").read_text())["columns"]
-    order = sorted(columns, key=lambda c: -max(c["psi"] / 0.2, (c["wasserstein"] or 0) / 0.2))
-    names = {column["name"] for column in columns}
-    shown = [row for row in page.rows if row and row[0] in names and len(row) == 8]
-    assert [row[0] for row in shown] == [column["name"] for column in order]
-    assert shown[0][-1] == "drifted"
-    assert shown[0][1] == "0.312"
+    text = texts(Page(sample.report()[1]))
+    assert "Requests that this engine ignored training: accelerator profiling: accelerator" in text
 
 
 def test_whatever_a_text_holds_is_shown_and_never_run(sample):
     """Every place where users, libraries or logs may put text."""
-    evaluation = json.loads(sample.file("evaluation/evaluation.json").read_text())
-    drift = json.loads(sample.file("drift/drift.json").read_text())
-    drift["columns"][0]["name"] = SPELL
-    config = json.loads(sample.flags["config"])
-    config["columns"]["numeric"] = [SPELL]
-    sample.flags.update(data=SPELL, config=json.dumps(config))
-    sample.change("evaluation/evaluation.json", models={SPELL: evaluation["models"]["mlp"]}, selected=SPELL)
-    sample.change("model/model.json", selected=SPELL)
-    sample.change("drift/drift.json", columns=drift["columns"])
-    sample.change("drift/verdict.json", reasons=[SPELL])
-    sample.change("deployment", reasons=[SPELL, "and"], endpoint=SPELL, curl=SPELL)
-    sample.change("profile/profile.json", diagnosis=SPELL, top_operations=[])
-    sample.change("events", details={"read": 5, "quarantined": {SPELL: 1}})
+    blocks = [
+        Text(sentences=[SPELL]),
+        Notice(title=SPELL, sentences=[SPELL]),
+        Facts(facts=[Fact(label=SPELL, value=SPELL, note=SPELL)]),
+        Table(title=SPELL, columns=[Column(title=SPELL, format="code")], rows=[Row(cells=[SPELL], tag=SPELL)]),
+        Chart(title=SPELL, x=AXIS, y=AXIS, series=[Series(name="", style="points", points=[(0, 0)], notes=[SPELL])]),
+        Bars(title=SPELL, labels=[SPELL], heights=[1.0]),
+        Links(title=SPELL, links=[Link(name=SPELL, uri=f"/elsewhere/{SPELL}")]),
+        Fold(title=SPELL, blocks=[Code(title=SPELL, text=SPELL)]),
+    ]
+    outcome = Outcome(headline=SPELL, label=SPELL, reasons=[SPELL])
+    sample.flags.update(data=SPELL)
     sample.change("run.json", ignored=[SPELL], engine=SPELL, pipeline=SPELL)
+    sample.show("deployment", title=SPELL, outcome=outcome, highlights=[Fact(label=SPELL, value=SPELL)], blocks=blocks)
     html = sample.report()[1]
     assert "<script" not in html
     assert not [tag for tag, _ in Page(html).elements if tag == "script"]
-    assert Page(html).text.count(SPELL) >= 12
+    assert Page(html).text.count(SPELL) >= 22
+    assert [attributes.get("aria-label") for _, attributes in Page(html).elements].count(SPELL) == 2
 
 
 def test_an_error_with_markup_is_shown_as_text(sample):
@@ -276,28 +262,3 @@ def test_an_error_with_markup_is_shown_as_text(sample):
     html = sample.report()[1]
     assert "<script" not in html
     assert SPELL in Page(html).text
-
-
-def test_the_page_has_both_plots(sample):
-    page = Page(sample.report()[1])
-    labels = [attributes["aria-label"] for tag, attributes in page.elements if attributes.get("role") == "img"]
-    assert labels == [
-        "Precision over recall: precision over recall",
-        "Calibration: observed share of positives over predicted probability",
-    ]
-    curves = [attributes["d"] for tag, attributes in page.elements if attributes.get("class") == "curve"]
-    assert all(re.fullmatch(r"M[\d.]+,[\d.]+(L[\d.]+,[\d.]+)+", path) for path in curves)
-
-
-def test_what_is_unusual_about_the_rows_is_said(sample):
-    assert "To know of these figures" not in sample.report()[1]
-    sample.change("evaluation/evaluation.json", notes=["Land: 3 of 4 test rows are new."])
-    assert "<li>Land: 3 of 4 test rows are new.</li>" in sample.report()[1]
-
-
-def test_a_use_case_without_customers_is_told_of_events(sample):
-    columns = {"event_id": "id", "event_time": "at", "label": "sold"}
-    config = json.loads(sample.flags["config"])
-    config |= {"columns": columns, "task": config["task"] | {"windows_days": []}}
-    sample.flags["config"] = json.dumps(config)
-    assert "among the 100 events with the highest scores of a day" in sample.report()[1]

@@ -54,7 +54,7 @@ def test_a_finished_run_is_summarized_in_full(sample):
 
 
 def test_what_a_step_measured_of_itself_goes_before_what_the_engine_saw(sample):
-    del sample.executor_input["inputs"]["artifacts"]["drift"]
+    sample.executor_input["inputs"]["artifacts"]["drift"]["artifacts"][0]["metadata"] = {}
     steps = sample.report()[0]["steps"]
     assert steps["training"] == {
         "state": "done",
@@ -93,9 +93,8 @@ def test_a_reused_step_counts_as_done(sample):
 def test_the_metric_names_carry_the_configured_number_of_cards(sample):
     config = json.loads(sample.flags["config"]) | {"evaluation": {"top_k": 50}}
     sample.flags["config"] = json.dumps(config)
-    summary, page = sample.report()
+    summary, _ = sample.report()
     assert set(summary["models"]["mlp"]) >= {"precision_at_50", "precision_at_50_ceiling"}
-    assert "Precision at 50" in page
 
 
 def test_a_summary_is_read_back_as_it_was_written(sample):

@@ -10,6 +10,7 @@ import pytest
 
 from components.common import registry
 from components.common.contracts import package, tables
+from components.common.contracts.section import Bars, read_section
 from components.common.errors import UserError
 from components.scoring.__main__ import body
 from tests.components import samples
@@ -50,6 +51,21 @@ def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Pat
         "promised": None,
         "flagged": int((samples.features().tail(40)["amount"] >= 0.5).sum()),
     }
+
+
+@pytest.mark.usefixtures("stocked")
+def test_the_section_says_who_scored_how_much_and_that_monitoring_follows_the_champion(
+    tmp_path: Path, features: str
+) -> None:
+    register(tmp_path, promote=True)
+    details = by_champion(tmp_path, features).details
+    section = read_section(str(tmp_path / "scores"))
+    assert section
+    assert section.outcome
+    assert section.outcome.headline == f"40 events of 2024-03-20 scored by version {details['version']}"
+    assert section.outcome.next == "monitoring"
+    (days,) = [block for block in section.blocks if isinstance(block, Bars)]
+    assert (days.labels[-1], days.heights[-1]) == ("2024-03-20", 40.0)
 
 
 def test_a_days_scores_are_in_the_order_of_its_events(tmp_path: Path, features: str) -> None:

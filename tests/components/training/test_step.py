@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from components.common.contracts import package
+from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.training.__main__ import body, parser
 from tests.components.training import samples
@@ -33,6 +34,9 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
         assert f"{name}: validation average precision 0." in done.stderr
     assert len(package.read_reference(str(tmp_path / "model"))) == 300
     assert model.details["events_sha256"] == "e" * 64
+    section = read_section(str(tmp_path / "model"))
+    assert [row.cells[0] for row in section.blocks[1].rows if row.tag == "selected"] == [model.selected]
+    assert {row.cells[0] for row in section.blocks[1].rows} == set(samples.MODELS)
     (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
     expected = model.candidates[model.selected]["validation"]["average_precision"]
     assert artifact["metadata"]["average_precision"] == expected

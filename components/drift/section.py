@@ -1,0 +1,84 @@
+"""What the drift check shows on the page of its run: the largest shifts first."""
+
+from collections.abc import Sequence
+
+from components.common.config.policy import Drift as Limits
+from components.common.contracts.drift import Column, Drift, Signal
+from components.common.contracts.section import Column as Heading
+from components.common.contracts.section import Fact, Outcome, Row, Section, Table, Text
+from components.common.contracts.verdict import Verdict
+
+WEIGHT = 30
+SHOWN = 8
+
+
+def build(verdict: Verdict, found: Drift, limits: Limits) -> Section:
+    """Return the section of a comparison.
+
+    Args:
+        verdict: what the comparison amounts to.
+        found: how far the columns have moved, and the signals.
+        limits: effect sizes above which something has drifted.
+    """
+    said = "stable" if verdict.passed else "drifted"
+    highlight = Fact(label="Drift", value=said, note=f"{found.drifted_share:.0%} of the inputs drifted")
+    # what has changed first: a reader may see the first few only
+    raised_first = sorted(found.signals, key=lambda signal: not signal.raised)
+    outcome = Outcome.of(verdict, "The data is stable" if verdict.passed else "The data has drifted")
+    return Section(
+        title="Drift",
+        weight=WEIGHT,
+        outcome=outcome.model_copy(update={"reasons": [signal.reason for signal in raised_first]}),
+        highlights=[highlight],
+        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals)],
+    )
+
+
+def _compared(found: Drift) -> Text:
+    now, before = found.window, found.reference
+    return Text(
+        sentences=[
+            f"{now.rows:,} rows of {now.first} to {now.last} compared with {before.rows:,} training rows of "
+            f"{before.first} to {before.last}. Largest effect first; the mark on a bar is its limit."
+        ]
+    )
+
+
+def _effects(columns: Sequence[Column], limits: Limits) -> Table:
+    def effect(column: Column) -> float:
+        return max(column.psi / limits.psi, (column.wasserstein or 0) / limits.wasserstein)
+
+    headings = [
+        Heading(title="Input"),
+        Heading(title="Population stability index", format="score", has_bars=True, limit=limits.psi),
+        Heading(title="Wasserstein distance (sd)", format="score", has_bars=True, limit=limits.wasserstein),
+        Heading(title="Mean before", format="plain"),
+        Heading(title="Mean now", format="plain"),
+    ]
+    rows = [
+        Row(
+            cells=[column.name, column.psi, column.wasserstein, column.reference_mean, column.current_mean],
+            tag="drifted" if column.drifted else "",
+            tone="bad" if column.drifted else "neutral",
+        )
+        for column in sorted(columns, key=effect, reverse=True)
+    ]
+    moved = sum(column.drifted for column in columns)
+    return Table(title=f"Inputs and score, {moved} drifted", columns=headings, rows=rows, shown=SHOWN)
+
+
+def _signals(signals: Sequence[Signal]) -> Table:
+    headings = [
+        Heading(title="Signal"),
+        Heading(title="Effect", format="plain"),
+        Heading(title="Limit", format="plain"),
+    ]
+    rows = [
+        Row(
+            cells=[signal.name, signal.value, signal.limit],
+            tag="raised" if signal.raised else "",
+            tone="bad" if signal.raised else "neutral",
+        )
+        for signal in signals
+    ]
+    return Table(title="Signals", columns=headings, rows=rows)

@@ -1,0 +1,37 @@
+"""What monitoring shows on the page of its run: whether to retrain, and why."""
+
+from collections.abc import Sequence
+
+from components.common.contracts.section import Column, Link, Links, Outcome, Row, Section, Table
+from components.monitoring.core import Entry
+
+WEIGHT = 5
+DAYS = 14
+
+
+def build(entry: Entry, log: Sequence[Entry], audit: str) -> Section:
+    """Return the section of a decision.
+
+    Args:
+        entry: of the day.
+        log: the audit log's entries, oldest first.
+        audit: URI of the day's entry.
+    """
+    outcome = Outcome(
+        headline="Retraining requested" if entry.retrain else "No retraining needed",
+        label="retrain" if entry.retrain else "keep",
+        tone="bad" if entry.retrain else "good",
+        reasons=[entry.reason],
+        next="training" if entry.retrain else None,
+    )
+    days = {each.day: each for each in [*log, entry]}
+    columns = [Column(title="Day"), Column(title="Drifted signals"), Column(title="Decision")]
+    rows = [
+        Row(cells=[day, ", ".join(each.raised) or "none", "retrain" if each.retrain else "keep"])
+        for day, each in sorted(days.items(), reverse=True)
+    ]
+    blocks = [
+        Table(title="Audit log, newest day first", columns=columns, rows=rows, shown=DAYS),
+        Links(title="Audit entry", links=[Link(name=entry.day, uri=audit)]),
+    ]
+    return Section(title="Monitoring", weight=WEIGHT, outcome=outcome, blocks=blocks)

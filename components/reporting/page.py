@@ -1,0 +1,144 @@
+"""Composes the page of a run: the sections of its steps, those about the run itself, and the headline over all."""
+
+from collections.abc import Iterator, Sequence
+
+import yaml
+
+from components.common.contracts.section import (
+    Block,
+    Code,
+    Column,
+    Fact,
+    Fold,
+    Link,
+    Links,
+    Outcome,
+    Page,
+    Row,
+    Section,
+    Table,
+    Text,
+)
+from components.reporting.core import Found
+from components.reporting.summary import Step, Summary
+
+STEPS_WEIGHT = 80
+LINEAGE_WEIGHT = 90
+
+
+def compose(summary: Summary, found: Found) -> Page:
+    """Return the page of a run.
+
+    Args:
+        summary: of the run.
+        found: the sections of its steps, logs and library versions, which the summary leaves out.
+    """
+    sections = sorted([*found.sections, _steps(summary, found), _lineage(summary, found)], key=lambda each: each.weight)
+    first = None if summary.status == "failed" else next((each for each in sections if each.outcome), None)
+    headline = first.outcome if first and first.outcome else _failure(summary)
+    outcomes = [(each.title, each.outcome) for each in sections if each is not first and each.outcome]
+    return Page(
+        use_case=summary.config["name"],
+        run=summary.run,
+        headline=headline,
+        outcomes=[(title, _unsaid(each, headline.reasons)) for title, each in outcomes if each.label],
+        sections=sections,
+    )  # fmt: skip
+
+
+def _failure(summary: Summary) -> Outcome:
+    failed = [name for name, step in summary.steps.items() if step.state == "failed"]
+    skipped = [name for name, step in summary.steps.items() if step.state == "skipped"]
+    title = f"The run failed in {' and '.join(failed)}" if failed else "The run is incomplete"
+    return Outcome(
+        headline=title, tone="bad", reasons=[f"No result from {', '.join(skipped)}."] if skipped else []
+    )  # fmt: skip
+
+
+def _unsaid(outcome: Outcome, said: Sequence[str]) -> Outcome:
+    """Return an outcome without the reasons that stand elsewhere."""
+    rest = [reason for reason in outcome.reasons if not any(reason in each for each in said)]
+    return outcome.model_copy(update={"reasons": rest})
+
+
+def _steps(summary: Summary, found: Found) -> Section:
+    steps = summary.steps
+    largest = max((step.peak_memory_bytes or 0 for step in steps.values()), default=0)
+    total = Fact(
+        label="Time in steps",
+        value=sum(step.seconds or 0 for step in steps.values()),
+        format="seconds",
+        note=f"at most {largest / 1e6:,.0f} MB of memory",
+    )
+    columns = [
+        Column(title="Step"),
+        Column(title="State"),
+        Column(title="Time", format="seconds", has_bars=True),
+        Column(title="CPU time", format="seconds"),
+        Column(title="Peak memory", format="size", has_bars=True),
+        Column(title="Device"),
+    ]
+    rows = [_step(name, step) for name, step in steps.items()]
+    blocks = [Table(title="What each step took", columns=columns, rows=rows), *_remarks(summary), *_logs(found)]
+    return Section(title="Steps", weight=STEPS_WEIGHT, highlights=[total] if largest else [], blocks=blocks)
+
+
+def _step(name: str, step: Step) -> Row:
+    has_failed = step.state == "failed"
+    return Row(
+        cells=[name, step.state, step.seconds, step.cpu_seconds, step.peak_memory_bytes, step.device or ""],
+        tag="failed" if has_failed else "",
+        tone="bad" if has_failed else "neutral",
+    )
+
+
+def _remarks(summary: Summary) -> Iterator[Block]:
+    unmeasured = [
+        name
+        for name, step in summary.steps.items()
+        if step.state in ("done", "reused") and step.cpu_seconds is None
+    ]  # fmt: skip
+    sentences = []
+    if unmeasured:
+        sentences.append(f"No measurements arrived from {', '.join(unmeasured)}; shown is what the engine saw.")
+    if any(step.state == "reused" for step in summary.steps.values()):
+        sentences.append("A reused step did not run again; its figures are those of the attempt that ran it.")
+    if sentences:
+        yield Text(sentences=sentences, is_fine_print=True)
+    if summary.ignored:
+        yield Fold(title="Requests that this engine ignored", blocks=[Text(sentences=summary.ignored)])
+
+
+def _logs(found: Found) -> list[Block]:
+    logs = {name: found.recorded(artifact).get("log") for name, artifact in found.steps.items()}
+    links = [Link(name=name, uri=log) for name, log in logs.items() if log]
+    return [Links(title="Logs", links=links)] if links else []
+
+
+def _lineage(summary: Summary, found: Found) -> Section:
+    versions = {"model version": summary.model_version, "champion version": summary.champion_version}
+    values = {
+        **{f"{name} (SHA-256)": value for name, value in summary.hashes if value},
+        "code": summary.code_version,
+        "data": summary.data,
+        **{name: str(value) for name, value in versions.items() if value is not None},
+        **({"libraries": ", ".join(libraries)} if (libraries := found.libraries) else {}),
+    }
+    rows = [Row(cells=[name, value]) for name, value in values.items()]
+    columns = [Column(title="What"), Column(title="Identity", format="code")]
+    config = Code(title="", text=yaml.safe_dump(summary.config, sort_keys=False))
+    blocks = [
+        Table(title="Made from", columns=columns, rows=rows),
+        _repeat(summary),
+        Links(title="Files", links=[Link(name=name, uri=uri) for name, uri in summary.links.items()]),
+        Fold(title="Config", blocks=[config]),
+    ]
+    return Section(title="Lineage", weight=LINEAGE_WEIGHT, blocks=blocks)
+
+
+def _repeat(summary: Summary) -> Text:
+    if not summary.repeat:
+        told = "No earlier complete run of the same date, config, data, device and code was found to compare with."
+        return Text(sentences=[told], is_fine_print=True)
+    told = f"Run {summary.repeat.run} had the same date, config, data, device and code. Compared with it:"
+    return Text(sentences=[told, *summary.repeat.reasons])

@@ -1,0 +1,36 @@
+"""What scoring shows on the page of its run: how many events were scored and flagged, and how the scores lie."""
+
+from collections.abc import Mapping, Sequence
+
+from components.common.contracts.section import Bars, Column, Fact, Outcome, Row, Section, Table, Text
+from components.common.contracts.tables import Partition
+
+WEIGHT = 50
+
+
+def build(parts: Sequence[Partition], version: str, flagged: int, quantiles: Mapping[str, float]) -> Section:
+    """Return the section of some days' scores.
+
+    Args:
+        parts: the scores by day, the newest day last.
+        version: of the model that scored.
+        flagged: events of the newest day from the model's threshold up.
+        quantiles: quantile, such as `0.5` -> score on the newest day.
+    """
+    newest = parts[-1]
+    model = "the new model" if version == "unregistered" else f"version {version}"
+    outcome = Outcome(
+        headline=f"{newest.rows:,} events of {newest.date} scored by {model}",
+        reasons=[f"{flagged:,} of them flagged."],
+        next=None if version == "unregistered" else "monitoring",
+    )
+    days = Bars(title="Events scored by day", labels=[p.date for p in parts], heights=[float(p.rows) for p in parts])
+    columns = [Column(title="Share of events at or below"), Column(title="Score", format="score", has_bars=True)]
+    rows = [Row(cells=[f"{float(share):.1%}", score]) for share, score in quantiles.items()]
+    blocks = [
+        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}, {flagged:,} flagged."]),
+        days,
+        Table(title=f"Scores of {newest.date}", columns=columns, rows=rows),
+    ]
+    highlight = Fact(label="Flagged", value=flagged, format="count", note=f"of {newest.rows:,} events of {newest.date}")
+    return Section(title="Scores", weight=WEIGHT, outcome=outcome, highlights=[highlight], blocks=blocks)

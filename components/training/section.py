@@ -1,0 +1,54 @@
+"""What training shows on the page of its run: the candidates and the choice."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from components.common.contracts.package import Package
+from components.common.contracts.section import Block, Column, Notice, Row, Section, Table, Text
+
+WEIGHT = 40
+
+
+def build(package: Package, dropped: Mapping[str, str], top_k: int) -> Section:
+    """Return the section of a training.
+
+    Args:
+        package: what was trained.
+        dropped: candidate -> why it was left out.
+        top_k: how many are checked a day.
+    """
+    details = package.details
+    train, chosen_on = details["train"], details["validation"]
+    days = (
+        f"Fitted on {train['rows']:,} rows of {train['first']} to {train['last']} on {details['device']}, seed "
+        f"{details['seed']}; chosen on {chosen_on['rows']:,} rows of {chosen_on['first']} to {chosen_on['last']}."
+    )
+    blocks: list[Block] = [Text(sentences=[_sentence(details["reason"]), days]), _candidates(package, top_k)]
+    if dropped:
+        reasons = [f"{name}: {reason}" for name, reason in dropped.items()]
+        blocks.append(Notice(title="Dropped candidates", sentences=reasons))
+    return Section(title="Training", weight=WEIGHT, blocks=blocks)
+
+
+def _candidates(package: Package, top_k: int) -> Table:
+    columns = [
+        Column(title="Candidate"),
+        Column(title="Kind"),
+        Column(title="ROC AUC", format="score"),
+        Column(title="Average precision", format="score"),
+        Column(title=f"Precision at {top_k}", format="score"),
+        Column(title="Fitted in", format="seconds"),
+    ]
+    rows = [_row(name, entry, name == package.selected) for name, entry in package.candidates.items()]
+    return Table(title="Candidates on the validation days", columns=columns, rows=rows)
+
+
+def _row(name: str, entry: Mapping[str, Any], is_selected: bool) -> Row:
+    measured = entry["validation"]
+    metrics = [measured[metric] for metric in ("auc_roc", "average_precision", "precision_at_k")]
+    cells = [name, entry["kind"], *metrics, entry["seconds"]]
+    return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."
