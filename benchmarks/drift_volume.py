@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from components.common.memory import peak_memory
+from pipelines.environments import local
 
 ROWS = 10_000_000
 ROW_GROUP = 1 << 20  # what pandas writes
-FLAGS = {"scoring": ("model", "lake", "scores"), "drift": ("scores", "drift")}
+FLAGS = {"scoring": ("model", "state", "scores"), "drift": ("scores", "drift")}
 
 
 def run(rows: int = ROWS) -> dict[str, Any]:
@@ -54,9 +55,14 @@ def prepare(folder: Path, rows: int) -> None:
     (folder / "flags.json").write_text(json.dumps(flags))
 
 
-def measure(folder: Path, step: str, places: Iterable[str]) -> dict[str, Any]:
+def measure(folder: Path, step: str, names: Iterable[str]) -> dict[str, Any]:
     """Run a step on what is prepared."""
-    flags = json.loads((folder / "flags.json").read_text()) | {name: str(folder / name) for name in places}
+    known = {
+        "state": json.dumps(local(folder).dump()),
+        "model": str(folder / "model"),
+        "scores": str(folder / "scores"),
+    }
+    flags = json.loads((folder / "flags.json").read_text()) | {name: known[name] for name in names}
     words = [word for name, value in flags.items() for word in (f"--{name}", value)]
     started = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", f"components.{step}", *words])

@@ -12,6 +12,7 @@ from benchmarks.steps import run_steps
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
 from pipelines import configs
+from pipelines.environments import local
 
 STEPS = ("ingestion", "features")
 HISTORIES = (30, 180)  # days that have run before
@@ -22,11 +23,11 @@ RATIO = 1.15  # at most
 
 def fill(workspace: Path, days: int) -> None:
     """Run the two steps for so many days in a row, all in this process."""
-    config, lake = json.dumps(configs.load("fraud")), str(workspace / "lake")
+    config, state = json.dumps(configs.load("fraud")), json.dumps(local(workspace).dump())
     for age in reversed(range(days)):
         day = str(LAST - timedelta(days=age))
         events, table = (str(workspace / day / name) for name in STEPS)
-        shared = {"config": config, "date": day, "lake": lake, "events": events}
+        shared = {"config": config, "date": day, "state": state, "events": events}
         ingestion.body(argparse.Namespace(**shared, data="simulator"))
         features.body(argparse.Namespace(**shared, features=table, device="cpu"))
 

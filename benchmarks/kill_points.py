@@ -34,6 +34,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from components.common.contracts.state import Target
 from pipelines import arguments
 from pipelines.engines.local import runs
 from pipelines.engines.local.progress import Progress
@@ -265,10 +266,10 @@ def _restore(workspace: Path, state: Path) -> None:
 def _step(name: str, workspace: Path, limit: int, use_case: str = CONFIG["name"]) -> Case:
     """Return a step of the daily run as a case; what the steps before it made is in the workspace."""
     places = {artifact: str(workspace / "made" / artifact) for artifact in ARTIFACTS}
-    roots = {root: str(workspace / root) for root in ("lake", "registry", "runs")}
-    config = json.dumps(CONFIG | {"name": use_case})
-    others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made", "target": "register-only"}
-    given = Namespace(**places, **roots, **others, config=config, executor_input={})
+    state, config = local(workspace, Target.REGISTER_ONLY), CONFIG | {"name": use_case}
+    structs = {"config": json.dumps(config), "state": json.dumps(state.dump())}
+    others = {"date": DATE, "data": "simulator", "device": "cpu", "run": "made"}
+    given = Namespace(**places, **structs, **others, executor_input={})
     return Case(name, workspace, partial(importlib.import_module(f"components.{name}.__main__").body, given), limit)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from components.common.contracts.state import Target
 from pipelines import arguments
 from pipelines.engines.local import runs
 from pipelines.engines.local.progress import Progress, explain_failure
@@ -19,7 +20,7 @@ def run_steps(steps: Collection[str], config: str, data: str, date: str, workspa
     """Run the named steps of the training pipeline; return the run's folder, exit when a step fails."""
     pipeline = arguments.compiled(arguments.DEFAULT)
     kept = replace(pipeline, tasks=tuple(task for task in pipeline.tasks if task.name in steps))
-    run = runs.new(kept, {"config": config, "data": data, "date": date}, local(workspace, target="record-only"))
+    run = runs.new(kept, {"config": config, "data": data, "date": date}, local(workspace, target=Target.RECORD_ONLY))
     console = Console()
     console.print(f"{config}, {date}")
     with Progress(kept, console) as progress:

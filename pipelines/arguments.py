@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from components.common.contracts.state import State
 from components.common.errors import UserError, nearest
 from components.common.splits import last_complete_day, parse_date
 from pipelines import configs, ir
@@ -11,6 +12,7 @@ from pipelines import configs, ir
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "training"
 SIMULATOR = "simulator"
+FIELD = "state."  # in options: one field of the state
 _TYPES: dict[str, tuple[type, ...]] = {
     "STRING": (str,),
     "NUMBER_INTEGER": (int, float),
@@ -21,24 +23,35 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def gathered(pipeline: ir.Pipeline, options: dict[str, Any], place: dict[str, Any]) -> dict[str, Any]:
+def gathered(pipeline: ir.Pipeline, options: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
     """Return the values of a pipeline's parameters.
 
     Args:
         pipeline: the pipeline.
-        options: values for its parameters, the config by its name; those it does not declare are an error.
-        place: what the place it runs in gives to the parameters of those names.
+        options: values for its parameters, the config by its name, a field of the state as `state.<field>`; what it
+            does not declare is an error.
+        state: what the place it runs in gives of the state.
 
     Raises:
         UserError: for an unknown name, a missing value, a wrong type or an invalid config.
     """
-    known = place | {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
+    known = {"date": yesterday(), "data": SIMULATOR, "device": "cpu"}
     # what a pipeline was compiled for goes before what is usual
     needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
     given = {name: value for name, value in known.items() if name in needed} | options
     if "config" in pipeline.parameters:
         given["config"] = configs.load(str(given.get("config", configs.DEFAULT)))
+    if "state" in pipeline.parameters:
+        given = _with_state(pipeline.parameters["state"], given, state)
     return arguments(pipeline, given)
+
+
+def _with_state(parameter: ir.Parameter, given: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with their fields of the state put into one, which is checked."""
+    whole = _checked("state", parameter, given.get("state", {}))
+    single = {name.removeprefix(FIELD): value for name, value in given.items() if name.startswith(FIELD)}
+    others = {name: value for name, value in given.items() if not name.startswith(FIELD)}
+    return others | {"state": State.of({**state, **(parameter.default or {}), **whole, **single}).dump()}
 
 
 def run_name(pipeline: ir.Pipeline, values: dict[str, Any], end: str = "") -> str:

@@ -5,41 +5,20 @@ your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+from components.common.contracts.state import ROOTS, State, Target
 from components.common.errors import UserError, nearest
 from components.common.image import image
 from components.common.telemetry import GATEWAY
 from pipelines.ir import Retry
 
-BACKFILL = "record-only"  # the target of runs for past days
-TARGETS = ("local", "register-only", BACKFILL)
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
-
-
-@dataclass(frozen=True)
-class Environment:
-    """The URIs and the deployment target of one place to run in.
-
-    Attributes:
-        lake: root of the tables by day.
-        registry: root of the model registry, a folder or a tracking server.
-        runs: root of the runs, their summaries and reports.
-        audit: root of the retraining controller's audit log.
-        target: `local` promotes a version and serves it from this machine, `register-only` promotes it,
-            `record-only` does neither.
-    """
-
-    lake: str
-    registry: str
-    runs: str
-    audit: str
-    target: str
 
 
 @dataclass(frozen=True)
@@ -139,11 +118,10 @@ class Site:
         return replace(self, light=light, heavy=heavy)
 
 
-def local(workspace: Path, target: str = "local") -> Environment:
-    """Return the environment of one machine: everything below a folder."""
+def local(workspace: Path, target: str = Target.LOCAL) -> State:
+    """Return the state of one machine: everything below a folder."""
     root = workspace.resolve()
-    lake, registry, runs, audit = (str(root / name) for name in ("lake", "registry", "runs", "audit"))
-    return Environment(lake, registry, runs, audit, target)
+    return State.of({name: str(root / name) for name in ROOTS} | {"target": target})
 
 
 def site(name: str) -> Site:
@@ -188,9 +166,9 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
         shared_memory="8Gi",
         volumes=(lustre,),
     )
-    roots = {part: f"{lustre.path}/{part}" for part in ("lake", "runs", "audit")}
-    state = Environment(registry="http://mlflow.nightshift:5000", target="register-only", **roots)
-    place = Site(name, light, heavy, asdict(state) | {"device": "cuda"}, token={"access-ml-pipeline": "true"})
+    state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
+    state |= {"registry": "http://mlflow.nightshift:5000", "target": Target.REGISTER_ONLY.value}
+    place = Site(name, light, heavy, {"state": state, "device": "cuda"}, token={"access-ml-pipeline": "true"})
     return place.telling(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 

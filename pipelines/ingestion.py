@@ -13,16 +13,16 @@ def define(site: Site) -> Any:
     """Return the pipeline, its step placed as the site says."""
 
     @dsl.pipeline(name="ingestion", description=__doc__)
-    def ingestion_pipeline(config: dict[str, Any], date: str, data: str, lake: str) -> None:
+    def ingestion_pipeline(config: dict[str, Any], date: str, data: str, state: dict[str, Any]) -> None:
         """Ingest one logical date; the other pipelines do so too and find it done.
 
         Args:
             config: the use case, as in `pipelines/configs/`.
             date: the logical date, the last complete UTC day.
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
-            lake: root of the tables by day.
+            state: where things are kept, see `State`.
         """
-        events = ingestion(config=config, date=date, data=data, lake=lake)
+        events = ingestion(config=config, date=date, data=data, state=state)
         place(site.light, events)
         always_run(events)
 

@@ -23,12 +23,7 @@ def define(site: Site) -> Any:
         date: str,
         data: str,
         device: str,
-        lake: str,
-        registry: str,
-        runs: str,
-        audit: str,
-        target: str,
-        kubeflow: dict[str, Any],
+        state: dict[str, Any],
     ) -> None:
         """Compare one logical date with the champion's training days; have a new one trained when that is called for.
 
@@ -37,24 +32,19 @@ def define(site: Site) -> Any:
             date: the logical date, the last complete UTC day.
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             device: cpu or cuda.
-            lake: root of the tables by day.
-            registry: root of the model registry.
-            runs: root of the run summaries.
-            audit: root of the audit log.
-            target: where models are deployed; record-only marks a run for a past day, which asks for nothing.
-            kubeflow: where a retraining is started, see `Place`; where it is {} the step says how to start it.
+            state: where things are kept, see `State`; the target record-only marks a run for a past day, which asks for
+                nothing. Where `kubeflow` is {} the last step says how to start a retraining.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake)
-        table = features(**day, device=device, lake=lake, events=events.output)
+        events = ingestion(**day, data=data, state=state)
+        table = features(**day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
-        scores = scoring_of_champion(**day, **rows, lake=lake, registry=registry)
+        scores = scoring_of_champion(**day, **rows, state=state)
         shift = drift(**day, **rows, scores=scores.output)
-        decision = monitoring(**day, audit=audit, target=target, drift=shift.output)
+        decision = monitoring(**day, state=state, drift=shift.output)
         place(site.heavy, table)
-        state = {"lake": lake, "registry": registry, "runs": runs, "audit": audit, "target": target}
-        given = {"pipeline": "training", "kubeflow": kubeflow, "data": data, "device": device}
-        launch = retraining(**day, **state, **given, request=decision.output)
+        given = {"pipeline": "training", "data": data, "device": device}
+        launch = retraining(**day, **given, state=state, request=decision.output)
         place(site.light, events, scores, shift, decision)
         place(site.launching, launch)
         always_run(events, scores, shift, decision, launch)

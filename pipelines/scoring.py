@@ -15,7 +15,7 @@ def define(site: Site) -> Any:
     """Return the pipeline, each step placed as the site says."""
 
     @dsl.pipeline(name="scoring", description=__doc__)
-    def scoring_pipeline(config: dict[str, Any], date: str, data: str, device: str, lake: str, registry: str) -> None:
+    def scoring_pipeline(config: dict[str, Any], date: str, data: str, device: str, state: dict[str, Any]) -> None:
         """Score one logical date with the champion.
 
         Args:
@@ -23,13 +23,12 @@ def define(site: Site) -> Any:
             date: the logical date, the last complete UTC day.
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             device: cpu or cuda.
-            lake: root of the tables by day.
-            registry: root of the model registry.
+            state: where things are kept, see `State`.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake)
-        table = features(**day, device=device, lake=lake, events=events.output)
-        scores = scoring_of_champion(**day, lake=lake, registry=registry, features=table.output)
+        events = ingestion(**day, data=data, state=state)
+        table = features(**day, device=device, state=state, events=events.output)
+        scores = scoring_of_champion(**day, state=state, features=table.output)
         place(site.heavy, table)
         place(site.light, events, scores)
         always_run(events, scores)

@@ -21,9 +21,7 @@ def define(site: Site) -> Any:
     """Return the pipeline, each step placed as the site says."""
 
     @dsl.pipeline(name="training", description=__doc__)
-    def training_pipeline(
-        config: dict[str, Any], date: str, data: str, device: str, lake: str, registry: str, runs: str, target: str
-    ) -> None:
+    def training_pipeline(config: dict[str, Any], date: str, data: str, device: str, state: dict[str, Any]) -> None:
         """Train, judge and deploy the model of one logical date.
 
         Args:
@@ -31,26 +29,23 @@ def define(site: Site) -> Any:
             date: the logical date, the last complete UTC day.
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             device: cpu or cuda.
-            lake: root of the tables by day.
-            registry: root of the model registry.
-            runs: root of the run summaries.
-            target: local promotes and serves, register-only promotes, record-only does neither.
+            state: where things are kept and where models are deployed, see `State`.
         """
         day = {"config": config, "date": date}
-        events = ingestion(**day, data=data, lake=lake)
-        table = features(**day, device=device, lake=lake, events=events.output)
+        events = ingestion(**day, data=data, state=state)
+        table = features(**day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
         model = training(**day, **rows, device=device)
         # not beside the training, which would slow down what is measured
         profile = profiling(**day, **rows, device=device).after(model)
-        verdict = evaluation(**day, **rows, registry=registry, model=model.output)
-        scores = scoring(**day, **rows, lake=lake, model=model.output)
+        verdict = evaluation(**day, **rows, state=state, model=model.output)
+        scores = scoring(**day, **rows, state=state, model=model.output)
         shift = drift(**day, **rows, scores=scores.output)
         found = {"model": model.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
-        release = deployment(**day, **found, registry=registry, target=target)
+        release = deployment(**day, **found, state=state)
         steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
         made = rows | found | {name: step.output for name, step in steps.items()}
-        report = reporting(**day, **made, device=device, data=data, runs=runs)
+        report = reporting(**day, **made, device=device, data=data, state=state)
         place(site.heavy, table, model, profile)
         place(site.light, events, verdict, scores, shift, release, report)
         always_run(events, scores, shift, release, report)

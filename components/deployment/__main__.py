@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.common import storage
 from components.common.config import Config, parse
+from components.common.contracts.state import State, Target
 from components.common.splits import parse_date
 from components.common.step import Parser, log, run
 
@@ -23,8 +24,7 @@ def parser() -> Parser:
         model="folder of the model",
         evaluation="folder of the evaluation",
         drift="folder of the drift step",
-        registry="model registry: a folder or the URL of a tracking server",
-        target="local: promote and serve | register-only: promote | record-only: neither, for past days",
+        state="where things are kept (JSON)",
         run="id of the run, for the lineage",
         deployment="deployment.json to write",
     )
@@ -37,24 +37,24 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     from components.common.contracts.verdict import FILE, Verdict
     from components.deployment import core, endpoint, section
 
-    config = parse(args.config)
-    endpoint.check_target(args.target, args.registry)
+    config, state = parse(args.config), State.parse(args.state)
+    endpoint.check(state)
     verdicts = [Verdict.read(storage.join(uri, FILE)) for uri in (args.evaluation, args.drift)]
-    with registry.exclusive(args.registry):
-        champion = registry.champion(args.registry, config.name)
+    with registry.exclusive(state.registry):
+        champion = registry.champion(state.registry, config.name)
         version = _register(args, config, verdicts)
         log.info("%s: version %d is registered", config.name, version.version)
         before = _before(args, champion, version, verdicts)
         decision = core.decide(_candidate(version), _candidate(before) if before else None, verdicts)
-        if args.target == "record-only":
+        if state.target is Target.RECORD_ONLY:
             decision = core.unpromoted(decision, before is not None)
         log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
         live = version if decision.outcome == "promoted" else champion
-        served = _serve(args, live or version, is_live=live is not None)
+        served = _serve(state, live or version, is_live=live is not None)
         # only now, so that a version that does not answer never becomes the champion
         if decision.outcome == "promoted":
-            registry.promote(args.registry, config.name, version.version)
-    record = _record(args, version, decision) | {
+            registry.promote(state.registry, config.name, version.version)
+    record = _record(state, version, decision) | {
         "champion_version": live and live.version,
         "previous_champion_version": before and before.version,
     }
@@ -78,7 +78,8 @@ def _register(args: argparse.Namespace, config: Config, verdicts: "list[Verdict]
         "parent_run": args.run,
     }
     card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
-    return registry.register(args.registry, config.name, args.model, tags, core.measures(verdicts), card)
+    where = State.parse(args.state).registry
+    return registry.register(where, config.name, args.model, tags, core.measures(verdicts), card)
 
 
 def _before(
@@ -91,7 +92,7 @@ def _before(
     # a gate that was run since has compared the version with itself
     compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
     if is_live and not compared and version.tags.get("parent_run") == args.run:
-        return registry.predecessor(args.registry, version.name)
+        return registry.predecessor(State.parse(args.state).registry, version.name)
     return champion
 
 
@@ -102,28 +103,28 @@ def _candidate(version: "Version") -> "Candidate":
     return Candidate(version.version, version.sha256, tags["train_last"], "rolled_back_at" in tags)
 
 
-def _serve(args: argparse.Namespace, version: "Version", is_live: bool) -> dict[str, Any]:
+def _serve(state: State, version: "Version", is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
     from components.deployment import endpoint
 
     example = endpoint.example(version.uri)
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.features}
-    if args.target != "local" or not is_live:
+    if state.target is not Target.LOCAL or not is_live:
         return silent
-    state = endpoint.start_or_update(args.registry, version, example)
-    log.info("%s answers with version %d", state.url, version.version)
-    return silent | {"endpoint": state.url, "endpoint_checked": True, "curl": example.curl(state.url)}
+    server = endpoint.start_or_update(state.registry, version, example)
+    log.info("%s answers with version %d", server.url, version.version)
+    return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
 
 
-def _record(args: argparse.Namespace, version: "Version", decision: "Decision") -> dict[str, Any]:
+def _record(state: State, version: "Version", decision: "Decision") -> dict[str, Any]:
     return {
         "model": version.name,
         "version": version.version,
         "sha256": version.sha256,
         "decision": decision.outcome,
         "reasons": decision.reasons,
-        "registry": args.registry,
-        "target": args.target,
+        "registry": state.registry,
+        "target": state.target,
     }
 
 

@@ -11,8 +11,7 @@ from components.common.image import image
 def deployment(
     config: dict[str, Any],
     date: str,
-    registry: str,
-    target: str,
+    state: dict[str, Any],
     model: dsl.Input[dsl.Model],
     evaluation: dsl.Input[dsl.Artifact],
     drift: dsl.Input[dsl.Artifact],
@@ -25,8 +24,7 @@ def deployment(
         args=[
             "--config", config,
             "--date", date,
-            "--registry", registry,
-            "--target", target,
+            "--state", state,
             "--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
             "--model", model.uri,
             "--evaluation", evaluation.uri,

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from components.common import registry, storage
-from components.common.errors import UserError, nearest
+from components.common.contracts import state as kept
+from components.common.errors import UserError
 from components.common.step import log
 from components.deployment import server
 from components.deployment.server import Pointer, State
 
-TARGETS = ("local", "register-only", "record-only")
 PORT = 8321
 START_SECONDS = 60
 STOP_SECONDS = 15
@@ -41,17 +41,15 @@ class Example:
         return f"curl -s {url}/v1/score -H 'Content-Type: application/json' -d {body}"
 
 
-def check_target(target: str, registry_uri: str) -> None:
-    """Check a deployment target.
+def check(state: kept.State) -> None:
+    """Check that a model of this registry can be served from this machine if that is wanted.
 
     Raises:
-        UserError: when it is unknown, or `local` with a registry that is no folder.
+        UserError: when the target is `local` and the registry is no folder.
     """
-    if target not in TARGETS:
-        raise UserError(f"target is {target!r}; allowed: {', '.join(TARGETS)}{nearest(target, TARGETS)}")
-    if target == "local" and registry.is_remote(registry_uri):
+    if state.target is kept.Target.LOCAL and registry.is_remote(state.registry):
         raise UserError(
-            f"target is 'local', but registry {registry_uri} is a server; "
+            f"target is 'local', but registry {state.registry} is a server; "
             "give a folder as registry, or target 'register-only'"
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import splits, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import tables
+from components.common.contracts.state import State
 from components.common.splits import Days, Fold
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def parser() -> step.Parser:
         date="logical date, YYYY-MM-DD",
         features="URI of the features manifest",
         model="URI of the model",
-        registry="URI of the model registry",
+        state="where things are kept (JSON)",
         evaluation="URI of the folder to write",
     )
 
@@ -56,7 +57,7 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     candidates = {name: core.measure(rows, values, model, gate) for name, values in scores.items()}
 
     challenger = candidates[model.selected]
-    champion = _champion(find_champion(args.registry, config.name), rows, gate)
+    champion = _champion(find_champion(State.parse(args.state).registry, config.name), rows, gate)
     verdict = core.judge(challenger, champion, positives, gate)
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
     test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "positives": positives}

@@ -11,7 +11,7 @@ from components.common.image import image
 def evaluation(
     config: dict[str, Any],
     date: str,
-    registry: str,
+    state: dict[str, Any],
     features: dsl.Input[dsl.Dataset],
     model: dsl.Input[dsl.Model],
     evaluation: dsl.Output[dsl.Artifact],
@@ -25,7 +25,7 @@ def evaluation(
         args=[
             "--config", config,
             "--date", date,
-            "--registry", registry,
+            "--state", state,
             "--features", features.uri,
             "--model", model.uri,
             "--evaluation", evaluation.uri,

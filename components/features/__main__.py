@@ -10,6 +10,7 @@ from components.common import storage
 from components.common.config import Config, parse
 from components.common.contracts import tables
 from components.common.contracts.section import write_section
+from components.common.contracts.state import State
 from components.common.splits import Days, buffer_days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
 from components.features import core, section
@@ -24,7 +25,7 @@ def parser() -> Parser:
     step = Parser("features", "compute the trailing-window features of the days a run needs").takes(
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
-        lake="URI of the lake, where partitions are kept",
+        state="where things are kept (JSON)",
         events="URI of the events manifest",
         features="URI of the features manifest to write",
     )
@@ -66,7 +67,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     """Compute the days that are missing in the lake and list all days in the manifest."""
     config = parse(args.config)
     days = plan(config, parse_date(args.date)).features
-    job = Job(config, args.lake, tables.read_table(args.events), frames.backend(args.device))
+    job = Job(config, State.parse(args.state).lake, tables.read_table(args.events), frames.backend(args.device))
     uris = {day: job.uri(day) for day in days}
     kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
     missing = {day: uri for day, uri in uris.items() if day not in kept}

@@ -12,7 +12,7 @@ def features(
     config: dict[str, Any],
     date: str,
     device: str,
-    lake: str,
+    state: dict[str, Any],
     events: dsl.Input[dsl.Dataset],
     features: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
@@ -24,7 +24,7 @@ def features(
             "--config", config,
             "--date", date,
             "--device", device,
-            "--lake", lake,
+            "--state", state,
             "--events", events.uri,
             "--features", features.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,

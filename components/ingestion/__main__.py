@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from components.common import storage
 from components.common.config import Config, parse
 from components.common.contracts.section import write_section
+from components.common.contracts.state import State
 from components.common.contracts.tables import (
     Partition,
     Table,
@@ -47,7 +48,7 @@ def parser() -> Parser:
         config="the use case's config (JSON)",
         date="the logical date, YYYY-MM-DD",
         data="'simulator', or the URI of the folder that holds the raw files",
-        lake="URI of the lake",
+        state="where things are kept (JSON)",
         events="where to write the manifest of events",
     )
 
@@ -58,11 +59,11 @@ def body(args: Namespace) -> dict[str, float]:
     Raises:
         UserError: when days are missing, a file is bad, or too many rows are.
     """
-    config = parse(args.config)
+    config, lake = parse(args.config), State.parse(args.state).lake
     days = plan(config, parse_date(args.date))
     source = sources.connect(args.data, config, days.labels_due)
     sources.require(source, days.events)
-    job = Job(config, days, source, args.lake)
+    job = Job(config, days, source, lake)
     partitions = ingest(job)
     if mixed := tally.mixed_ids(partitions):
         log.info("ingestion: %s: numbers on some days, text on others; taken as text on all", ", ".join(mixed))
@@ -73,7 +74,7 @@ def body(args: Namespace) -> dict[str, float]:
     write_section(args.events, section.build(args.data, partitions, read, quarantined))
     write_table(args.events, Table("events", partitions, details))
     found: dict[str, float] = {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
-    free = storage.free_share(args.lake)
+    free = storage.free_share(lake)
     return found if free is None else found | {"lake_free_share": free}
 
 

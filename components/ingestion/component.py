@@ -12,7 +12,7 @@ def ingestion(
     config: dict[str, Any],
     date: str,
     data: str,
-    lake: str,
+    state: dict[str, Any],
     events: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
     """Read the days a run needs, quarantine bad rows, write the lake's events by day."""
@@ -23,7 +23,7 @@ def ingestion(
             "--config", config,
             "--date", date,
             "--data", data,
-            "--lake", lake,
+            "--state", state,
             "--events", events.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],

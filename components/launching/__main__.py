@@ -8,10 +8,9 @@ from typing import Any
 from components.common import step, storage
 from components.common.config import parse
 from components.common.contracts.section import write_section
+from components.common.contracts.state import State
 from components.common.splits import last_complete_day, parse_date
 from components.launching import section
-
-PARAMETERS = ("data", "device", "lake", "registry", "runs", "audit", "target")
 
 
 def parser() -> step.Parser:
@@ -21,14 +20,9 @@ def parser() -> step.Parser:
     flags.add_argument("--request", help="URI of monitoring's request: without one that asks, nothing is started")
     return flags.takes(
         pipeline="name of the uploaded pipeline",
-        kubeflow="endpoint, experiment and namespace (JSON); {} where there is no Kubeflow",
         config="the use case's config (JSON)",
         data="where the raw events lie",
-        lake="root of the tables by day",
-        registry="root of the model registry",
-        runs="root of the run summaries",
-        audit="root of the audit log",
-        target="where models are deployed",
+        state="where things are kept, and where Kubeflow is (JSON)",
         launch="URI of the outcome to write",
     )
 
@@ -47,17 +41,17 @@ def body(args: Namespace) -> dict[str, float]:
 
 def _launched(args: Namespace, day: date) -> dict[str, Any]:
     """Start the pipeline with this step's own parameters, or say how to start it where there is no Kubeflow."""
-    place = json.loads(args.kubeflow)
-    if not place:
+    state = State.parse(args.state)
+    if not state.kubeflow:
         return {"new": False, "said": f"no Kubeflow here; run: nightshift run {args.pipeline} --date {day}"}
     from components.common.kubeflow import Place, Server
     from components.launching import core
 
     config = parse(args.config)
-    server = Server(Place.parse(place))
+    server = Server(Place.parse(state.kubeflow))
     definition = server.newest(args.pipeline)
-    known = {name: getattr(args, name) for name in PARAMETERS}
-    known |= {"config": json.loads(args.config), "date": str(day), "kubeflow": place}
+    known = {"data": args.data, "device": args.device, "config": json.loads(args.config), "date": str(day)}
+    known["state"] = state.dump()
     values = core.arguments(args.pipeline, definition.parameters, known)
     run = server.submit(core.run_name(args.pipeline, config.name, day), definition, values)
     said = f"{run.name} {'is started' if run.new else 'is there already'}: {run.url}"

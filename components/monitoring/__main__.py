@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from components.common import step, storage
 from components.common.config import parse
+from components.common.contracts.state import State, Target
 from components.common.errors import UserError
 from components.common.splits import parse_date
 
 if TYPE_CHECKING:
     from components.monitoring.core import Entry
-
-BACKFILL = "record-only"
 
 
 def parser() -> step.Parser:
@@ -22,8 +21,7 @@ def parser() -> step.Parser:
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         drift="URI of what the drift step has written",
-        audit="URI of the audit log, one file a day",
-        target="where models are deployed; record-only marks a run for a past day",
+        state="where things are kept (JSON)",
         request="URI of the request to write",
     )
 
@@ -34,14 +32,14 @@ def body(args: Namespace) -> dict[str, float]:
     from components.common.contracts.section import write_section
     from components.monitoring import core, section
 
-    config, day = parse(args.config), parse_date(args.date)
+    config, day, state = parse(args.config), parse_date(args.date), State.parse(args.state)
     found = drift.Drift.read(storage.join(args.drift, drift.FILE))
     if found.window.last != day:
         raise UserError(f"the drift is that of {found.window.last}, not {day}; check that day's drift")
-    log = _log(storage.join(args.audit, config.name), day)
+    log = _log(storage.join(state.audit, config.name), day)
     seen = core.Observation(config.name, day, found.model_sha256, found.signals)
-    entry = core.decide(seen, log, config.controller, args.target == BACKFILL)
-    audit = storage.join(args.audit, config.name, f"{day}.json")
+    entry = core.decide(seen, log, config.controller, state.target is Target.RECORD_ONLY)
+    audit = storage.join(state.audit, config.name, f"{day}.json")
     if entry not in log:
         storage.write_json(audit, asdict(entry))
     write_section(args.request, section.build(entry, log, audit))

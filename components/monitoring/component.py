@@ -11,8 +11,7 @@ from components.common.image import image
 def monitoring(
     config: dict[str, Any],
     date: str,
-    audit: str,
-    target: str,
+    state: dict[str, Any],
     drift: dsl.Input[dsl.Artifact],
     request: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
@@ -23,8 +22,7 @@ def monitoring(
         args=[
             "--config", config,
             "--date", date,
-            "--audit", audit,
-            "--target", target,
+            "--state", state,
             "--drift", drift.uri,
             "--request", request.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,

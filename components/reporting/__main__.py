@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.common import step, storage
 from components.common.config import parse
+from components.common.contracts.state import State
 from components.common.splits import parse_date
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def parser() -> step.Parser:
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         data="where the raw events came from",
-        runs="URI of the folder of all runs",
+        state="where things are kept (JSON)",
         run="the run's id",
         summary="URI of the JSON file to write",
         report="URI of the HTML file to write",
@@ -56,10 +57,11 @@ def body(args: Namespace) -> None:
     from components.reporting import core, overview, page, report
 
     config, day = parse(args.config), parse_date(args.date)
-    folder = storage.join(args.runs, args.run)
+    runs = State.parse(args.state).runs
+    folder = storage.join(runs, args.run)
     found = gather(args.executor_input, folder)
     head = core.Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
-    summary = core.summarize(head, found, repeated(args.runs, head, found.record.get("pipeline")))
+    summary = core.summarize(head, found, repeated(runs, head, found.record.get("pipeline")))
     shown = page.compose(summary, found)
     html = report.render(shown, summary, folder).encode()
     shown.write(storage.join(folder, "page.json"))
@@ -68,7 +70,7 @@ def body(args: Namespace) -> None:
     for uri in (args.summary, storage.join(folder, "summary.json")):
         storage.write_json(uri, summary.model_dump(mode="json"))
     storage.write_bytes(args.overview, overview.render(shown, summary).encode())
-    point_latest(args.runs, summary)
+    point_latest(runs, summary)
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 
 

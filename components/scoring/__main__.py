@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import splits, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import tables
+from components.common.contracts.state import State
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -63,13 +64,11 @@ def parser() -> step.Parser:
     flags = step.Parser("scoring", "Score the newest days, and those whose labels are due.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
-        lake="URI of the lake, where partitions are kept",
+        state="where things are kept (JSON)",
         features="URI of the features manifest",
         scores="URI of the folder to write",
     )
-    one = flags.add_mutually_exclusive_group(required=True)
-    one.add_argument("--model", help="URI of the model that scores")
-    one.add_argument("--registry", help="model registry: its champion scores")
+    flags.add_argument("--model", help="URI of the model that scores (default: the registry's champion)")
     return flags
 
 
@@ -79,10 +78,10 @@ def body(args: Namespace) -> dict[str, Any]:
     from components.common.contracts.section import write_section
     from components.scoring import section
 
-    config, day = parse(args.config), splits.parse_date(args.date)
-    source = Source(args.model, "unregistered") if args.model else _champion(args.registry, config.name)
+    config, day, state = parse(args.config), splits.parse_date(args.date), State.parse(args.state)
+    source = Source(args.model, "unregistered") if args.model else _champion(state.registry, config.name)
     model, table = package.load(source.uri), tables.read_table(args.features)
-    job = Job(config, args.lake, table, source, model, package.Scorer(source.uri, model))
+    job = Job(config, state.lake, table, source, model, package.Scorer(source.uri, model))
     days = splits.watched(config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop

@@ -11,7 +11,7 @@ from components.common.image import image
 def scoring(
     config: dict[str, Any],
     date: str,
-    lake: str,
+    state: dict[str, Any],
     features: dsl.Input[dsl.Dataset],
     model: dsl.Input[dsl.Model],
     scores: dsl.Output[dsl.Dataset],
@@ -23,7 +23,7 @@ def scoring(
         args=[
             "--config", config,
             "--date", date,
-            "--lake", lake,
+            "--state", state,
             "--features", features.uri,
             "--model", model.uri,
             "--scores", scores.uri,
@@ -36,8 +36,7 @@ def scoring(
 def scoring_of_champion(
     config: dict[str, Any],
     date: str,
-    lake: str,
-    registry: str,
+    state: dict[str, Any],
     features: dsl.Input[dsl.Dataset],
     scores: dsl.Output[dsl.Dataset],
 ) -> dsl.ContainerSpec:
@@ -48,8 +47,7 @@ def scoring_of_champion(
         args=[
             "--config", config,
             "--date", date,
-            "--lake", lake,
-            "--registry", registry,
+            "--state", state,
             "--features", features.uri,
             "--scores", scores.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,

@@ -29,6 +29,6 @@ def manage(args: argparse.Namespace) -> int:
     """Run one of the deployment component's own commands."""
     command = [sys.executable, "-m", "components.deployment.manage", args.action]
     command += [args.version] if args.action == "promote" else []
-    command += ["--registry", options.environment(args).registry]
+    command += ["--registry", options.state(args).registry]
     command += ["--name", args.name] if args.name else []
     return subprocess.run(command, check=False).returncode

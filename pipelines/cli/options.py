@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from components.common.contracts.state import State
 from components.common.errors import UserError
 from pipelines import arguments
-from pipelines.environments import Environment, local
+from pipelines.environments import local
 
 Commands = Any  # what argparse's add_subparsers returns, a class of its own
 
@@ -45,7 +46,7 @@ def add_parameters(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {arguments.SIMULATOR})")
     add_config(command)
     command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")
-    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other parameter")
+    command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter or state.<root>")
 
 
 def parameters(args: argparse.Namespace) -> dict[str, Any]:
@@ -58,8 +59,8 @@ def parameters(args: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in named.items() if value} | dict(_assignment(item) for item in args.set)
 
 
-def environment(args: argparse.Namespace) -> Environment:
-    """Return the environment of the workspace."""
+def state(args: argparse.Namespace) -> State:
+    """Return the state of the workspace."""
     return local(Path(args.workspace))
 
 

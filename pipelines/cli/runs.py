@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from components.common.contracts.state import TARGETS, Target
 from components.common.errors import UserError
 from components.common.splits import parse_date
 from components.common.step import USER_ERROR
@@ -13,9 +14,9 @@ from pipelines import arguments
 from pipelines.cli import options
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
-from pipelines.environments import BACKFILL, TARGETS, local
+from pipelines.environments import local
 
-RUNNERS = {"process": "local", "docker": "register-only"}  # what runs a step -> where models are deployed by default
+RUNNERS = {"process": Target.LOCAL, "docker": Target.REGISTER_ONLY}  # what runs a step -> where its models go
 
 
 def add(commands: options.Commands) -> None:
@@ -62,21 +63,21 @@ def backfill(args: argparse.Namespace) -> int:
 
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))
-    environment = local(Path(args.workspace), target=BACKFILL)
+    state = local(Path(args.workspace), target=Target.RECORD_ONLY)
     pipeline, parameters = arguments.compiled(args.pipeline), options.parameters(args)
-    found = list(past.backfill(pipeline, dates, parameters, environment, console, args.force))
+    found = list(past.backfill(pipeline, dates, parameters, state, console, args.force))
     console.print(past.table(found))
     return int(found[-1].state == "failed")
 
 
 def show(args: argparse.Namespace) -> int:
     """Print the metrics and verdicts of a run."""
-    return _show(runs.folder_of(args.run, options.environment(args).runs))
+    return _show(runs.folder_of(args.run, options.state(args).runs))
 
 
 def report(args: argparse.Namespace) -> int:
     """Write the summary and report of a run that failed before its last step."""
-    this = runs.again(runs.folder_of(args.run, options.environment(args).runs))
+    this = runs.again(runs.folder_of(args.run, options.state(args).runs))
     task = next((task for task in this.pipeline.tasks if task.name == "reporting"), None)
     if task is None:
         raise UserError(f"{this.pipeline.name} writes no report; nightshift show {args.run} prints what it found")
@@ -86,15 +87,15 @@ def report(args: argparse.Namespace) -> int:
 
 
 def _started(args: argparse.Namespace) -> Run:
-    environment = local(Path(args.workspace), args.target or RUNNERS[args.runner])
-    return runs.new(arguments.compiled(args.pipeline), options.parameters(args), environment)
+    state = local(Path(args.workspace), args.target or RUNNERS[args.runner])
+    return runs.new(arguments.compiled(args.pipeline), options.parameters(args), state)
 
 
 def _resumed(args: argparse.Namespace) -> Run:
     given = [*options.parameters(args), *(["target"] if args.target else [])]
     if given:
         raise UserError(f"a run resumes with its original parameters; leave out {', '.join(given)}, or start a new run")
-    return runs.again(runs.folder_of(args.resume, options.environment(args).runs))
+    return runs.again(runs.folder_of(args.resume, options.state(args).runs))
 
 
 def _show(folder: Path) -> int:

@@ -27,10 +27,10 @@ def gc(args: argparse.Namespace) -> int:
 
     from pipelines.upkeep import sweep
 
-    environment, now = options.environment(args), datetime.now(UTC)
+    state, now = options.state(args), datetime.now(UTC)
     config = parse(configs.load(args.config or configs.DEFAULT))
-    environment = replace(environment, lake=args.lake or environment.lake)
-    plan = (sweep.collect if args.delete else sweep.planned)(environment, config, now)
+    state = replace(state, lake=args.lake or state.lake)
+    plan = (sweep.collect if args.delete else sweep.planned)(state, config, now)
     for problem in plan.problems:
         print(f"nightshift: kept: {problem}", file=sys.stderr)
     if plan.empty:

@@ -13,17 +13,17 @@ from rich.table import Table
 
 from components.common import registry, storage
 from components.common.config import Config
+from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.deployment import endpoint
 from pipelines.engines.local import runs
-from pipelines.environments import Environment
 from pipelines.upkeep.retention import Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
 
 REMOVED = ".removed"
 UNREAD = runs.Record(pipeline="", started=datetime.min.replace(tzinfo=UTC), parameters={}, complete=False)
 
 
-def planned(environment: Environment, config: Config, now: datetime) -> Plan:
+def planned(state: State, config: Config, now: datetime) -> Plan:
     """Return what may go of a use case, and remove nothing.
 
     Args:
@@ -31,10 +31,10 @@ def planned(environment: Environment, config: Config, now: datetime) -> Plan:
         config: the use case, with its ages.
         now: ages count from here.
     """
-    return plan(_gather(environment, config.name), config.retention, now)
+    return plan(_gather(state, config.name), config.retention, now)
 
 
-def collect(environment: Environment, config: Config, now: datetime) -> Plan:
+def collect(state: State, config: Config, now: datetime) -> Plan:
     """Remove what may go of a use case; return what that was.
 
     While that goes on nobody is promoted and no run of the use case starts, since a run may be about to use a day
@@ -43,9 +43,9 @@ def collect(environment: Environment, config: Config, now: datetime) -> Plan:
     Raises:
         UserError: when a run is under way, or something may not be removed; the same again goes on.
     """
-    with runs.none_under_way(Path(environment.runs), config.name), registry.exclusive(environment.registry):
-        found = planned(environment, config, now)
-        _remove(found, environment, config.name)
+    with runs.none_under_way(Path(state.runs), config.name), registry.exclusive(state.registry):
+        found = planned(state, config, now)
+        _remove(found, state, config.name)
     return found
 
 
@@ -76,24 +76,24 @@ def lineage(kept: list[Lineage]) -> Table:
     return made
 
 
-def _gather(environment: Environment, use_case: str) -> Found:
-    folder = Path(environment.runs)
+def _gather(state: State, use_case: str) -> Found:
+    folder = Path(state.runs)
     latest = folder / "latest"
     discarded = [str(path) for path in sorted((folder / REMOVED).glob("*"))]
     return Found(
-        versions=_versions(environment.registry, use_case),
+        versions=_versions(state.registry, use_case),
         runs=list(_runs(folder, use_case)),
-        partitions=_partitions(storage.join(environment.lake, use_case)),
+        partitions=_partitions(storage.join(state.lake, use_case)),
         latest=latest.resolve().name if latest.exists() else None,
-        leftovers=(*registry.leftovers(environment.registry, use_case), *discarded),
+        leftovers=(*registry.leftovers(state.registry, use_case), *discarded),
     )
 
 
-def _remove(found: Plan, environment: Environment, use_case: str) -> None:
+def _remove(found: Plan, state: State, use_case: str) -> None:
     """Remove first what needs something, then what is needed, so that nothing is ever left dangling."""
-    registry.remove(environment.registry, use_case, [int(version.name) for version in found.versions])
+    registry.remove(state.registry, use_case, [int(version.name) for version in found.versions])
     for run in found.runs:
-        _discard(Path(environment.runs), run.name)
+        _discard(Path(state.runs), run.name)
     for part in found.partitions:
         for uri in part.files:
             storage.remove(uri)

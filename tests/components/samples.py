@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from components.common import storage
 from components.common.contracts import package, tables
 from components.scoring import __main__ as scoring
+from tests.components.states import state
 
 # the test window is 2024-03-18 .. 19, training 15 .. 16, the newest days 19 .. 20
 DATE = "2024-03-20"
@@ -122,7 +123,7 @@ def write_model(
 
 def score(folder: Path, features: str) -> str:
     """Run the scoring step with the folder's model; the URI of what it has written is returned."""
-    values = {"lake": str(folder / "lake"), "model": str(folder / "model"), "scores": str(folder / "scores")}
+    values = {"state": state(folder), "model": str(folder / "model"), "scores": str(folder / "scores")}
     scoring.body(flags(features=features, **values))
     return values["scores"]
 

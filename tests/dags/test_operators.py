@@ -305,7 +305,9 @@ def test_a_run_on_kubeflow_is_submitted_once_and_waited_for(load: Load, kubeflow
     (body,) = kubeflow.bodies("/runs")
     assert body["display_name"] == "fraud-monitoring-2025-06-30-scheduled-1-1"
     assert body["runtime_config"]["parameters"]["date"] == "2025-06-30"
-    assert body["runtime_config"]["parameters"]["kubeflow"]["endpoint"].startswith("http://ml-pipeline.kubeflow")
+    assert body["runtime_config"]["parameters"]["state"]["kubeflow"]["endpoint"].startswith(
+        "http://ml-pipeline.kubeflow"
+    )
     assert body["service_account"] == "nightshift"
     path, arguments = deferred.value.trigger.serialize()
     assert path == "pipelines.engines.airflow.operators.kubeflow.KubeflowRunTrigger"

@@ -162,9 +162,9 @@ def test_airflows_own_backfill_puts_no_model_in_use(load: Load) -> None:
     dag = load()["fraud_training"]
     rendering = dag.get_task("deployment").rendering
 
-    assert rendering.commands(context(dag, params={"date": "2025-06-30"})).arguments["target"] == "local"
+    assert rendering.commands(context(dag, params={"date": "2025-06-30"})).arguments["state"]["target"] == "local"
     backfill = context(dag, run_type="backfill", params={"date": "2025-06-30"})
-    assert rendering.commands(backfill).arguments["target"] == "record-only"
+    assert rendering.commands(backfill).arguments["state"]["target"] == "record-only"
 
 
 def test_runs_of_the_same_day_have_folders_of_their_own(load: Load) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from benchmarks.kill_points import CONFIG, DATE, contents
+from tests.components.states import state
 
 LATER = "2025-07-02"
 
 
 def step(name: str, root: Path, date: str = DATE, **places: str) -> "subprocess.Popen[str]":
     """Start a step of the daily run; what it makes lies below a folder."""
-    values = {"config": json.dumps(CONFIG), "date": date, "lake": str(root / "lake"), **places}
+    values = {"config": json.dumps(CONFIG), "date": date, "state": state(root), **places}
     words = [word for key, value in values.items() for word in (f"--{key}", value)]
     return subprocess.Popen([sys.executable, "-m", f"components.{name}", *words], stderr=subprocess.PIPE, text=True)
 

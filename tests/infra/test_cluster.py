@@ -149,7 +149,7 @@ def test_the_registry_is_where_the_steps_look_for_it_with_the_login_they_use() -
     server = named(of_kind("nightshift", "Deployment"), "mlflow")["spec"]["template"]["spec"]["containers"][0]
     login = {each["valueFrom"]["secretKeyRef"]["name"] for each in server["env"]}
 
-    assert AWS.parameters["registry"] == f"http://mlflow.nightshift:{service['spec']['ports'][0]['port']}"
+    assert AWS.parameters["state"]["registry"] == f"http://mlflow.nightshift:{service['spec']['ports'][0]['port']}"
     assert login == {secret.name for place in (AWS, GCP) for secret in place.light.secrets}
     assert "mlflow.nightshift:5000" in next(word for word in server["command"] if "allowed-hosts" in word)
 

@@ -154,10 +154,10 @@ def test_steps_that_may_lose_their_node_are_tried_again_more_often(environment: 
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)
-def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_where_to_start_other_runs(
+def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_what_to_start(
     environment: str,
 ) -> None:
-    starting = {"monitoring": {"kubeflow"}, "nightly": {"kubeflow", "pipeline"}}
+    starting = {"nightly": {"pipeline"}}
     for name in PIPELINES:
         parameters = arguments.compiled(name, environment).parameters
         usual = {"config", "date", "data"} & set(parameters)

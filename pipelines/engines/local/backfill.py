@@ -10,12 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from components.common.contracts.state import State
 from components.common.errors import UserError
 from pipelines import arguments, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.progress import Progress, explain_failure, watch
 from pipelines.engines.local.run import Run
-from pipelines.environments import Environment
 
 TEXTS = ("date", "state", "model", "monitoring")
 
@@ -46,7 +46,7 @@ def backfill(
     pipeline: ir.Pipeline,
     dates: list[str],
     options: dict[str, Any],
-    environment: Environment,
+    state: State,
     console: Console,
     force: bool = False,
 ) -> Iterator[Day]:
@@ -56,12 +56,12 @@ def backfill(
         pipeline: the pipeline.
         dates: logical dates.
         options: the other parameters, as for one run.
-        environment: where to run; its target should neither promote nor serve.
+        state: where this machine keeps things; its target should neither promote nor serve.
         console: where progress goes.
         force: run complete days again too.
     """
     for number, day in enumerate(dates, 1):
-        fresh = runs.new(pipeline, options | {"date": day}, environment)
+        fresh = runs.new(pipeline, options | {"date": day}, state)
         earlier = _earlier(fresh)
         complete = earlier is not None and runs.record(earlier).complete
         if earlier and complete and not force:
@@ -118,7 +118,17 @@ def _watched(scores: dict[str, Any], request: dict[str, Any]) -> dict[str, str]:
 
 
 def _earlier(fresh: Run) -> Path | None:
-    """Return the folder of the newest run of the same pipeline with the same arguments."""
+    """Return the folder of the newest run of the same pipeline with the same arguments.
+
+    The target of a complete run may be another: nothing of the day is missing. A run to resume would deploy to it.
+    """
     prefix = fresh.folder.name.rsplit("-", 1)[0]
     found = runs.newest_first(fresh.folder.parent, f"{prefix}-")
-    return next((folder for folder in found if runs.record(folder).parameters == fresh.arguments), None)
+    return next((folder for folder in found if _stands_for(runs.record(folder), fresh)), None)
+
+
+def _stands_for(record: runs.Record, fresh: Run) -> bool:
+    before, wanted = record.parameters, fresh.arguments
+    if record.complete and "state" in wanted:
+        before = before | {"state": before.get("state", {}) | {"target": wanted["state"]["target"]}}
+    return before == wanted

@@ -122,7 +122,7 @@ def show_watch(folder: Path, console: Console) -> None:
         console.print(f"{newest['date']}: {said}", highlight=False)
         console.print(f"scores   {newest['uri']}", highlight=False, soft_wrap=True)
     if request:
-        audit = json.loads((folder / "run.json").read_text())["parameters"]["audit"]
+        audit = json.loads((folder / "run.json").read_text())["parameters"]["state"]["audit"]
         console.print(f"drift    {folder / 'drift/drift/evidently.html'}", highlight=False, soft_wrap=True)
         console.print(f"audit    {audit}/{request['key']}.json", highlight=False, soft_wrap=True)
         console.print(f"[bold]monitoring[/]: {request['reason']}", highlight=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from components.common import locks, storage
+from components.common.contracts.state import State, Target
 from components.common.errors import UserError, nearest
 from pipelines import arguments, ir
 from pipelines.engines.local.containers import Containers
 from pipelines.engines.local.run import DEFINITION, Run
-from pipelines.environments import Environment
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Record:
     complete: bool
 
 
-def new(pipeline: ir.Pipeline, options: dict[str, Any], environment: Environment) -> Run:
+def new(pipeline: ir.Pipeline, options: dict[str, Any], state: State) -> Run:
     """Prepare a run of a pipeline.
 
     Args:
         pipeline: the pipeline.
         options: values for its parameters; those it does not declare are an error.
-        environment: gives the roots for the parameters of those names.
+        state: where this machine keeps things.
     """
-    values = arguments.gathered(pipeline, options, asdict(environment) | {"kubeflow": {}})
+    values = arguments.gathered(pipeline, options, state.dump())
     if "data" in values:
         values["data"] = arguments.absolute(values["data"])
-    return Run(pipeline, values, Path(environment.runs) / arguments.run_name(pipeline, values))
+    return Run(pipeline, values, Path(state.runs) / arguments.run_name(pipeline, values))
 
 
 def in_containers(run: Run) -> Run:
@@ -55,7 +55,7 @@ def in_containers(run: Run) -> Run:
     Raises:
         UserError: when it is to serve its model: an endpoint ends with its container.
     """
-    if run.arguments.get("target") == "local":
+    if run.arguments.get("state", {}).get("target") == Target.LOCAL:
         raise UserError(
             "target is local, but an endpoint ends with its container; leave out --runner docker, "
             "or start a run with --target register-only"

@@ -14,6 +14,7 @@ from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
+from tests.components.states import state
 
 CONFIG = Path(__file__).parents[3] / "pipelines" / "configs" / "fraud.yaml"
 METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4}
@@ -46,8 +47,7 @@ def flags(place: Path, model: str, decision: str = "pass", target: str = "local"
         "model": model,
         "evaluation": f"{place}/evaluation",
         "drift": f"{place}/drift",
-        "registry": f"{place}/registry",
-        "target": target,
+        "state": state(place, target=target),
         "run": "run-1",
         "deployment": f"{place}/deployment.json",
     }
@@ -207,7 +207,7 @@ def test_an_unknown_target_ends_the_command_with_one_line_and_code_2(tmp_path, s
     command = [sys.executable, "-m", "components.deployment", *flags(tmp_path, save_model(0.4), target="remote")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
-    assert done.stderr == "deployment: target is 'remote'; allowed: local, register-only, record-only\n"
+    assert done.stderr == "deployment: state.target is 'remote'; allowed: local, register-only, record-only\n"
 
 
 @pytest.mark.parametrize("module", ["deployment", "deployment.server", "deployment.manage"])

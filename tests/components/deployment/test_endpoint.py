@@ -14,8 +14,10 @@ import httpx
 import pytest
 
 from components.common import registry, storage
+from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.deployment import endpoint, server
+from tests.components.states import state
 from tests.processes import wait_until
 
 EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
@@ -217,16 +219,15 @@ def test_models_of_one_registry_have_a_server_each(stocked, serve, save_model):
 
 
 @pytest.mark.parametrize(
-    ("target", "folder", "message"),
+    ("folder", "message"),
     [
-        ("locl", "registry", r"target is 'locl'; allowed: local, register-only, record-only; did you mean 'local'\?"),
-        ("local", "http://mlflow:5000", "give a folder as registry, or target 'register-only'"),
-        ("local", "gs://bucket", "give a local folder or the http"),
+        ("http://mlflow:5000", "give a folder as registry, or target 'register-only'"),
+        ("gs://bucket", "give a local folder or the http"),
     ],
 )
-def test_a_target_that_cannot_be_is_refused(target, folder, message):
+def test_a_registry_that_is_no_folder_is_not_served_from_here(folder, message):
     with pytest.raises(UserError, match=message):
-        endpoint.check_target(target, folder)
+        endpoint.check(State.parse(state("/nowhere", registry=folder, target="local")))
 
 
 def test_wrong_requests_get_400_with_what_is_allowed_and_right_ones_go_on(serve):

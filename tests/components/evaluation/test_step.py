@@ -12,6 +12,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from components.common.registry import Version
 from components.evaluation.__main__ import evaluate
 from tests.components import samples
+from tests.components.states import state
 
 CANDIDATES = {"first": [1.0, 0.0], "second": [0.0, 1.0]}
 
@@ -24,7 +25,7 @@ def run(folder: Path, frame: pd.DataFrame, champion: Version | None = None) -> t
     """Evaluate the model in `folder/model`; return evaluation.json and verdict.json."""
     output = folder / "evaluation"
     paths = {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
-    evaluate(samples.flags(**paths, registry="none", evaluation=str(output)), lambda _registry, _name: champion)
+    evaluate(samples.flags(**paths, state=state(folder), evaluation=str(output)), lambda _registry, _name: champion)
     return json.loads((output / "evaluation.json").read_text()), json.loads((output / "verdict.json").read_text())
 
 
@@ -264,7 +265,7 @@ def test_the_command_writes_the_verdict_and_reports_the_selected_models_metrics(
         "evaluation",
         features=samples.write_features(tmp_path, samples.features()),
         model=str(tmp_path / "model"),
-        registry=str(tmp_path / "registry"),
+        state=state(tmp_path),
         evaluation=str(tmp_path / "evaluation"),
         executor_input=json.dumps(executor),
     )
@@ -288,7 +289,7 @@ def test_the_command_refuses_a_window_whose_due_labels_are_missing(tmp_path: Pat
         "evaluation",
         features=samples.write_features(tmp_path, frame),
         model=str(tmp_path / "model"),
-        registry=str(tmp_path / "registry"),
+        state=state(tmp_path),
         evaluation=str(tmp_path / "evaluation"),
     )
 

@@ -14,6 +14,7 @@ from components.common.config import parse
 from components.common.contracts import tables
 from components.common.splits import Days, plan, rows_of
 from components.features.__main__ import body, parser
+from tests.components.states import state
 
 CONFIG = {
     "name": "tiny",
@@ -61,7 +62,7 @@ def flags(folder, day: date = DATE, device: str = "cpu", config: dict | None = N
         "config": json.dumps(config or CONFIG),
         "date": str(day),
         "device": device,
-        "lake": str(folder / "lake"),
+        "state": state(folder),
         "events": str(folder / "events.json"),
         "features": str(folder / "features.json"),
     }

@@ -14,6 +14,7 @@ from components.common.config import parse
 from components.common.contracts import tables
 from components.ingestion import simulator
 from components.ingestion.__main__ import body
+from tests.components.states import state
 
 DATE = "2024-03-10"
 # windows of a day each: the logical date looks back six days, and all labels are known
@@ -48,7 +49,7 @@ class Step:
             "config": json.dumps(config),
             "date": day,
             "data": str(data),
-            "lake": str(self.lake),
+            "state": state(self.root, lake=str(self.lake)),
             "events": self.events,
         }
 

@@ -17,6 +17,7 @@ from components.launching.__main__ import body
 from pipelines import arguments
 from pipelines.engines.kubeflow import submission as command_line
 from tests.components import samples
+from tests.components.states import state
 from tests.kubeflow import Failure, Kubeflow
 
 NAME = f"tiny-training-{samples.DATE}"
@@ -25,9 +26,8 @@ NAME = f"tiny-training-{samples.DATE}"
 def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed: Any) -> Namespace:
     """The flags of the step; `retrain` is what monitoring asks for, None is the step that the clock starts."""
     place = {"endpoint": server.url, "experiment": "fraud", "namespace": "", "service_account": "runner"}
-    roots = {name: f"s3://bucket/{name}" for name in ("lake", "registry", "runs", "audit")}
-    given = {"pipeline": "training", "kubeflow": json.dumps(place), "data": "simulator", "device": "cpu"}
-    given |= roots | {"target": "register-only", "launch": str(folder / "launch.json"), "request": None}
+    given = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
+    given |= {"state": state("s3://bucket", kubeflow=place), "request": None}
     if retrain is not None:
         (folder / "request").write_text(json.dumps({"retrain": retrain, "reason": "Inputs moved.", "key": "tiny/x"}))
         given["request"] = str(folder / "request")
@@ -65,10 +65,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
         "date": samples.DATE,
         "data": "simulator",
         "device": "cpu",
-        "lake": "s3://bucket/lake",
-        "registry": "s3://bucket/registry",
-        "runs": "s3://bucket/runs",
-        "target": "register-only",
+        "state": json.loads(flags(kubeflow, tmp_path).state),
     }
     assert kubeflow.experiments[0].display_name == "fraud"
     text, links = read_section(str(tmp_path / "launch.json")).blocks
@@ -129,7 +126,7 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
     assert given["date"] in (str(before), str(last_complete_day(datetime.now(UTC))))
     assert run.display_name == f"tiny-monitoring-{given['date']}"
     assert set(given) == set(arguments.compiled("monitoring").parameters)
-    assert given["kubeflow"] == {
+    assert given["state"]["kubeflow"] == {
         "endpoint": kubeflow.url,
         "experiment": "fraud",
         "namespace": "",
@@ -158,11 +155,11 @@ def test_a_pipeline_with_a_parameter_that_is_not_known_here_is_named(kubeflow: K
 )
 def test_a_wrong_place_is_named(place: dict[str, str], message: str, kubeflow: Kubeflow, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        body(flags(kubeflow, tmp_path, kubeflow=json.dumps(place)))
+        body(flags(kubeflow, tmp_path, state=state(tmp_path, kubeflow=place)))
 
 
 def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
-    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, kubeflow="{}")))
+    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, state=state(tmp_path))))
     assert done.returncode == 0, done.stderr
     command = f"nightshift run training --date {samples.DATE}"
     assert done.stderr == f"no Kubeflow here; run: {command}: Inputs moved.\n"
@@ -183,7 +180,7 @@ def test_in_a_pod_the_mounted_token_is_sent(kubeflow: Kubeflow, tmp_path: Path) 
 def test_a_server_that_does_not_answer_is_one_line_and_an_exit_code_that_is_retried(
     kubeflow: Kubeflow, tmp_path: Path
 ) -> None:
-    place = json.dumps({"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"})
-    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, kubeflow=place)))
+    place = {"endpoint": "http://127.0.0.1:9/", "experiment": "fraud"}
+    done = samples.run("launching", **vars(flags(kubeflow, tmp_path, state=state(tmp_path, kubeflow=place))))
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith("launching: http://127.0.0.1:9 does not answer")

@@ -12,6 +12,7 @@ from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.monitoring.__main__ import body
 from tests.components import samples
+from tests.components.states import state
 
 CONFIG = samples.CONFIG | {"controller": {"retrain": "on_drift", "days": 2, "of": 2}}
 
@@ -35,8 +36,7 @@ def flags(folder: Path, day: str, drifted: bool, target: str = "local") -> Names
         config=json.dumps(CONFIG),
         date=day,
         drift=str(folder / day),
-        audit=str(folder / "audit"),
-        target=target,
+        state=state(folder, target=target),
         request=str(folder / day / "request.json"),
     )
 

@@ -36,6 +36,7 @@ from components.common.contracts.tables import Partition, Table, write_table
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.storage import write_bytes, write_json
 from components.reporting.__main__ import body, parser
+from tests.components.states import state
 
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
 ARTIFACTS = {
@@ -133,7 +134,7 @@ def make_run(runs: Path, run: str) -> Sample:
         write_bytes(str(folder / step / "log.txt"), b"done\n")
     write_json(str(folder / "run.json"), record(folder, config))
     inputs = {name: {"artifacts": [{"uri": uri, "metadata": measures(name)}]} for name, uri in places.items()}
-    flags = head | {"runs": str(runs), "run": run} | outputs
+    flags = head | {"state": state(runs.parent, runs=str(runs)), "run": run} | outputs
     return Sample(runs, run, flags, places, {"inputs": {"artifacts": inputs}})
 
 

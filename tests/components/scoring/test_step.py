@@ -14,6 +14,7 @@ from components.common.contracts.section import Bars, read_section
 from components.common.errors import UserError
 from components.scoring.__main__ import body
 from tests.components import samples
+from tests.components.states import state
 
 
 @pytest.fixture
@@ -27,8 +28,7 @@ def scores(folder: Path) -> tables.Table:
 
 
 def by_champion(folder: Path, features: str) -> tables.Table:
-    places = {name: str(folder / name) for name in ("lake", "registry", "scores")}
-    body(samples.flags(features=features, model="", **places))
+    body(samples.flags(features=features, model="", state=state(folder), scores=str(folder / "scores")))
     return scores(folder)
 
 
@@ -178,13 +178,14 @@ def test_a_day_that_the_features_lack_is_named(tmp_path: Path, features: str) ->
         samples.score(tmp_path, short)
 
 
-def test_the_step_runs_as_a_process_with_one_source_of_a_model(tmp_path: Path, features: str) -> None:
+def test_the_step_runs_as_a_process_with_a_model_or_else_with_the_champion(tmp_path: Path, features: str) -> None:
     model = {"model": str(tmp_path / "model")}
-    flags = {"features": features, "lake": str(tmp_path / "lake"), "scores": str(tmp_path / "scores")}
+    flags = {"features": features, "state": state(tmp_path), "scores": str(tmp_path / "scores")}
 
     done = samples.run("scoring", **flags, **model)
 
     assert done.returncode == 0, done.stderr
     assert "2024-03-20: 40 rows" in done.stderr
-    assert samples.run("scoring", **flags, **model, registry=str(tmp_path / "registry")).returncode == 2
-    assert samples.run("scoring", **flags).returncode == 2
+    register(tmp_path, promote=True)
+    assert samples.run("scoring", **flags).returncode == 0
+    assert scores(tmp_path).details["version"] == "1"

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kfp import dsl
@@ -82,11 +83,14 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--config", "nope"], "give a YAML file or one of fraud"),
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),
+        (["run", "--set", "state.laek=/x"], "state.laek: unknown; allowed here: audit, "),
+        (["run", "--set", "state.lake="], "state.lake is ''; give a folder or a URI"),
+        (["run", "--set", "state=here"], "parameter 'state' is 'here'; it takes a STRUCT"),
         (["run", "--resume", "r1"], "there is no run 'r1'"),
         (["run", "--resume", "r1", "--date", "2025-01-01"], "leave out date, or start a new run"),
         (["run", "--resume", "r1", "--target", "record-only"], "leave out target, or start a new run"),
         (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
-        (["run", "--runner", "docker", "--set", "target=local"], "leave out --runner docker"),
+        (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
     ],
 )
@@ -138,7 +142,7 @@ def test_an_output_that_cannot_be_written_is_named_by_no_path(tmp_path: Path) ->
 
 
 def test_a_run_that_serves_its_model_is_not_resumed_in_containers(tmp_path: Path) -> None:
-    def pipeline(target: str) -> None:
+    def pipeline(state: dict[str, Any]) -> None:
         shell(script="exit 1")
 
     nightshift("run", str(compiled_file(pipeline, tmp_path)), "--workspace", str(tmp_path))

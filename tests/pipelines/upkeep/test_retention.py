@@ -44,7 +44,7 @@ class Workspace:
     lake: str
 
     @property
-    def environment(self) -> Any:
+    def state(self) -> Any:
         return dataclasses.replace(local(self.folder), lake=self.lake)
 
     def run(self, name: str, days: int, *parts: Partition, pipeline: str = "training", **changes: Any) -> Path:
@@ -79,16 +79,16 @@ class Workspace:
         """Have a version be so many days old, and made by a run."""
         from mlflow import MlflowClient
 
-        client = MlflowClient(f"sqlite:///{self.environment.registry}/mlflow.db")
+        client = MlflowClient(f"sqlite:///{self.state.registry}/mlflow.db")
         tags = {"registered_at": (NOW - timedelta(days=days)).isoformat(), "parent_run": run}
         for key, value in tags.items():
             client.set_model_version_tag("fraud", str(number), key, value)
 
     def planned(self) -> Plan:
-        return sweep.planned(self.environment, CONFIG, NOW)
+        return sweep.planned(self.state, CONFIG, NOW)
 
     def collect(self, now: datetime = NOW) -> Plan:
-        return sweep.collect(self.environment, CONFIG, now)
+        return sweep.collect(self.state, CONFIG, now)
 
     def files(self) -> set[str]:
         """All files but the locks."""
@@ -96,7 +96,7 @@ class Workspace:
         return {str(path.relative_to(self.folder)) for path in found}
 
     def versions(self) -> list[int]:
-        return [version.version for version in registry.versions(self.environment.registry, "fraud")]
+        return [version.version for version in registry.versions(self.state.registry, "fraud")]
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_the_champions_run_and_partitions_stay_however_old(workspace: Workspace)
     made = workspace.run("made-1", 2000, part)
     workspace.run("new", 1)
     workspace.version(1, 2000, "made-1")
-    registry.promote(workspace.environment.registry, "fraud", 1)
+    registry.promote(workspace.state.registry, "fraud", 1)
 
     plan = workspace.collect()
 
@@ -191,7 +191,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     for number in (1, 2, 3):
         workspace.run(f"made-{number}", 500, workspace.partition(f"2020-01-0{number}", 500))
         workspace.version(number, 500, f"made-{number}")
-        registry.promote(workspace.environment.registry, "fraud", number)
+        registry.promote(workspace.state.registry, "fraud", number)
     workspace.run("new", 1)
 
     plan = workspace.collect()
@@ -200,13 +200,13 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     command = [sys.executable, "-m", "pipelines.cli", "rollback", "--workspace", str(workspace.folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("fraud: version 2 is the champion now\n"), done.stderr
-    champion = registry.champion(workspace.environment.registry, "fraud")
+    champion = registry.champion(workspace.state.registry, "fraud")
     assert champion is not None
     assert package.load(champion.uri).sha256 == champion.sha256
 
 
 def test_a_version_past_its_age_goes_with_its_files_and_the_endpoints_never(workspace: Workspace) -> None:
-    uri = workspace.environment.registry
+    uri = workspace.state.registry
     files = {version.version: Path(version.uri) for version in registry.versions(uri, "fraud")}
     for number in (1, 2):
         workspace.version(number, 180, "gone")
@@ -226,7 +226,7 @@ def test_a_version_past_its_age_goes_with_its_files_and_the_endpoints_never(work
 def test_a_removed_versions_number_is_never_used_again_and_its_model_can_come_back(
     workspace: Workspace, save_model: Callable[..., str]
 ) -> None:
-    uri = workspace.environment.registry
+    uri = workspace.state.registry
     registry.remove(uri, "fraud", [3])
 
     again = registry.register(uri, "fraud", save_model(0.3), {})
@@ -282,7 +282,7 @@ def test_a_run_whose_record_cannot_be_read_stays_with_its_partitions_and_is_told
 def test_other_use_cases_are_left_alone(workspace: Workspace, save_model: Callable[..., str]) -> None:
     run = workspace.run("theirs", 1000, config="handbook")
     part = workspace.partition("2020-01-01", 1000, use_case="handbook")
-    version = registry.register(workspace.environment.registry, "handbook", save_model(0.5), {})
+    version = registry.register(workspace.state.registry, "handbook", save_model(0.5), {})
 
     workspace.collect(NOW + timedelta(days=1000))
 
@@ -304,7 +304,7 @@ def test_a_lake_that_was_moved_keeps_what_its_runs_name(workspace: Workspace) ->
 def test_nothing_is_removed_while_a_run_is_under_way(workspace: Workspace) -> None:
     workspace.run("old", 100)
     workspace.run("new", 1)
-    under_way = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.environment)
+    under_way = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.state)
 
     with runs.alone(under_way), pytest.raises(UserError, match=r"a run of 'fraud' in .* is under way; try again when"):
         workspace.collect()
@@ -313,7 +313,7 @@ def test_nothing_is_removed_while_a_run_is_under_way(workspace: Workspace) -> No
 
 
 def test_a_run_that_starts_meanwhile_waits(workspace: Workspace) -> None:
-    run = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.environment)
+    run = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.state)
     started = threading.Event()
 
     def start() -> None:
@@ -358,7 +358,7 @@ def test_what_was_cut_short_anywhere_leaves_nothing_dangling_and_is_finished_the
     workspace.run("new", 1, kept)
     workspace.run("old", 300, kept, lost)
     workspace.version(1, 300, "old")
-    files = Path(registry.find(workspace.environment.registry, "fraud", 1).uri).parents[1]
+    files = Path(registry.find(workspace.state.registry, "fraud", 1).uri).parents[1]
     codes = []
     while not codes or codes[-1] == 9:
         words = [sys.executable, "-c", CUT_SHORT, str(workspace.folder), str(2 * len(codes) + 1)]
@@ -379,7 +379,7 @@ def test_what_was_cut_short_anywhere_leaves_nothing_dangling_and_is_finished_the
 
 
 def check_nothing_dangles(workspace: Workspace) -> None:
-    for version in registry.versions(workspace.environment.registry, "fraud"):
+    for version in registry.versions(workspace.state.registry, "fraud"):
         package.load(version.uri)
     for record in (workspace.folder / "runs").glob("*/run.json"):
         for part in tables.read_table(str(record.parent / "ingestion" / "events")).partitions:

@@ -7,7 +7,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowFailException
 
-from pipelines.environments import BACKFILL
+from components.common.contracts.state import Target
 
 SECONDS = 10  # between two looks at a run
 
@@ -22,7 +22,7 @@ def days(params: Any = None) -> list[dict[str, Any]]:
     first, last = (date.fromisoformat(params[name]) for name in ("first", "last"))
     if last < first:
         raise AirflowFailException(f"last is {last}, before first ({first}); start again with the older day first")
-    shared = {name: params[name] for name in ("data", "config", "device")} | {"target": BACKFILL}
+    shared = {name: params[name] for name in ("data", "config", "device")} | {"target": Target.RECORD_ONLY.value}
     dates = [str(first + timedelta(days=day)) for day in range((last - first).days + 1)]
     return [{"trigger_run_id": f"backfill-{day}", "conf": shared | {"date": day}} for day in dates]
 

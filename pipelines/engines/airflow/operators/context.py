@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from jinja2 import pass_context
 
 from components.common import storage
+from components.common.contracts.state import Target
 from components.common.errors import UserError
 from components.common.splits import last_complete_day, parse_date
 from pipelines import arguments, environments, ir
@@ -76,7 +77,7 @@ class Place:
     @property
     def device(self) -> str:
         """The device by default: the one the images of the heavy steps are for."""
-        return str(self.state.get("device", "cpu"))
+        return str(environments.site(self.environment).parameters.get("device", "cpu"))
 
     @property
     def target(self) -> str:
@@ -93,10 +94,10 @@ class Place:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Values for the parameters that the place gives: roots, target, on a cluster the device."""
+        """What the place gives of the state: all but, on a cluster, the Kubeflow of a step."""
         if self.is_cluster:
-            return dict(environments.site(self.environment).parameters)
-        return asdict(environments.local(self.workspace))
+            return {**environments.site(self.environment).parameters["state"], "kubeflow": self.inside}
+        return environments.local(self.workspace).dump()
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Rendering:
     def model_page(self, context: Any) -> str:
         """Return the model's page in the registry, empty where that has none; a macro of Jinja."""
         arguments = self.commands(context).arguments
-        registry = str(arguments.get("registry", ""))
+        registry = str(arguments.get("state", {}).get("registry", ""))
         return storage.join(registry, "#/models", arguments["config"]["name"]) if registry.startswith("http") else ""
 
     @property
@@ -146,11 +147,12 @@ class Rendering:
         options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
         options["date"] = logical_date(context)
         # of a day in the past: Airflow's own backfill starts it, and no model of it goes live
-        if "target" in options and context["dag_run"].run_type == "backfill":
-            options["target"] = environments.BACKFILL
+        if "state" in self.pipeline.parameters:
+            is_past = context["dag_run"].run_type == "backfill"
+            options["state.target"] = Target.RECORD_ONLY if is_past else context["params"]["target"]
         if "data" in options and not self.place.is_cluster:
             options["data"] = arguments.absolute(options["data"])
-        return arguments.gathered(self.pipeline, options, self.place.state | {"kubeflow": self.place.inside})
+        return arguments.gathered(self.pipeline, options, self.place.state)
 
 
 def logical_date(context: Any) -> str:

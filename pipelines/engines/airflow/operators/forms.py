@@ -2,17 +2,18 @@
 
 from airflow.sdk import Param
 
+from components.common.contracts.state import TARGETS
 from pipelines import configs, ir
 from pipelines.engines.airflow.operators.context import Place
-from pipelines.environments import TARGETS
 
 
 def start(pipeline: ir.Pipeline, place: Place) -> dict[str, Param]:
     """Return the fields of a run's form: those parameters of the pipeline that a person chooses."""
     day = "the logical date; empty: the day of the asset's event, or the last complete UTC day"
-    target = Param(place.target, type="string", enum=list(TARGETS), description="where models are deployed")
+    target = Param(place.target, type="string", enum=TARGETS, description="where models are deployed")
     known = {"date": Param(None, type=["null", "string"], format="date", description=day), "target": target}
-    return {name: param for name, param in (known | _shared(place)).items() if name in pipeline.parameters}
+    declared = {*pipeline.parameters, *(["target"] if "state" in pipeline.parameters else [])}
+    return {name: param for name, param in (known | _shared(place)).items() if name in declared}
 
 
 def span(place: Place) -> dict[str, Param]:

@@ -19,6 +19,15 @@ from tests.pipelines.samples import compiled_file, shell
 DATE = "2025-07-01"
 AWS = ["--environment", "aws"]
 INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+STATE = {
+    "lake": "/lustre/lake",
+    "registry": "http://mlflow.nightshift:5000",
+    "runs": "/lustre/runs",
+    "audit": "/lustre/audit",
+    "checkpoints": "/lustre/checkpoints",
+    "target": "register-only",
+    "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": "", "service_account": "nightshift"},
+}
 
 
 def nightshift(kubeflow: Kubeflow, *words: str) -> "subprocess.CompletedProcess[str]":
@@ -62,10 +71,7 @@ def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(
         "date": DATE,
         "data": "simulator",
         "device": "cuda",
-        "lake": "/lustre/lake",
-        "registry": "http://mlflow.nightshift:5000",
-        "runs": "/lustre/runs",
-        "target": "register-only",
+        "state": STATE,
     }
     assert body["service_account"] == "nightshift"
     assert (experiment.display_name, body["experiment_id"]) == ("fraud", experiment.experiment_id)
@@ -206,15 +212,10 @@ def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Ku
         assert body["experiment_id"] == kubeflow.experiments[0].experiment_id
     assert made[1]["runtime_config"]["parameters"] == {
         "pipeline": "training",
-        "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": "", "service_account": "nightshift"},
         "config": configs.load(config),
         "data": "simulator",
         "device": "cuda",
-        "lake": "/lustre/lake",
-        "registry": "http://mlflow.nightshift:5000",
-        "runs": "/lustre/runs",
-        "audit": "/lustre/audit",
-        "target": "register-only",
+        "state": STATE,
     }
     assert [request.body for request in kubeflow.requests if request.path == "/pipelines/upload"] == [
         (arguments.COMPILED / "aws" / f"{name}.yaml").read_text() for name in ("ingestion", "training", "monitoring")
@@ -292,8 +293,7 @@ def test_a_lost_answer_makes_no_second_schedule(kubeflow: Kubeflow) -> None:
 
 def test_the_old_schedule_stays_until_the_new_one_is_there(kubeflow: Kubeflow) -> None:
     nightly, server = arguments.compiled("nightly", "aws"), server_of(kubeflow)
-    place = {"pipeline": "training", "kubeflow": {}}
-    values = arguments.gathered(nightly, {}, place)
+    values = arguments.gathered(nightly, {"pipeline": "training"}, {})
     schedule(server, change(server, "mine", recurring("mine", nightly, values, "0 2 * * *"), replace=False))
     (old,) = kubeflow.recurring
     kubeflow.failures += [Failure("POST", "/recurringruns") for _ in range(4)]
@@ -340,7 +340,7 @@ def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no
     [
         (["submit", "--endpoint", "", *AWS], "endpoint is ''; give the URL"),
         (["submit", "--endpoint", "kubeflow.example", *AWS], "http://... or https://..."),
-        (["submit", "--environment", "local"], "parameter 'lake' has no value"),
+        (["submit", "--environment", "local"], "state.lake is None; give a folder or a URI"),
         (["submit", "--environment", "azure"], "'azure' is none of: local, aws, gcp"),
         (["submit", "--token-file", "nowhere", *AWS], "there is no such file"),
         (["submit", "--date", "today", *AWS], "write a day as YYYY-MM-DD"),
