@@ -14,8 +14,8 @@ FOLDER = ROOT / "infra" / "monitoring"
 PAGE = ROOT / "docs" / "metrics.md"
 SHARED = {
     "What a step pushes": {"pipeline", "use_case", "step"},
-    "What the endpoint shows": {"use_case"},
-    "What the exporter shows": {"pipeline", "use_case"},
+    "What the endpoint exposes": {"use_case"},
+    "What the exporter exposes": {"pipeline", "use_case"},
 }
 SUFFIXES = ("_bucket", "_count", "_sum")
 
