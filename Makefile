@@ -36,7 +36,7 @@ stop: $(VENV)/.run ## End the local endpoint that a run has started
 
 airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with the DAGs: make airflow [DATA=...] [CONFIG=...]
 	@NIGHTSHIFT_WORKSPACE="$(CURDIR)" NIGHTSHIFT_PYTHON="$(CURDIR)/$(BIN)/python" NIGHTSHIFT_DATA="$(DATA)" \
-	  NIGHTSHIFT_CONFIG="$(CONFIG)" $(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone start
+	  $(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone start --config "$(CONFIG)"
 
 airflow-stop: $(AIRFLOW_VENV)/.installed ## End the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop

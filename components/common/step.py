@@ -21,6 +21,7 @@ from components.common.errors import UnavailableError, UserError
 from components.common.memory import peak_memory
 
 USER_ERROR = 2
+PREEMPTED = 75
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
 
 log = logging.getLogger("nightshift")

@@ -1,4 +1,7 @@
-"""The shipped DAGs, contexts of runs, and small pipelines of shell commands, which kfp is not here to compile."""
+"""The shipped DAGs, those of another use case, contexts of runs, and small pipelines of shell commands.
+
+The pipelines are compiled by hand, since kfp is not here to do it.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,6 +13,10 @@ import yaml
 from airflow.sdk import DAG
 
 DAGS = Path(__file__).parents[2] / "dags"
+SECOND = """from pipelines.engines.airflow.dags import use_case
+
+use_case({config!r}, data={data!r})
+"""
 Load = Callable[..., dict[str, DAG]]
 
 ARTIFACT = {"artifactType": {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"}}

@@ -5,15 +5,18 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from airflow.sdk import Asset, CronTriggerTimetable, PartitionedAssetTimetable
+import yaml
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable
 from airflow.sdk.exceptions import ParamValidationError
 
 from components.common.errors import UserError
+from pipelines import configs
 from pipelines.engines.airflow.operators import schedules
 from pipelines.engines.airflow.operators.context import Place
-from tests.dags.samples import DAGS, Load
+from tests.dags.samples import DAGS, SECOND, Load
 
 PLACES = [
     {},
@@ -21,37 +24,47 @@ PLACES = [
     {"NIGHTSHIFT_ENVIRONMENT": "gcp"},
     {"NIGHTSHIFT_ENVIRONMENT": "aws", "KFP_ENDPOINT": "http://localhost:1"},
 ]
-ON_DRIFT = """
-name: fraud
-label_delay_days: 7
-source: {files: "{date}.parquet"}
-columns: {event_id: id, event_time: time, customer: customer, terminal: terminal, amount: amount, label: fraud}
-training: {models: {only: {kind: logistic_regression}}}
-controller: {retrain: on_drift}
-"""
+
+
+def use_case(folder: Path, config: str, data: str = "") -> Path:
+    """A folder of DAGs of another use case alone."""
+    (folder / "dags").mkdir(exist_ok=True)
+    (folder / "dags" / f"{Path(config).stem}.py").write_text(SECOND.format(config=config, data=data))
+    return folder / "dags"
+
+
+def changed(folder: Path, **sections: Any) -> str:
+    """The shipped config with other sections, as a file."""
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(configs.load("fraud") | sections))
+    return str(path)
 
 
 @pytest.fixture
-def on_drift(tmp_path: Path) -> str:
-    path = tmp_path / "on_drift.yaml"
-    path.write_text(ON_DRIFT)
-    return str(path)
+def on_drift(tmp_path: Path) -> Path:
+    return use_case(tmp_path, changed(tmp_path, controller={"retrain": "on_drift"}))
 
 
 def edges(dag) -> dict[str, set[str]]:
     return {task.task_id: set(task.upstream_task_ids) for task in dag.tasks}
 
 
+def assets_of(dags: dict[str, DAG], names: set[str]) -> set[str]:
+    """The assets that DAGs announce or follow."""
+    followed = [getattr(dags[name].timetable, "asset_condition", None) for name in names]
+    announced = [asset for name in names for task in dags[name].tasks for asset in getattr(task, "outlets", [])]
+    return {asset.name for asset in [*followed, *announced] if isinstance(asset, Asset)}
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_every_dag_is_there_in_every_place(place: dict[str, str], load: Load) -> None:
     dags = load(**place)
 
-    assert set(dags) == {path.stem for path in DAGS.glob("*.py")}
     assert set(dags) == {"fraud_ingestion", "fraud_monitoring", "fraud_training", "fraud_backfill"}
     for dag in dags.values():
         assert dag.doc_md
         assert dag.owner == "nightshift"
-        assert "nightshift" in dag.tags
+        assert dag.tags == {"nightshift", "fraud"}
         assert not dag.catchup
 
 
@@ -87,6 +100,31 @@ def test_training_is_by_the_clock_and_one_at_a_time(load: Load) -> None:
     assert edges(dag)["announce_model"] == {"deployment"}
 
 
+def test_the_clocks_are_the_configs(load: Load, tmp_path: Path) -> None:
+    config = changed(tmp_path, schedule={"ingestion": "30 4 * * *", "training": "0 5 * * 1"})
+    dags = load(use_case(tmp_path, config))
+
+    assert dags["fraud_ingestion"].timetable == schedules.clock("30 4 * * *")
+    assert dags["fraud_training"].timetable == schedules.clock("0 5 * * 1")
+
+
+def test_two_use_cases_in_one_airflow_share_no_dag_asset_or_data(load: Load, tmp_path: Path) -> None:
+    use_case(tmp_path, "fraud", data="s3://bucket/fraud")
+    dags = load(use_case(tmp_path, "machine-failure"), NIGHTSHIFT_DATA="s3://bucket/usual")
+    fraud = {name for name in dags if name.startswith("fraud_")}
+    machines = {name for name in dags if name.startswith("machine_failure_")}
+
+    assert {len(fraud), len(machines)} == {4}
+    assert fraud | machines == set(dags)
+    assert not assets_of(dags, fraud) & assets_of(dags, machines)
+    assert assets_of(dags, machines) == {f"machine-failure/{name}" for name in ("day", "retrain", "model")}
+    for names, form in ((fraud, ("fraud", "s3://bucket/fraud")), (machines, ("machine-failure", "s3://bucket/usual"))):
+        assert {(dags[name].params["config"], dags[name].params["data"]) for name in names} == {form}
+    assert (
+        dags["machine_failure_backfill"].get_task("run").partial_kwargs["trigger_dag_id"] == "machine_failure_training"
+    )
+
+
 def test_settings_of_airflow_move_neither_the_time_nor_the_day(load: Load) -> None:
     settings = {"CORE__DEFAULT_TIMEZONE": "Asia/Tokyo", "SCHEDULER__CREATE_CRON_DATA_INTERVALS": "True"}
     settings |= {"SCHEDULER__CATCHUP_BY_DEFAULT": "True"}
@@ -98,14 +136,14 @@ def test_settings_of_airflow_move_neither_the_time_nor_the_day(load: Load) -> No
     assert not any(dag.catchup for dag in dags.values())
 
 
-def test_training_follows_requests_alone_when_the_config_says_so(load: Load, on_drift: str) -> None:
-    dag = load(NIGHTSHIFT_CONFIG=on_drift)["fraud_training"]
+def test_training_follows_requests_alone_when_the_config_says_so(load: Load, on_drift: Path) -> None:
+    dag = load(on_drift)["fraud_training"]
 
     assert dag.timetable.asset_condition == Asset("fraud/retrain")
 
 
-def test_a_run_that_assets_start_never_leads_to_itself(load: Load, on_drift: str) -> None:
-    dags = load(NIGHTSHIFT_CONFIG=on_drift).values()
+def test_a_run_that_assets_start_never_leads_to_itself(load: Load, on_drift: Path) -> None:
+    dags = load(on_drift).values()
     follows: dict[str, set[str]] = {}
     for dag in dags:
         cause = getattr(dag.timetable, "asset_condition", None)
@@ -163,7 +201,6 @@ WATCH = """
 import json, sys
 import airflow.sdk, airflow.providers.cncf.kubernetes.operators.pod, airflow.providers.standard.operators.trigger_dagrun
 import pipelines.engines.airflow.dags
-from pipelines.engines.airflow.operators import backfill, forms, schedules
 touched = []
 watched = ("open", "socket.connect")
 sys.addaudithook(lambda event, args: touched.append([event, str(args[0])]) if event in watched else None)
@@ -182,4 +219,4 @@ def test_parsing_a_dag_reads_its_yaml_and_nothing_else() -> None:
     assert {event for event, _ in touched} == {"open"}
     read = [Path(name) for _, name in touched if not name.endswith((".py", ".pyc"))]
     assert {path.suffix for path in read} == {".yaml"}
-    assert len(read) == 4  # the pipelines of three DAGs, and the config that says when training starts
+    assert len(read) == 4  # the pipelines of three DAGs, and the config

@@ -1,4 +1,4 @@
-"""The real Airflow, all parts of it on SQLite, with the shipped DAGs in a small simulated world that drifts."""
+"""The real Airflow, all parts of it on SQLite, with two use cases in a small simulated world that drifts."""
 
 import json
 import os
@@ -47,6 +47,8 @@ CONFIG: dict[str, Any] = {
     "drift": {"window_days": 1},
     "controller": {"retrain": "on_drift", "days": 1, "of": 1, "cooldown_days": 3},
 }
+OTHER = CONFIG | {"name": "other", "simulator": CONFIG["simulator"] | {"seed": 1}}
+USE_CASES = ("small", "other")
 SECONDS = 900  # of all that Airflow is asked to do here, on a loaded machine
 
 until = partial(wait_until, seconds=SECONDS)
@@ -147,8 +149,9 @@ class Airflow:
 
 def example() -> str:
     """Return the DAG that docs/airflow.md shows to those who follow a model."""
-    (code,) = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
-    return str(code)
+    found = re.findall("```python\n(.*?)```", (ROOT / "docs/airflow.md").read_text(), re.DOTALL)
+    (code,) = [text for text in found if "after_promotion" in text]
+    return str(code).replace("fraud/model", "small/model")
 
 
 def nightshift(*words: str) -> "subprocess.Popen[str]":
@@ -163,29 +166,29 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         assert "CI" not in os.environ, f"{PYTHON} is missing; make {ROOT}/.venv/.run"
         pytest.skip(f"the steps' environment is missing: {PYTHON}; make .venv/.run")
     folder = tmp_path_factory.mktemp("airflow")
-    config, workspace, slack = folder / "small.yaml", folder / "workspace", Slack()
-    config.write_text(yaml.safe_dump(CONFIG))
-    dags = shutil.copytree(ROOT / "dags", folder / "dags")
-    shutil.copytree(Path(__file__).parent / "mending", dags, dirs_exist_ok=True)
+    workspace, slack = folder / "workspace", Slack()
+    dags = shutil.copytree(Path(__file__).parent / "mending", folder / "dags")
     (dags / "follower.py").write_text(example())
-    places = {
-        "NIGHTSHIFT_WORKSPACE": str(workspace),
-        "NIGHTSHIFT_PYTHON": str(PYTHON),
-        "NIGHTSHIFT_CONFIG": str(config),
-    }
+    for config in (CONFIG, OTHER):
+        path = folder / f"{config['name']}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        standalone.add_use_case(str(path), dags)
+    places = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "MENDING": str(folder)}
     running = standalone.start(folder / "home", dags, places | others)
     by_hand = nightshift(
         *("run", "--date", DATE, "--target", "register-only"),
-        *("--config", str(config), "--workspace", str(folder / "by hand")),
+        *("--config", str(folder / "small.yaml"), "--workspace", str(folder / "by hand")),
     )
     try:
         made = Airflow(running, folder, slack, by_hand)
-        for dag in ("mending", "after_promotion", "fraud_training", "fraud_ingestion", "fraud_monitoring"):
+        trainings = [f"{name}_training" for name in USE_CASES]
+        for dag in ("mending", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
             made.unpause(dag)
         made.trigger("mending", "first", date=DATE)
-        made.trigger("fraud_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
-        made.trigger("fraud_training", "first", date=DATE, target="register-only")
+        made.trigger("small_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
+        for dag in trainings:
+            made.trigger(dag, "first", date=DATE, target="register-only")
         yield made
     finally:
         by_hand.kill()
@@ -225,8 +228,8 @@ def test_clearing_a_mended_step_completes_the_run(airflow: Airflow) -> None:
 
 
 def test_a_mistake_of_the_user_is_not_tried_again(airflow: Airflow) -> None:
-    assert airflow.end("fraud_ingestion", "missing") == "failed"
-    tasks = airflow.tasks("fraud_ingestion", "missing")
+    assert airflow.end("small_ingestion", "missing") == "failed"
+    tasks = airflow.tasks("small_ingestion", "missing")
     assert (tasks["ingestion"]["try_number"], tasks["ingestion"]["max_tries"]) == (1, 2)
     assert tasks["announce_day"]["state"] == "upstream_failed"
 
@@ -234,7 +237,7 @@ def test_a_mistake_of_the_user_is_not_tried_again(airflow: Airflow) -> None:
 def test_a_run_makes_what_the_command_line_makes(airflow: Airflow) -> None:
     said = airflow.by_hand.communicate(timeout=SECONDS)[0]
     assert airflow.by_hand.returncode == 0, said
-    assert airflow.end("fraud_training", "first") == "success", airflow.states("fraud_training", "first")
+    assert airflow.end("small_training", "first") == "success", airflow.states("small_training", "first")
     (by_hand,) = (airflow.folder / "by hand/runs").glob("small-training-*/summary.json")
 
     made = airflow.artifact(f"runs/small-training-{DATE}-first/summary.json")
@@ -244,28 +247,51 @@ def test_a_run_makes_what_the_command_line_makes(airflow: Airflow) -> None:
     assert made["verdicts"]["deployment"]["decision"] == "promoted"
 
 
-def test_a_promoted_model_starts_the_dag_that_the_docs_show(airflow: Airflow) -> None:
+def test_two_use_cases_that_were_started_at_once_both_succeed_and_share_no_lock_asset_or_model(
+    airflow: Airflow,
+) -> None:
+    runs = {}
+    for name in USE_CASES:
+        assert airflow.end(f"{name}_training", "first") == "success", airflow.states(f"{name}_training", "first")
+        runs[name] = airflow.call("GET", f"/dags/{name}_training/dagRuns/first")
+    assert max(run["start_date"] for run in runs.values()) < min(run["end_date"] for run in runs.values())
+
+    made = {name: airflow.artifact(f"runs/{name}-training-{DATE}-first/deployment/deployment") for name in USE_CASES}
+    assert {name: (said["model"], said["version"]) for name, said in made.items()} == {
+        name: (name, 1) for name in USE_CASES
+    }
+    assert made["small"]["sha256"] != made["other"]["sha256"]
+    for name in USE_CASES:
+        (event,) = airflow.events(f"{name}/model")
+        assert event["source_dag_id"] == f"{name}_training"
+    locks = {path.name for path in (airflow.folder / "workspace/runs/.locks").iterdir()}
+    assert {f"{name}.gate" for name in USE_CASES} <= locks
+    assert all(lock.startswith(USE_CASES) for lock in locks - {".gate"})  # .gate: of the pipeline without a use case
+
+
+def test_a_promoted_model_starts_the_dag_that_the_docs_show_and_no_other_use_cases_does(airflow: Airflow) -> None:
     assert airflow.end("after_promotion", airflow.follows("after_promotion", DATE)) == "success"
+    assert len(airflow.runs("after_promotion", "asset_triggered")) == 1
 
 
 def test_a_drifted_day_has_one_model_trained_and_the_next_one_has_none(airflow: Airflow) -> None:
-    airflow.trigger("fraud_ingestion", "drifted", date=DRIFTED)
-    watched = airflow.follows("fraud_monitoring", DRIFTED)
-    assert airflow.end("fraud_monitoring", watched) == "success"
-    airflow.trigger("fraud_ingestion", "next", date=NEXT)
-    airflow.clear("fraud_monitoring", watched, task_ids=["monitoring", "announce_retrain"], only_failed=False)
-    trained = airflow.follows("fraud_training", DRIFTED)
-    cooled = airflow.follows("fraud_monitoring", NEXT)
-    ends = [("fraud_monitoring", watched), ("fraud_monitoring", cooled), ("fraud_training", trained)]
+    airflow.trigger("small_ingestion", "drifted", date=DRIFTED)
+    watched = airflow.follows("small_monitoring", DRIFTED)
+    assert airflow.end("small_monitoring", watched) == "success"
+    airflow.trigger("small_ingestion", "next", date=NEXT)
+    airflow.clear("small_monitoring", watched, task_ids=["monitoring", "announce_retrain"], only_failed=False)
+    trained = airflow.follows("small_training", DRIFTED)
+    cooled = airflow.follows("small_monitoring", NEXT)
+    ends = [("small_monitoring", watched), ("small_monitoring", cooled), ("small_training", trained)]
     assert [airflow.end(*run) for run in ends] == ["success"] * 3
 
     # asked for by the first day, looked at again by the same day, and refused to the second
     assert airflow.artifact(f"audit/small/{DRIFTED}.json")["retrain"]
     assert airflow.artifact(f"audit/small/{NEXT}.json")["reason"].startswith(f"Cooling down: {DRIFTED} asked")
     for run in (watched, cooled):
-        assert airflow.states("fraud_monitoring", run)["announce_retrain"] == "skipped"
-    assert [event["extra"]["date"] for event in airflow.events("fraud/retrain")] == [DRIFTED]
-    assert [run["dag_run_id"] for run in airflow.runs("fraud_training", "asset_triggered")] == [trained]
+        assert airflow.states("small_monitoring", run)["announce_retrain"] == "skipped"
+    assert [event["extra"]["date"] for event in airflow.events("small/retrain")] == [DRIFTED]
+    assert [run["dag_run_id"] for run in airflow.runs("small_training", "asset_triggered")] == [trained]
 
 
 def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when_promoted(airflow: Airflow) -> None:
@@ -274,25 +300,21 @@ def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when
     assert deployment["reasons"]
     versions = [
         event["extra"]["version"]
-        for event in airflow.call("GET", "/assets/events?name_pattern=fraud/model")["asset_events"]
+        for event in airflow.call("GET", "/assets/events?name_pattern=small/model")["asset_events"]
     ]
     assert (deployment["version"] in versions) == (deployment["decision"] == "promoted")
 
 
-def test_a_backfill_has_each_day_of_its_form_trained_and_no_model_promoted(airflow: Airflow) -> None:
-    days = [str(date.fromisoformat(DATE) - timedelta(days=back)) for back in (2, 1)]
-    airflow.unpause("fraud_backfill")
-    airflow.trigger("fraud_backfill", "past", first=days[0], last=days[1])
+def test_a_backfill_trains_a_past_day_of_its_use_case_and_promotes_no_model(airflow: Airflow) -> None:
+    day = str(date.fromisoformat(DATE) - timedelta(days=1))
+    airflow.unpause("other_backfill")
+    airflow.trigger("other_backfill", "past", first=day, last=day)
 
-    assert airflow.end("fraud_backfill", "past") == "success"
-    runs = {run["dag_run_id"]: run for run in airflow.call("GET", "/dags/fraud_training/dagRuns")["dag_runs"]}
-    first, second = (runs[f"backfill-{day}"] for day in days)
-    assert first["state"] == second["state"] == "success"
-    assert first["end_date"] <= second["start_date"]
-    for day in days:
-        deployment = airflow.artifact(f"runs/small-training-{day}-backfill-*/deployment/deployment")
-        assert deployment["target"] == "record-only"
-        assert deployment["decision"] != "promoted"
+    assert airflow.end("other_backfill", "past") == "success"
+    assert airflow.end("other_training", f"backfill-{day}") == "success"
+    deployment = airflow.artifact(f"runs/other-training-{day}-backfill-*/deployment/deployment")
+    assert deployment["target"] == "record-only"
+    assert deployment["decision"] != "promoted"
 
 
 def test_it_cannot_be_started_twice(airflow: Airflow) -> None:

@@ -20,7 +20,7 @@ from kubernetes.client import models as k8s
 
 from components.common import storage
 from pipelines import configs, ir
-from pipelines.engines.airflow import dags
+from pipelines.engines.airflow import interpreter
 from pipelines.engines.airflow.operators import alerts, assets, backfill, context
 from pipelines.engines.airflow.operators.kubeflow import KubeflowRunOperator, KubeflowRunTrigger
 from pipelines.engines.airflow.operators.links import MODEL, REPORT
@@ -40,7 +40,7 @@ class Sample:
         self.place = context.Place.named({"NIGHTSHIFT_WORKSPACE": str(folder)})
         self.rendering = context.Rendering(ir.load(compiled(folder, "sample", **scripts)), self.place)
         with DAG("sample", schedule=None) as self.dag:
-            self.tasks = dags.steps(self.rendering)
+            self.tasks = interpreter.steps(self.rendering)
         run = {"run_id": "one", "run_type": "manual", "partition_key": None, "logical_date": None}
         run |= {"run_after": MOMENT, "start_date": MOMENT}
         self.context: dict[str, Any] = {"params": {"date": "2025-06-30"}, "dag_run": SimpleNamespace(**run)}
@@ -188,7 +188,7 @@ RETRAIN = {"date": "2025-06-30", "key": "fraud-2025-06-30", "reason": "amounts"}
 
 
 def test_a_request_is_announced_for_its_day(tmp_path: Path) -> None:
-    event = announce(tmp_path, assets.RETRAIN, REQUEST)
+    event = announce(tmp_path, assets.retrain("fraud"), REQUEST)
 
     assert event.extra == RETRAIN
     assert event.partitions == ["2025-06-30"]
@@ -196,28 +196,28 @@ def test_a_request_is_announced_for_its_day(tmp_path: Path) -> None:
 
 def test_no_request_is_announced_when_monitoring_asks_for_nothing(tmp_path: Path) -> None:
     with pytest.raises(AirflowSkipException, match=r"no fraud/retrain of 2025-06-30"):
-        announce(tmp_path, assets.RETRAIN, REQUEST | {"retrain": False})
+        announce(tmp_path, assets.retrain("fraud"), REQUEST | {"retrain": False})
 
 
 def test_the_same_request_is_announced_once(tmp_path: Path) -> None:
     with pytest.raises(AirflowSkipException, match="announced before"):
-        announce(tmp_path, assets.RETRAIN, REQUEST, [RETRAIN | {"date": "2025-06-29"}, RETRAIN])
+        announce(tmp_path, assets.retrain("fraud"), REQUEST, [RETRAIN | {"date": "2025-06-29"}, RETRAIN])
 
 
 def test_a_promoted_model_is_announced_and_a_kept_one_is_not(tmp_path: Path) -> None:
     made = {"decision": "promoted", "model": "fraud", "version": 3, "sha256": "a", "reasons": []}
 
-    assert announce(tmp_path, assets.MODEL, made).extra["version"] == 3
+    assert announce(tmp_path, assets.model("fraud"), made).extra["version"] == 3
     with pytest.raises(AirflowSkipException):
-        announce(tmp_path, assets.MODEL, made | {"decision": "kept"})
+        announce(tmp_path, assets.model("fraud"), made | {"decision": "kept"})
 
 
 def test_a_day_whose_events_have_changed_is_announced_again(tmp_path: Path) -> None:
     before = [{"date": "2025-06-30", "sha256": "old"}]
 
-    assert announce(tmp_path, assets.DAY, {"sha256": "new"}, before).extra["sha256"] == "new"
+    assert announce(tmp_path, assets.day("fraud"), {"sha256": "new"}, before).extra["sha256"] == "new"
     with pytest.raises(AirflowSkipException):
-        announce(tmp_path, assets.DAY, {"sha256": "old"}, before)
+        announce(tmp_path, assets.day("fraud"), {"sha256": "old"}, before)
 
 
 def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path)
     for name, reason in (("fraud", "announced before"), (str(other), "what follows would run 'fraud'")):
         inside = of_run(dag, params={"date": "2025-06-30", "config": name})
         storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/events", {"sha256": "a"})
-        seen = {assets.DAY.asset: [SimpleNamespace(extra={"date": "2025-06-30", "sha256": "a"})]}
+        seen = {task.announcement.asset: [SimpleNamespace(extra={"date": "2025-06-30", "sha256": "a"})]}
         with pytest.raises(AirflowSkipException, match=reason):
             task.execute(inside | {"inlet_events": seen})
 
@@ -356,7 +356,7 @@ def ended_pod(exit_code: int) -> k8s.V1Pod:
 
 @pytest.mark.parametrize(("exit_code", "tried_again"), [(2, False), (1, True), (137, True)])
 def test_a_pod_that_ends_with_a_users_mistake_is_not_tried_again(
-    exit_code: int, tried_again: bool, load: Load, cluster: None
+    exit_code: int, tried_again: bool, load: Load, cluster: list[dict[str, Any]]
 ) -> None:
     task = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"].get_task("ingestion")
     pod = ended_pod(exit_code)
@@ -364,3 +364,22 @@ def test_a_pod_that_ends_with_a_users_mistake_is_not_tried_again(
     with pytest.raises(AirflowException, match="Pod pod returned a failure") as raised:
         task.cleanup(pod, pod)
     assert isinstance(raised.value, AirflowFailException) is not tried_again
+
+
+def test_a_preempted_pod_is_followed_by_another_within_the_same_try(load: Load, cluster: list[dict[str, Any]]) -> None:
+    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
+    task = dag.get_task("training")
+    ti = SimpleNamespace(
+        try_number=1, map_index=-1, dag_id=dag.dag_id, task_id=task.task_id, run_id="one", start_date=MOMENT,
+        xcom_push=lambda **pushed: None,
+    )  # fmt: skip
+    task.cmds = ["true"]
+
+    with pytest.raises(TaskDeferred) as deferred:
+        task.trigger_reentry(
+            of_run(dag) | {"ti": ti, "run_id": "one", "dag": dag},
+            {"name": "pod", "namespace": "nightshift", "status": "failed", "message": "exit code 75"},
+        )
+
+    assert [pod["spec"]["containers"][0]["command"] for pod in cluster] == [["true"]]
+    assert deferred.value.method_name == "trigger_reentry"

@@ -3,7 +3,35 @@ from pathlib import Path
 import pytest
 
 from components.common.errors import UnavailableError, UserError
+from pipelines import configs
 from pipelines.engines.airflow import standalone
+from tests.dags.samples import DAGS, Load
+
+
+def test_a_use_case_gets_a_file_of_dags_and_one_that_is_there_stays(tmp_path: Path, load: Load) -> None:
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    shipped = (DAGS / "fraud.py").read_text()
+    (folder / "fraud.py").write_text(shipped)
+
+    assert [standalone.add_use_case(config, folder) for config in ("fraud", "leads", "leads")] == [
+        *("fraud", "leads", "leads"),
+    ]
+    assert (folder / "fraud.py").read_text() == shipped
+    assert {name for name in load(folder) if name.endswith("_training")} == {"fraud_training", "leads_training"}
+
+
+def test_another_config_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((configs.FOLDER / "leads.yaml").read_text())
+    standalone.add_use_case("leads", tmp_path)
+
+    with pytest.raises(UserError, match=r"leads.py makes the DAGs of 'leads' from another config than .*mine.yaml"):
+        standalone.add_use_case(str(mine), tmp_path)
+
+
+def test_make_airflow_runs_the_shipped_dags() -> None:
+    assert standalone.ROOT / "dags" == DAGS
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path: Path) -> None:

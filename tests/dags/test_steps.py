@@ -26,7 +26,7 @@ RUN_ID = "manual__2026-01-02T03:04:05+00:00"
 
 def tasks(load: Load, name: str, environment: str) -> list[tuple[Any, ir.Task, dict[str, Any]]]:
     """Each step's Airflow task, rendered, beside the compiled step and the context it was rendered in."""
-    dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[name.replace("-", "_")]
+    dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[f"fraud_{name}"]
     inside = context(dag, RUN_ID, params={"date": "2025-06-30"})
     found = []
     for step in arguments.compiled(name, environment).tasks:
@@ -43,7 +43,7 @@ def pod(task: KubernetesPodOperator) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)
 def test_the_steps_and_their_edges_are_the_compiled_ones(name: str, environment: str, load: Load) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[name.replace("-", "_")]
+    dag = load(NIGHTSHIFT_ENVIRONMENT=environment)[f"fraud_{name}"]
     steps = {task.task_id: set(task.upstream_task_ids) for task in dag.tasks if not task.task_id.startswith("announce")}
 
     assert steps == {step.name: set(step.needs) for step in arguments.compiled(name, environment).tasks}
@@ -58,7 +58,7 @@ def test_a_steps_command_line_is_the_one_the_local_engine_would_run(name: str, e
         assert argv[:2] == ["python", "-m"]
         assert not any("{{" in word for word in argv)
         given = json.loads(argv[argv.index("--executor-input") + 1])
-        folder = f"{name}-2025-06-30-manual-2026-01-02T03-04-05-00-00/{step.name}"
+        folder = f"fraud-{name}-2025-06-30-manual-2026-01-02T03-04-05-00-00/{step.name}"
         assert given["outputs"]["outputFile"].endswith(f"{folder}/executor_output.json")
 
 

@@ -1,7 +1,14 @@
-"""Every shipped use case for other people's data, through the command line, on small data of its kind."""
+"""Every shipped use case for other people's data, through the command line, on small data of its kind.
 
+All of them run at once in one workspace.
+"""
+
+import json
 import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +19,7 @@ from components.common import storage
 from components.common.config import parse
 from components.common.splits import plan
 from pipelines import configs
-from tests.e2e.command import newest, nightshift
+from tests.e2e.command import nightshift
 from tests.e2e.other_data import MAKE
 
 pytestmark = pytest.mark.slow
@@ -37,22 +44,33 @@ SAYS = {
 WORDS = ("fraud", "suspicious", "transaction", " card ", " cards", "Card precision", "compromised customers")
 
 
-@pytest.fixture(scope="module", params=sorted(MAKE))
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, dict[str, Any]]:
-    """A use case, its workspace after one run, and the run's summary."""
-    name: str = request.param
-    workspace = tmp_path_factory.mktemp(name)
-    raw = workspace / "raw"
-    raw.mkdir()
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A workspace after a run of each use case, all of them started at once."""
+    workspace = tmp_path_factory.mktemp("workspace")
+    with ThreadPoolExecutor(len(MAKE)) as pool:
+        list(pool.map(partial(run, workspace), MAKE))
+    yield workspace
+    nightshift(workspace, "stop")
+
+
+def run(workspace: Path, name: str) -> None:
+    raw = workspace / "raw" / name
+    raw.mkdir(parents=True)
     days = plan(parse(configs.load(name)), DATE).events
     MAKE[name](raw, days, np.random.default_rng(zlib.crc32(name.encode())))
-    words = ("--config", name, "--data", str(raw), "--date", str(DATE), "--target", "register-only")
-    nightshift(workspace, "run", *words)
-    return name, workspace, newest(workspace)
+    nightshift(workspace, "run", "--config", name, "--data", str(raw), "--date", str(DATE))
 
 
-def test_the_run_succeeds_and_finds_the_signal(case: tuple[str, Path, dict[str, Any]]) -> None:
-    _, _, summary = case
+def made(workspace: Path, name: str) -> tuple[Path, dict[str, Any]]:
+    """The folder of a use case's only run, and its summary."""
+    (folder,) = (workspace / "runs").glob(f"{name}-training-*")
+    return folder, json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_run_succeeds_and_finds_the_signal(name: str, workspace: Path) -> None:
+    _, summary = made(workspace, name)
     best = summary["models"][summary["selected"]]
     chance = summary["rows"]["test_positives"] / summary["rows"]["test"]
     assert summary["status"] == "succeeded"
@@ -61,11 +79,19 @@ def test_the_run_succeeds_and_finds_the_signal(case: tuple[str, Path, dict[str, 
     assert best["average_precision"] > 2 * chance
 
 
-def test_the_report_and_the_card_say_what_is_to_be_known_in_words_that_fit(
-    case: tuple[str, Path, dict[str, Any]],
-) -> None:
-    name, workspace, summary = case
-    report = (workspace / "runs/latest/report.html").read_text()
+def test_use_cases_that_ran_at_once_have_models_and_endpoints_of_their_own(workspace: Path) -> None:
+    urls = set()
+    for name in MAKE:
+        deployment = json.loads((made(workspace, name)[0] / "deployment/deployment").read_text())
+        assert (deployment["model"], deployment["version"]) == (name, 1)
+        urls.add(deployment["endpoint"])
+    assert len(urls) == len(MAKE)
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_the_report_and_the_card_say_what_is_to_be_known_in_words_that_fit(name: str, workspace: Path) -> None:
+    folder, summary = made(workspace, name)
+    report = (folder / "report.html").read_text()
     card = storage.read_bytes(summary["links"]["model_card"]).decode()
     for text in SAYS[name]:
         assert text in report

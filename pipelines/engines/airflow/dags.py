@@ -1,84 +1,69 @@
-"""Turn a compiled pipeline into the tasks of an Airflow DAG: a task a step, or one for a run on Kubeflow.
+"""The DAGs of a use case; any number of use cases live in one Airflow, a file of a few lines each (see `dags/`).
 
-Airflow's environment needs neither kfp nor torch: compiled YAML is all that is read while a DAG is parsed.
+Airflow looks for DAGs only in files that hold the word, which the import of this module brings there.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, DeadlineAlert, DeadlineReference, SyncCallback
+from airflow.sdk import DAG
 
-from pipelines import arguments, ir
-from pipelines.engines.airflow import operators
-from pipelines.engines.airflow.operators import forms
-from pipelines.engines.airflow.operators.alerts import failed, late
-from pipelines.engines.airflow.operators.context import Place, Rendering
+from pipelines import configs
+from pipelines.engines.airflow.interpreter import common, dag, dag_id
+from pipelines.engines.airflow.operators import assets, backfill, forms
+from pipelines.engines.airflow.operators.context import Place
+from pipelines.engines.airflow.operators.schedules import clock, each
 
-GPU_POOL = "gpu"
-# of every DAG
-COMMON = {
-    "default_args": {"owner": "nightshift", "on_failure_callback": failed},
-    "tags": ["nightshift"],
-    "catchup": False,
-}
+INGESTION = """
+Checks the events of the last complete UTC day, writes them to the lake, and announces the day as `{0}/day`.
+"""
+MONITORING = """
+Scores each day that is announced as `{0}/day`, checks it for drift, and requests a new model when one is needed.
+
+A request is announced as `{0}/retrain`. Whether and how often there is one is up to `controller` in the config.
+"""
+TRAINING = """
+Trains, evaluates and deploys the model of a day, and announces a promoted one as `{0}/model`.
+
+Starts by the clock or, with `controller.retrain: on_drift` in the config, for each `{0}/retrain` alone.
+"""
+PAST_DAYS = """
+Trains for many past days, one after the other, as runs of `{0}` called `backfill-<day>`, which promote no model.
+
+The same days again repeat only what has changed or failed.
+"""
 
 
-@contextmanager
-def dag(name: str, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
-    """Make a DAG of a pipeline, named like it but with underscores; what its block makes is part of it.
-
-    Airflow looks for DAGs only in files that hold the word, which this function's name brings there.
+def use_case(config: str, data: str = "") -> None:
+    """Make the DAGs of a use case: `<name>_ingestion`, `<name>_monitoring`, `<name>_training`, `<name>_backfill`.
 
     Args:
-        name: of a shipped pipeline, or a file of compiled YAML.
-        deadline: time after a run was queued at which it is reported as late.
-        options: for the DAG: `schedule`, `doc_md` ...
-
-    Yields:
-        the tasks by the names of their steps; on Kubeflow a single one, `run`.
+        config: the name of a shipped config, or the path of a YAML file.
+        data: where the raw events lie: `simulator`, a folder, s3:// or gs:// (default: NIGHTSHIFT_DATA).
 
     Raises:
-        UserError: when the environment variables name no place to run in, or the YAML is not to be run.
+        UserError: when the config or an environment variable is not valid.
     """
-    place = Place.named()
-    compiled = arguments.compiled(name, place.environment)
-    rendering = Rendering(compiled, place)
-    made = DAG(
-        compiled.name.replace("-", "_"),
-        params=forms.start(compiled, place),
-        user_defined_macros=rendering.macros,
-        max_active_runs=1,
-        deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, deadline, SyncCallback(late)),
-        **COMMON,
-        **options,
-    )
-    with made:
-        yield {"run": operators.of_run(rendering)} if place.kubeflow else steps(rendering)
+    known, place = configs.load(config), Place.named()
+    name, cron = known["name"], configs.clocks(known)["training"]
+    place = replace(place, config=config, use_case=name, data=data or place.data)
+    day, request, model = assets.day(name), assets.retrain(name), assets.model(name)
+    training = clock(cron) if cron else each(request.asset)
+    _follow("ingestion", day, place, 2, schedule=clock(known["schedule"]["ingestion"]), doc_md=INGESTION.format(name))
+    _follow("monitoring", request, place, 2, schedule=each(day.asset), doc_md=MONITORING.format(name))
+    _follow("training", model, place, 6, schedule=training, doc_md=TRAINING.format(name))
+    _backfill(place)
 
 
-def steps(rendering: Rendering) -> dict[str, BaseOperator]:
-    """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML."""
-    made: dict[str, BaseOperator] = {}
-    for step in rendering.pipeline.tasks:
-        made[step.name] = operators.of_step(step, words(step), rendering, **_common(step))
-        made[step.name].set_upstream([made[need] for need in step.needs])
-    return made
+def _follow(pipeline: str, said: assets.Announcement, place: Place, hours: int, **options: Any) -> None:
+    """Make the DAG of a pipeline that announces something, and is late after so many hours."""
+    with dag(pipeline, place, timedelta(hours=hours), **options) as tasks:
+        said.follow(tasks)
 
 
-def words(step: ir.Task) -> list[str]:
-    """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
-    return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
-
-
-def _common(step: ir.Task) -> dict[str, Any]:
-    seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))
-    return {
-        "task_id": step.name,
-        "retries": step.retry.count,
-        "retry_delay": timedelta(seconds=step.retry.seconds),
-        "retry_exponential_backoff": step.retry.factor,
-        "execution_timeout": timedelta(seconds=seconds) if seconds else None,
-        "pool": GPU_POOL if "accelerator" in step.resources else "default_pool",
-    }
+def _backfill(place: Place) -> None:
+    runs = dag_id(place, "training")
+    options = {"params": forms.span(place), "doc_md": PAST_DAYS.format(runs), **common(place)}
+    with DAG(dag_id(place, "backfill"), schedule=None, **options):
+        backfill.each_day(runs)

@@ -22,6 +22,7 @@ import httpx
 
 from components.common import locks
 from components.common.errors import UnavailableError, UserError
+from pipelines import configs
 from pipelines.engines.airflow.operators.context import Place
 from pipelines.engines.local.run import last_lines
 
@@ -34,6 +35,12 @@ PARTS = (
     "airflow scheduler --skip-serve-logs",
     "airflow triggerer --skip-serve-logs",
 )
+USE_CASE = """\"\"\"The DAGs of {name}; see docs/airflow.md.\"\"\"
+
+from pipelines.engines.airflow.dags import use_case
+
+use_case({config})
+"""
 USER = "admin"
 START_SECONDS, STOP_SECONDS = 300, 5  # a triggerer told to end waits for ever for its child, which was told too
 
@@ -209,19 +216,36 @@ def main(words: list[str] | None = None) -> int:
     """Start or stop the Airflow of this repository."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.engines.airflow.standalone", description=__doc__)
     parser.add_argument("action", choices=["start", "stop"])
-    action = {"start": _start, "stop": _stop}[parser.parse_args(words).action]
+    parser.add_argument("--config", default=configs.DEFAULT, help="use case whose DAGs are wanted, a name or a file")
+    args = parser.parse_args(words)
     try:
-        action(ROOT / ".airflow")
+        _start(ROOT / ".airflow", args.config) if args.action == "start" else _stop(ROOT / ".airflow")
     except (UserError, UnavailableError) as error:
         print(f"airflow: {error}", file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
     return 0
 
 
-def _start(home: Path) -> None:
+def add_use_case(config: str, dags: Path) -> str:
+    """Write the file that makes a use case's DAGs, unless it is there, and return the use case's name.
+
+    Raises:
+        UserError: when the config is not valid, or the file that is there names another one.
+    """
+    name = configs.load(config)["name"]
+    given, path = json.dumps(config if config in configs.names() else str(Path(config).resolve())), dags / f"{name}.py"
+    if not path.exists():
+        path.write_text(USE_CASE.format(name=name, config=given))
+    if given not in path.read_text():
+        raise UserError(f"{path} makes the DAGs of {name!r} from another config than {given}; change one of them")
+    return str(name)
+
+
+def _start(home: Path, config: str) -> None:
+    name = add_use_case(config, ROOT / "dags").replace("-", "_")
     made = start(home, ROOT / "dags", {})
     print(f"{made.url}  user {USER}, password {made.password}  (log: {_log(home)})")
-    print(f"A first run: {made.url}/dags/fraud_training, then the button Trigger. To end Airflow: make airflow-stop")
+    print(f"A first run: {made.url}/dags/{name}_training, then the button Trigger. To stop Airflow: make airflow-stop")
 
 
 def _stop(home: Path) -> None:

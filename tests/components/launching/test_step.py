@@ -101,11 +101,17 @@ def test_an_answer_that_got_lost_starts_no_second_run(kubeflow: Kubeflow, tmp_pa
     assert len(kubeflow.runs) == 1
 
 
-def test_another_day_is_another_run(kubeflow: Kubeflow, tmp_path: Path) -> None:
+def test_another_day_and_another_use_case_are_runs_of_their_own(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "training")
-    for day in ("2024-03-20", "2024-03-21"):
-        body(flags(kubeflow, tmp_path, date=day))
-    assert len(kubeflow.runs) == 2
+    for use_case, day in (("tiny", "2024-03-20"), ("tiny", "2024-03-21"), ("other", "2024-03-20")):
+        config = samples.CONFIG | {"name": use_case}
+        assert body(flags(kubeflow, tmp_path, date=day, config=json.dumps(config))) == {"started": 1.0}
+    started = [(run.display_name, run.runtime_config.parameters["config"]["name"]) for run in kubeflow.runs]
+    assert started == [
+        ("tiny-training-2024-03-20", "tiny"),
+        ("tiny-training-2024-03-21", "tiny"),
+        ("other-training-2024-03-20", "other"),
+    ]
 
 
 def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:

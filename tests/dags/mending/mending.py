@@ -3,7 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
-from pipelines.engines.airflow import dags
+from pipelines.engines.airflow.interpreter import dag
+from pipelines.engines.airflow.operators.context import Place
 
-with dags.dag(str(Path(__file__).with_name("pipeline.yaml")), timedelta(seconds=1), schedule=None):
+with dag(str(Path(__file__).with_name("pipeline.yaml")), Place.named(), timedelta(seconds=1), schedule=None):
     pass

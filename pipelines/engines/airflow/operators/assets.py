@@ -1,4 +1,4 @@
-"""What a run announces to other DAGs: that a day's events are there, that a model is wanted, that one is live.
+"""What a run announces to other DAGs of its use case: a day's events are there, a model is wanted, one is live.
 
 Every event is of one logical date, its partition, so that no day is lost when several wait, as they would be in one run
 for all of them. What is said comes from an artifact: no event when it does not say so, or has been announced before.
@@ -12,7 +12,7 @@ from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from components.common import storage
-from pipelines import configs, ir
+from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering, logical_date
 
 Fields = dict[str, Any]
@@ -60,7 +60,7 @@ class AnnounceOperator(BaseOperator):
         """
         asset, date = self.announcement.asset, logical_date(context)
         if not self._is_usual(context):
-            raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.place.config!r}")
+            raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.place.use_case!r}")
         said = self.announcement.reading(self._artifact(context))
         if said is None:
             raise AirflowSkipException(f"no {asset.name} of {date}: the run does not ask for it")
@@ -75,7 +75,7 @@ class AnnounceOperator(BaseOperator):
     def _is_usual(self, context: Any) -> bool:
         """Tell whether a run is of the use case that the other DAGs run, and not one that a form named."""
         config = self.rendering.commands(context).arguments.get("config")
-        return config is None or config["name"] == configs.load(self.rendering.place.config)["name"]
+        return config is None or config["name"] == self.rendering.place.use_case
 
     def _artifact(self, context: Any) -> Fields | None:
         if not self.is_readable:
@@ -83,6 +83,21 @@ class AnnounceOperator(BaseOperator):
         artifact = ir.Artifact(self.announcement.step, self.announcement.output)
         found: Fields = storage.read_json(self.rendering.commands(context).uri(artifact))
         return found
+
+
+def day(use_case: str) -> Announcement:
+    """Return what announces that a day's events are in the lake."""
+    return Announcement(Asset(f"{use_case}/day"), "ingestion", "events", _day)
+
+
+def retrain(use_case: str) -> Announcement:
+    """Return what announces that a new model is wanted."""
+    return Announcement(Asset(f"{use_case}/retrain"), "monitoring", "request", _request)
+
+
+def model(use_case: str) -> Announcement:
+    """Return what announces a promoted model."""
+    return Announcement(Asset(f"{use_case}/model"), "deployment", "deployment", _promotion)
 
 
 def _day(events: Fields | None) -> Fields:
@@ -99,8 +114,3 @@ def _promotion(deployment: Fields | None) -> Fields | None:
     if not deployment or deployment["decision"] != "promoted":
         return None
     return {name: deployment[name] for name in ("model", "version", "sha256")}
-
-
-DAY = Announcement(Asset("fraud/day"), "ingestion", "events", _day)
-RETRAIN = Announcement(Asset("fraud/retrain"), "monitoring", "request", _request)
-MODEL = Announcement(Asset("fraud/model"), "deployment", "deployment", _promotion)

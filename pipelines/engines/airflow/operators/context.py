@@ -15,7 +15,7 @@ from components.common import storage
 from components.common.contracts.state import Target
 from components.common.errors import UserError
 from components.common.splits import last_complete_day, parse_date
-from pipelines import arguments, environments, ir
+from pipelines import arguments, configs, environments, ir
 from pipelines.arguments import run_name
 from pipelines.commands import Commands
 
@@ -24,7 +24,7 @@ EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
 
 @dataclass(frozen=True)
 class Place:
-    """Where runs go and what their form says by default; docs/airflow.md describes the environment variables.
+    """Where the runs of a use case go and what their form says by default; docs/airflow.md lists the variables.
 
     Attributes:
         environment: `local`, where a step is a process, or a cluster, where it is a pod.
@@ -33,8 +33,9 @@ class Place:
         kubeflow: URL of Kubeflow's API, when a cluster's runs are to be its; else empty.
         namespace: of the pods; of the runs on a multi-user Kubeflow.
         reports: URL under which the folder of the runs is served; empty when it is not.
-        config: the use case.
         data: where the raw events lie.
+        config: of the use case, a name or a file.
+        use_case: its name; empty for a pipeline of none.
     """
 
     environment: str
@@ -43,8 +44,9 @@ class Place:
     kubeflow: str
     namespace: str
     reports: str
-    config: str
     data: str
+    config: str = configs.DEFAULT
+    use_case: str = ""
 
     @classmethod
     def named(cls, variables: Mapping[str, str] = os.environ) -> "Place":
@@ -65,7 +67,6 @@ class Place:
             if kubeflow
             else variables.get("NIGHTSHIFT_NAMESPACE", "nightshift"),
             reports=variables.get("NIGHTSHIFT_REPORTS", "").rstrip("/"),
-            config=variables.get("NIGHTSHIFT_CONFIG", "fraud"),
             data=variables.get("NIGHTSHIFT_DATA", arguments.SIMULATOR),
         )
 

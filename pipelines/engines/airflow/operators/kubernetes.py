@@ -4,10 +4,10 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.secret import Secret
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
-from components.common.step import USER_ERROR
+from components.common.step import PREEMPTED, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
@@ -17,8 +17,15 @@ LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part
 STARTUP_SECONDS = 1800  # a GPU node may have to be made first
 
 
+class PreemptedError(AirflowException):
+    """A pod was ended early and has saved what its successor needs."""
+
+
+ENDS: dict[int | None, type[AirflowException]] = {USER_ERROR: AirflowFailException, PREEMPTED: PreemptedError}
+
+
 class PodOperator(KubernetesPodOperator):
-    """A pod of a step; a mistake of the user (exit code 2) is not tried again."""
+    """A pod of a step. A mistake of the user (exit code 2) is not retried, a preemption (75) always, within a try."""
 
     template_fields = (*KubernetesPodOperator.template_fields, "links")
     operator_extra_links = (REPORT, MODEL)
@@ -28,19 +35,30 @@ class PodOperator(KubernetesPodOperator):
         self.rendering = rendering
         self.links = TEMPLATES
 
+    def trigger_reentry(self, context: Any, event: dict[str, Any]) -> Any:
+        """End as its parent does or, after a preemption, wait for another pod."""
+        try:
+            return super().trigger_reentry(context, event)
+        except PreemptedError:
+            self.log.info("preempted; another pod resumes")
+            self.pod = None
+            return self.execute_async(context)
+
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
         """Clean up as its parent does.
 
         Raises:
             AirflowFailException: on a mistake of the user.
+            PreemptedError: on a preemption.
             AirflowException: on any other failure.
         """
         try:
             super().cleanup(pod, remote_pod, *rest, **options)
         except Exception as error:
-            if _exit_code(remote_pod, self.base_container_name) == USER_ERROR:
-                raise AirflowFailException(str(error)) from None
-            raise
+            code = _exit_code(remote_pod, self.base_container_name)
+            if code not in ENDS:
+                raise
+            raise ENDS[code](str(error)) from None
 
 
 def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:

@@ -1,9 +1,6 @@
-"""When the DAGs start: by a clock, or on a request."""
+"""When the DAGs start: by a clock, or on an asset's event."""
 
 from airflow.sdk import Asset, CronTriggerTimetable, PartitionedAssetTimetable
-
-from pipelines import configs
-from pipelines.engines.airflow.operators.context import Place
 
 
 def clock(cron: str) -> CronTriggerTimetable:
@@ -14,7 +11,6 @@ def clock(cron: str) -> CronTriggerTimetable:
     return CronTriggerTimetable(cron, timezone="UTC")
 
 
-def retraining(cron: str, requests: Asset) -> CronTriggerTimetable | PartitionedAssetTimetable:
-    """Return when a model is trained: by the clock, or for each request, as the config's policy says."""
-    policy = configs.load(Place.named().config)["controller"]["retrain"]
-    return clock(cron) if policy == "daily" else PartitionedAssetTimetable(assets=requests)
+def each(asset: Asset) -> PartitionedAssetTimetable:
+    """Return a schedule by which every event of an asset starts a run of its own."""
+    return PartitionedAssetTimetable(assets=asset)

@@ -1,0 +1,90 @@
+"""Turn a compiled pipeline into the tasks of an Airflow DAG: a task a step, or one for a run on Kubeflow.
+
+Airflow's environment needs neither kfp nor torch: compiled YAML is all that is read while a DAG is parsed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator, DeadlineAlert, DeadlineReference, SyncCallback
+
+from pipelines import arguments, ir
+from pipelines.engines.airflow import operators
+from pipelines.engines.airflow.operators import forms
+from pipelines.engines.airflow.operators.alerts import failed, late
+from pipelines.engines.airflow.operators.context import Place, Rendering
+
+GPU_POOL = "gpu"  # one for all use cases, on purpose: its slots are the cluster's GPUs, whoever takes them
+
+
+@contextmanager
+def dag(pipeline: str, place: Place, deadline: timedelta, **options: Any) -> Iterator[dict[str, BaseOperator]]:
+    """Make a DAG of a pipeline; what its block makes is part of it.
+
+    Args:
+        pipeline: name of a shipped one, or a file of compiled YAML.
+        place: where and for which use case it runs.
+        deadline: time after a run was queued at which it is reported as late.
+        options: for the DAG: `schedule`, `doc_md` ...
+
+    Yields:
+        the tasks by the names of their steps; on Kubeflow a single one, `run`.
+
+    Raises:
+        UserError: when the YAML is not to be run.
+    """
+    compiled = arguments.compiled(pipeline, place.environment)
+    rendering = Rendering(compiled, place)
+    made = DAG(
+        dag_id(place, compiled.name),
+        params=forms.start(compiled, place),
+        user_defined_macros=rendering.macros,
+        max_active_runs=1,
+        deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, deadline, SyncCallback(late)),
+        **common(place),
+        **options,
+    )
+    with made:
+        yield {"run": operators.of_run(rendering)} if place.kubeflow else steps(rendering)
+
+
+def dag_id(place: Place, name: str) -> str:
+    """Return the id of a use case's DAG."""
+    return "_".join(part for part in (place.use_case, name) if part).replace("-", "_")
+
+
+def common(place: Place) -> dict[str, Any]:
+    """Return the options of every DAG."""
+    return {
+        "default_args": {"owner": "nightshift", "on_failure_callback": failed},
+        "tags": ["nightshift", *([place.use_case] if place.use_case else [])],
+        "catchup": False,
+    }
+
+
+def steps(rendering: Rendering) -> dict[str, BaseOperator]:
+    """Make a task for each step of a pipeline, in the order and with the retries of the compiled YAML."""
+    made: dict[str, BaseOperator] = {}
+    for step in rendering.pipeline.tasks:
+        made[step.name] = operators.of_step(step, words(step), rendering, **_common(step))
+        made[step.name].set_upstream([made[need] for need in step.needs])
+    return made
+
+
+def words(step: ir.Task) -> list[str]:
+    """Return a step's command line with Jinja in the place of values; see `Rendering.fill`."""
+    return ir.argv(step, lambda kind, name: f"{{{{ fill({step.name!r}, {kind!r}, {name!r}) }}}}")
+
+
+def _common(step: ir.Task) -> dict[str, Any]:
+    seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))
+    return {
+        "task_id": step.name,
+        "retries": step.retry.count,
+        "retry_delay": timedelta(seconds=step.retry.seconds),
+        "retry_exponential_backoff": step.retry.factor,
+        "execution_timeout": timedelta(seconds=seconds) if seconds else None,
+        "pool": GPU_POOL if "accelerator" in step.resources else "default_pool",
+    }
