@@ -21,7 +21,8 @@ from components.common.errors import UnavailableError, UserError
 from components.common.memory import peak_memory
 
 USER_ERROR = 2
-PREEMPTED = 75
+PREEMPTED = 75  # EX_TEMPFAIL: ended early, after a checkpoint was saved; engines try again without counting it
+PREEMPTIONS = 20  # in a row; another one counts as a failure, so that nothing is tried forever
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
 
 log = logging.getLogger("nightshift")

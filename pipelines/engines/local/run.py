@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from components.common import storage
-from components.common.step import USER_ERROR
+from components.common.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
 from pipelines.engines.local.processes import Processes
@@ -78,9 +78,12 @@ class Runner(Protocol):
         """Ask all that runs to end."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
-    """One run of a pipeline with its arguments, below `folder` (whose name is the run's); `engine` orders its steps."""
+    """One run of a pipeline with its arguments, below `folder` (whose name is the run's); `engine` orders its steps.
+
+    `outcomes` grows while it runs, a step at a time.
+    """
 
     pipeline: ir.Pipeline
     arguments: dict[str, Any]
@@ -178,18 +181,24 @@ class Run:
         observer.finished(task, outcome)
 
     def _attempts(self, task: ir.Task, command: list[str], fingerprint: str) -> Outcome:
-        delay, log = task.retry.seconds, self._folder(task) / "log.txt"
-        started = time.monotonic()
-        for attempt in range(task.retry.count + 1):
-            code, peak = self.runner.run(task, command, log)
-            # exit code 2 is the user's to mend: another try would only repeat the message
-            if code in (0, USER_ERROR) or code < 0 or attempt == task.retry.count:
+        log, started = self._folder(task) / "log.txt", time.monotonic()
+        for delay in [*_delays(task.retry), None]:
+            code, peak = self._uninterrupted(task, command, log)
+            # exit code 2 is the user's to fix: another try would only repeat the message
+            if code in (0, USER_ERROR) or code < 0 or delay is None:
                 break
             time.sleep(delay)
-            delay *= task.retry.factor
         seconds = round(time.monotonic() - started, 3)
         state, hashes = ("done", self._hashes(task)) if code == 0 else ("failed", {})
         return Outcome(state, seconds, self._measured(task) or peak, code, command, str(log), fingerprint, hashes)
+
+    def _uninterrupted(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        """Run a command again as often as it is preempted, which is no failure of it."""
+        for _ in range(PREEMPTIONS):
+            code, peak = self.runner.run(task, command, log)
+            if code != PREEMPTED:
+                return code, peak
+        return self.runner.run(task, command, log)
 
     def _fingerprint(self, task: ir.Task, command: list[str]) -> str:
         words = [word for template, word in zip(task.command, command, strict=True) if template != "{{$}}"]
@@ -221,6 +230,10 @@ def last_lines(log: Path, count: int) -> str:
     """Return the last lines of a log that are not empty."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
     return "\n".join([line for line in lines if line.strip()][-count:])
+
+
+def _delays(retry: ir.Retry) -> list[float]:
+    return [retry.seconds * retry.factor**number for number in range(retry.count)]
 
 
 def _hash(path: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from components.common.step import PREEMPTIONS
 from pipelines import ir
 from pipelines.engines.local.run import Run
 from tests.pipelines.samples import Silent, compiled, compiled_file, copy, inspect, shell, write
@@ -71,6 +72,28 @@ def test_a_users_mistake_is_not_tried_again(tmp_path: Path) -> None:
 
     assert not execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
     assert count.read_text().count("x") == 1
+
+
+def test_a_preempted_step_is_tried_again_without_counting_against_its_retries(tmp_path: Path) -> None:
+    count, saved = tmp_path / "count", tmp_path / "checkpoints" / "epoch"
+    saved.parent.mkdir()
+    script = f'echo x >> "{count}"; [ $(wc -l < "{saved}" || echo 0) -ge 3 ] && exit; echo x >> "{saved}"; exit 75'
+
+    def pipeline() -> None:
+        shell(script=script)
+
+    assert execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
+    assert count.read_text().count("x") == 4
+
+
+def test_a_step_that_is_always_preempted_fails_in_the_end(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+
+    def pipeline() -> None:
+        shell(script=f'echo x >> "{count}"; exit 75').set_retry(1, "0s", 1.0)
+
+    assert not execute(compiled(pipeline, tmp_path), tmp_path / "run")[0]
+    assert count.read_text().count("x") == 2 * (PREEMPTIONS + 1)
 
 
 def test_a_resumed_run_repeats_only_what_failed_or_must_always_run(tmp_path: Path) -> None:
