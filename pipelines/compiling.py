@@ -1,6 +1,7 @@
 """Compile the pipelines with kfp. The only part of the command line that needs it."""
 
 import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,5 +29,8 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
         pipeline = importlib.import_module(f"pipelines.{name}").define(site.telling(**{PIPELINE: name}))
         known = pipeline.component_spec.inputs or {}
         defaults = {key: value for key, value in site.parameters.items() if key in known}
-        compiler.Compiler().compile(pipeline, str(place / f"{name}.yaml"), pipeline_parameters=defaults)
-        yield place / f"{name}.yaml"
+        path = place / f"{name}.yaml"
+        compiler.Compiler().compile(pipeline, str(path), pipeline_parameters=defaults)
+        # the header's comment, whose words for a mapping kfp puts into another order each time
+        path.write_text(re.sub(r"(?m)^(#.*) \[Default: \{.*\}\]$", r"\1", path.read_text()))
+        yield path
