@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from components.common.errors import UserError
 from pipelines import ir
+from pipelines.engines.local import mounts
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -19,7 +20,6 @@ USER = 10001  # of the images, for who would be root otherwise
 GIGABYTE = 10**9
 SIGNAL = 128  # added to a signal's number in an exit code
 SCRATCH = "/tmp"  # noqa: S108  # of the container alone
-CREDENTIALS = "AWS_"  # environment variables of that name reach the steps
 
 
 class Containers:
@@ -28,19 +28,19 @@ class Containers:
     name: ClassVar = "docker"
     ignored: ClassVar = "CPU and memory requests"
 
-    def __init__(self, lock: str, volumes: Mapping[str, str]) -> None:
-        """Take the lock that the run holds, whose name finds its containers, and path -> `rw` or `ro`."""
+    def __init__(self, lock: str, arguments: Mapping[str, Any], folder: Path) -> None:
+        """Take the lock that the run holds, whose name finds its containers, the run's parameters and its folder."""
         self._lock = lock
-        self._volumes = volumes
+        self._arguments = arguments
+        self._folder = folder
         self._stopped = threading.Event()
 
     def __enter__(self) -> Self:
         self._client = _connect()
         self._user = os.getuid() or USER
-        for path, mode in self._volumes.items():
-            if mode == "rw":
-                Path(path).mkdir(parents=True, exist_ok=True)
-                self._give(path)
+        for root in mounts.roots(self._arguments, self._folder):
+            Path(root).mkdir(parents=True, exist_ok=True)
+            self._give(root)
         # an engine that was killed could not end its containers, and the lock says that it is gone
         self._remove()
         return self
@@ -57,13 +57,14 @@ class Containers:
         """
         from docker.errors import ImageNotFound
 
+        seen = mounts.volumes(task, self._arguments, self._folder) | dict.fromkeys(mounts.logins().values(), "ro")
         try:
             return self._client.containers.create(
                 task.image,
                 command,
-                environment=_credentials() | task.environment,
+                environment=mounts.credentials() | task.environment,
                 user=f"{self._user}:{os.getgid() or USER}",
-                volumes={path: {"bind": path, "mode": mode} for path, mode in self._volumes.items()},
+                volumes={path: {"bind": path, "mode": mode} for path, mode in seen.items()},
                 labels={LABEL: self._lock},
                 **_limits(task),
                 read_only=True,
@@ -153,10 +154,6 @@ def _limits(task: ir.Task) -> dict[str, Any]:
 
 def _memory(task: ir.Task) -> int:
     return int(task.resources.get("memoryLimit", 0) * GIGABYTE)
-
-
-def _credentials() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith(CREDENTIALS)}
 
 
 def _say(log: Path, line: str) -> None:

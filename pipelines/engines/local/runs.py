@@ -50,7 +50,7 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], state: State) -> Run:
 
 
 def in_containers(run: Run) -> Run:
-    """Have a run's steps run in containers, to which the local folders among its arguments are given.
+    """Have a run's steps run in containers, which see what `mounts` says of this machine.
 
     Raises:
         UserError: when it is to serve its model: an endpoint ends with its container.
@@ -60,9 +60,7 @@ def in_containers(run: Run) -> Run:
             "target is local, but an endpoint ends with its container; leave out --runner docker, "
             "or start a run with --target register-only"
         )
-    folders = {text: name for name, text in run.arguments.items() if isinstance(text, str) and text.startswith("/")}
-    volumes = {folder: "ro" if name == "data" else "rw" for folder, name in folders.items()}
-    return replace(run, runner=Containers(str(_lock(run)), volumes | {str(run.folder.parent): "rw"}))
+    return replace(run, runner=Containers(str(_lock(run)), run.arguments, run.folder))
 
 
 def again(folder: Path) -> Run:
