@@ -23,13 +23,13 @@ from components.common import config as configuration
 from components.common import splits
 from components.common.config import Config
 from components.common.config.source import Simulator
-from components.common.contracts.package import Graph
+from components.common.graph import Graph
 from components.common.splits import Days
 from components.drift import core as drift
 from components.features import core as features
 from components.ingestion import simulator
 from components.monitoring import core as monitoring
-from components.tabular import frames
+from components.tabular import frames, inputs
 from components.training import core as training
 from pipelines import configs
 
@@ -48,6 +48,7 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "labels 3 days late": {"label_lateness_days": 3},
 }
 TRUTH = ("truth", "scores")
+LINEAGE = {"events_sha256": "", "features_sha256": "", "code_version": ""}
 ROLES = {
     "transaction_id": "event_id",
     "time": "event_time",
@@ -81,12 +82,12 @@ class Watch:
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
         setting = training.Setting(config, features.numeric_inputs(config), [], "cpu")
         plan = splits.plan(config, self.trained)
-        self.model = training.train(setting, plan, rows, {})
+        self.model = training.train(setting, plan, rows, LINEAGE)
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(splits.test_rows(rows, plan.test, config.protocol.drop_compromised))
-        inputs = [*self.package.inputs.numeric, drift.SCORE]
-        self.bins = drift.layout(self.reference[inputs], inputs)
+        columns = [*self.package.preprocessing.numeric, drift.SCORE]
+        self.bins = drift.layout(self.reference[columns], columns)
         self.before = drift.count(self.reference, self.bins)
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
 
@@ -105,8 +106,7 @@ class Watch:
         columns = drift.measure(self.bins, self.before, functools.reduce(drift.add, now), limits)
         due = today - timedelta(days=config.label_delay_days)
         known = [days[day] for day in Days(due - length, due) if world.labels_arrived(day, due)]
-        train = self.package.details["train"]
-        expected = train["rows"] / config.protocol.train_days
+        expected = self.package.lineage.train.rows / config.protocol.train_days
         truth, scores = (np.concatenate([getattr(day, name) for day in known]) for name in TRUTH)
         positives = pd.concat([day.positives for day in known])
         labelled = days[due].rows if world.labels_arrived(due, due) else 0
@@ -115,15 +115,15 @@ class Watch:
             drift.volume(days[today].rows, expected, limits.volume),
             drift.labels(labelled, expected),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
-            drift.positives(stolen, positives, self.package.inputs.numeric, limits),
+            drift.positives(stolen, positives, self.package.preprocessing.numeric, limits),
         ]
-        return drift.judge(columns, others, limits).signals
+        return [*drift.shifts(columns, limits), *others]
 
     def audit(self, days: dict[date, Day], world: Simulator, watched: Days) -> list[monitoring.Entry]:
         """Return the audit log of some days."""
         log: list[monitoring.Entry] = []
         for day in watched:
-            signals = [vars(signal) for signal in self.signals(days, world, day)]
+            signals = self.signals(days, world, day)
             seen = monitoring.Observation(self.config.name, day, self.package.sha256, signals)
             log.append(monitoring.decide(seen, log, self.config.controller, backfill=False))
         return log
@@ -138,8 +138,9 @@ class Watch:
         return float(before - after)
 
     def _promise(self, test: pd.DataFrame) -> drift.Promise:
-        scores = self.graph.score(self.package.inputs.matrix(test))
-        return drift.Promise(float(average_precision_score(test["label"].astype(int), scores)), "when it was evaluated")
+        scores = self.graph.score(inputs.matrix(self.package.preprocessing, test))
+        reached = float(average_precision_score(test["label"].astype(int), scores))
+        return drift.Promise(average_precision=reached, measured="when it was evaluated")
 
     def _events(self, world: Simulator, days: Days) -> dict[date, pd.DataFrame]:
         return {day: simulator.day(world, day).rename(columns=ROLES) for day in days}
@@ -149,7 +150,7 @@ class Watch:
 
     def _days(self, rows: pd.DataFrame, days: Days) -> dict[date, Day]:
         rows = splits.rows_of(rows, days)
-        rows = rows.assign(score=self.graph.score(self.package.inputs.matrix(rows)))
+        rows = rows.assign(score=self.graph.score(inputs.matrix(self.package.preprocessing, rows)))
         return {stamp.date(): self._day(part) for stamp, part in rows.groupby(rows["event_time"].dt.floor("D"))}
 
     def _day(self, rows: pd.DataFrame) -> Day:

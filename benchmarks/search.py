@@ -23,6 +23,7 @@ from components.common.contracts.tables import read_table
 from components.common.splits import Days, plan, rows_of, test_rows
 from components.features.core import numeric_inputs
 from components.tabular import metrics
+from components.tabular.inputs import matrix
 from components.training import estimators
 from pipelines import configs
 
@@ -90,10 +91,10 @@ def _objective(trial: optuna.Trial, config: dict[str, Any], rows: pd.DataFrame) 
 def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.DataFrame) -> metrics.Metrics:
     fold = plan(config, last).test
     seen, unseen = rows_of(rows, fold.train), test_rows(rows, fold, drop_compromised=True)
-    inputs = Inputs(numeric_inputs(config), {})
+    inputs = Inputs(numeric=numeric_inputs(config), categorical={})
     job = estimators.Job("search", parameters, config.task.seed, config.task.threads, "cpu")
-    fitted = estimators.fit("xgboost", job, inputs.matrix(seen), seen["label"].to_numpy(dtype=np.int8))
-    return metrics.evaluate(unseen, fitted.predict(inputs.matrix(unseen)), config.evaluation.top_k)
+    fitted = estimators.fit("xgboost", job, matrix(inputs, seen), seen["label"].to_numpy(dtype=np.int8))
+    return metrics.evaluate(unseen, fitted.predict(matrix(inputs, unseen)), config.evaluation.top_k)
 
 
 def _rows(config: dict[str, Any], data: str) -> pd.DataFrame:

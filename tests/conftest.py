@@ -7,12 +7,13 @@ import onnx
 import pandas as pd
 import pytest
 
-from components.common import registry, storage
+from components.common import registry
 from components.common.contracts import package
-from components.common.contracts.package import Inputs, Package
+from components.common.contracts.package import Inputs
+from tests import packages
 from tests.kubeflow import Kubeflow, serve
 
-INPUTS = Inputs(["amount", "customer_count_1d"], {"channel": ["shop", "it's web"]})
+INPUTS = Inputs(numeric=["amount", "customer_count_1d"], categorical={"channel": ["shop", "it's web"]})
 
 
 def graph(weight: float) -> bytes:
@@ -35,23 +36,14 @@ def graph(weight: float) -> bytes:
 
 
 def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
-    content = graph(weight)
-    entry = {
-        "file": "logistic_regression.onnx",
-        "sha256": storage.sha256(content),
-        "kind": "logistic_regression",
-        "parameters": {"C": 1.0},
-        "validation": {},
-        "seconds": 0.1,
-    }
-    details = {
-        "train": {"first": "2018-07-25", "last": trained_until, "rows": 100, "positives": 3},
-        "features_sha256": "f" * 64,
-        "events_sha256": "e" * 64,
-        "device": "cpu",
-        "seed": 0,
-    }
-    model = Package(INPUTS, "logistic_regression", {"logistic_regression": entry}, 0.5, details)
+    graphs = {"logistic_regression": graph(weight)}
+    days = {"first": "2018-07-25", "last": trained_until, "rows": 100, "positives": 3}
+    model = packages.manifest(
+        graphs,
+        INPUTS,
+        packages.lineage(train=days),
+        candidates={"logistic_regression": packages.candidate("logistic_regression", parameters={"C": 1.0})},
+    )
     reference = pd.DataFrame(
         {
             "amount": [1.0, 123.456789, np.nan],
@@ -62,7 +54,7 @@ def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
         }
     )
     uri = str(folder)
-    package.save(uri, model, {"logistic_regression": content}, reference)
+    package.save(uri, model, graphs, reference)
     return uri
 
 

@@ -26,7 +26,7 @@ from components.common.errors import UserError
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from components.common.contracts.package import Package
+    from components.common.contracts.package import ModelPackage
 
 CHAMPION = "champion"
 EARLIER = "earlier_champions"
@@ -51,7 +51,7 @@ class Version:
         name: the registered model, which is the use case.
         version: its number, from 1.
         uri: folder of its files (see `package.py`) inside the registry.
-        sha256: identity of the model, `Package.sha256`.
+        sha256: identity of the model, `ModelPackage.sha256`.
         tags: lineage, and who registered, promoted or rolled it back and when.
     """
 
@@ -138,7 +138,7 @@ def register(
         if known:
             return known[0]
         run_id = _record(client, registry, name, model, metrics or {})
-        source = _store_files(client, registry, run_id, model_uri, model)
+        source = _store_files(client, registry, run_id, model_uri)
         if card:
             _store_card(client, registry, run_id, card)
         client.set_terminated(run_id)
@@ -382,7 +382,7 @@ def _readable(registry: str, version: Version) -> Version:
     return replace(version, uri=path.rstrip("/"))
 
 
-def _record(client: "MlflowClient", registry: str, name: str, model: "Package", metrics: dict[str, float]) -> str:
+def _record(client: "MlflowClient", registry: str, name: str, model: "ModelPackage", metrics: dict[str, float]) -> str:
     """Make the MLflow run that carries the model's files, parameters and metrics, or go on with a killed one."""
     from mlflow.entities import Metric, Param
 
@@ -390,7 +390,7 @@ def _record(client: "MlflowClient", registry: str, name: str, model: "Package", 
     # without a version of this model such a run is what a registration has left that was killed
     left = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
     run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": _who()}, run_name=run_name)
-    parameters = {"candidate": model.selected, **model.candidates[model.selected]["parameters"]}
+    parameters = {"candidate": model.selected, **model.candidates[model.selected].parameters}
     client.log_batch(
         run.info.run_id,
         # at the run's time, so that a second attempt repeats the values instead of adding others
@@ -406,13 +406,15 @@ def _experiment(client: "MlflowClient", registry: str, name: str) -> str:
     return str(known.experiment_id if known else client.create_experiment(name, artifact_location=location))
 
 
-def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: str, model: "Package") -> str:
+def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: str) -> str:
+    from components.common.contracts import package
+
     if not is_remote(registry):
         folder = _artifacts(registry, run_id)
-        _copy(model_uri, model, folder)
+        package.copy(model_uri, folder)
         return folder
     with tempfile.TemporaryDirectory() as draft:
-        _copy(model_uri, model, draft)
+        package.copy(model_uri, draft)
         client.log_artifacts(run_id, draft, MODEL)
     return f"{client.get_run(run_id).info.artifact_uri}/{MODEL}"
 
@@ -422,17 +424,6 @@ def _store_card(client: "MlflowClient", registry: str, run_id: str, card: str) -
         client.log_text(run_id, card, CARD)
     else:  # to where the registry's folder is now; MLflow knows only where it was made
         storage.write_bytes(storage.join(os.path.dirname(_artifacts(registry, run_id)), CARD), card.encode())
-
-
-def _copy(model_uri: str, model: "Package", folder: str) -> None:
-    from components.common.contracts.package import MANIFEST, REFERENCE
-
-    expected = {entry["file"]: entry["sha256"] for entry in model.candidates.values()}
-    for file in [*expected, REFERENCE, MANIFEST]:
-        data = storage.read_bytes(storage.join(model_uri, file))
-        if storage.sha256(data) != expected.get(file, storage.sha256(data)):
-            raise UserError(f"{model_uri}/{file} is not the file that {MANIFEST} names; restore it or train again")
-        storage.write_bytes(storage.join(folder, file), data)
 
 
 def _crown(client: "MlflowClient", version: Version) -> None:

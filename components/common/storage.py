@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from components.common import locks
 from components.common.errors import UnavailableError, UserError
@@ -40,6 +40,7 @@ class Entry:
 
 INSTALL = {"s3": "aws", "gs": "gcp", "gcs": "gcp"}
 TRIES = 5
+PIECE = 1 << 20  # bytes of a large file that are held at once
 PAUSE = 0.5  # seconds: at most this long after the first try, twice as long after each further one
 # what a system error asks of the user
 ROOM, MOUNT = "make room there, then run the same command again", "mount it with file locks (Lustre: -o flock)"
@@ -113,7 +114,22 @@ def write_bytes(uri: str, data: bytes) -> None:
     Raises:
         UserError: when the place is not writable, full, or the store refuses.
     """
-    _attempt(uri, lambda fs, path: _replace(path, data) if _is_local(fs) else fs.pipe_file(path, data))
+    _attempt(uri, lambda fs, path: _replace(path, io.BytesIO(data)) if _is_local(fs) else fs.pipe_file(path, data))
+
+
+def copy(source: str, target: str) -> str:
+    """Copy a file, atomically and in pieces: it is never held whole.
+
+    Returns:
+        the SHA-256 of what was copied.
+
+    Raises:
+        UserError: when the source is missing, the target not writable or full, or a store refuses.
+    """
+    with _on_disk(source) as path:
+        digest = _attempt(path, lambda _, place: _digest(place))
+        _attempt(target, lambda fs, place: _place(path, place) if _is_local(fs) else _upload(fs, path, place))
+    return digest
 
 
 def read_json(uri: str) -> Any:
@@ -326,14 +342,29 @@ def _on_disk(uri: str) -> Iterator[str]:
         yield copy
 
 
-def _replace(path: str, data: bytes) -> None:
+def _upload(fs: "fsspec.AbstractFileSystem", source: str, path: str) -> None:
+    fs.max_concurrency = 2  # parts of 50 MB that s3fs holds at once
+    fs.put_file(source, path)
+
+
+def _digest(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _place(source: str, path: str) -> None:
+    with open(source, "rb") as file:
+        _replace(path, file)
+
+
+def _replace(path: str, source: BinaryIO) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     draft = f"{path}.tmp"
     # a target has one draft, so the next writer takes over what a killed one left and nothing has to be cleaned up
     with locks.held(draft) as file:
         try:
             file.truncate(0)  # not before: it may have been somebody else's
-            file.write(data)
+            shutil.copyfileobj(source, file, PIECE)
             file.flush()
             os.fsync(file.fileno())
             os.replace(draft, path)

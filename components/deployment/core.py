@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common.contracts.package import Inputs, Package
+from components.common.contracts.package import Inputs, ModelPackage
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError, nearest
 
@@ -118,19 +118,19 @@ def measures(verdicts: Sequence[Verdict]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def lineage(model: Package, verdicts: Sequence[Verdict]) -> dict[str, str]:
+def lineage(model: ModelPackage, verdicts: Sequence[Verdict]) -> dict[str, str]:
     """Return the tags that say where a model came from and how it was judged."""
-    details = model.details
+    lineage = model.lineage
     found = {
         "candidate": model.selected,
-        "train_first": details["train"]["first"],
-        "train_last": details["train"]["last"],
-        "train_rows": details["train"]["rows"],
-        "train_positives": details["train"]["positives"],
-        "events_sha256": details["events_sha256"],
-        "features_sha256": details["features_sha256"],
-        "device": details["device"],
-        "seed": details["seed"],
+        "train_first": lineage.train.first,
+        "train_last": lineage.train.last,
+        "train_rows": lineage.train.rows,
+        "train_positives": lineage.train.positives,
+        "events_sha256": lineage.events_sha256,
+        "features_sha256": lineage.features_sha256,
+        "device": lineage.device,
+        "seed": lineage.seed,
         "average_precision": measures(verdicts).get("average_precision"),
     }
     found |= {verdict.gate: verdict.decision for verdict in verdicts}

@@ -60,10 +60,11 @@ def example(uri: str) -> Example:
 
     from components.common.contracts import package
     from components.deployment import core
+    from components.tabular.inputs import Scorer
 
     model = package.load(uri)
-    features = core.example(model.inputs, package.read_reference(uri))
-    (score,) = package.Scorer(uri, model).score(pd.DataFrame([features]))
+    features = core.example(model.preprocessing, package.read_reference(uri))
+    (score,) = Scorer(uri, model).score(pd.DataFrame([features]))
     return Example(features, float(score))
 
 

@@ -23,7 +23,8 @@ from components.common.step import Parser, log, run
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from components.common.contracts.package import Package, Scorer
+    from components.common.contracts.package import ModelPackage
+    from components.tabular.inputs import Scorer
 
 HOST = "127.0.0.1"
 PORTS = 21
@@ -38,7 +39,7 @@ class Pointer:
     Attributes:
         version: its number.
         uri: folder of its files.
-        sha256: what `Package.sha256` of these files must be.
+        sha256: what `ModelPackage.sha256` of these files must be.
         since: when it became the champion, ISO 8601, UTC.
     """
 
@@ -82,7 +83,7 @@ class Model:
     """A version in memory."""
 
     pointer: Pointer
-    package: "Package"
+    package: "ModelPackage"
     scorer: "Scorer"
 
 
@@ -93,11 +94,12 @@ def load(pointer: Pointer) -> Model:
         UserError: when its files are not those that were registered.
     """
     from components.common.contracts import package
+    from components.tabular.inputs import Scorer
 
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    return Model(pointer, manifest, package.Scorer(pointer.uri, manifest))
+    return Model(pointer, manifest, Scorer(pointer.uri, manifest))
 
 
 class Current:
@@ -160,9 +162,9 @@ def describe(name: str, model: Model) -> dict[str, Any]:
         "version": pointer.version,
         "sha256": pointer.sha256,
         "candidate": package.selected,
-        "inputs": asdict(package.inputs),
-        "threshold": package.threshold,
-        "trained": {"first": package.details["train"]["first"], "last": package.details["train"]["last"]},
+        "inputs": package.preprocessing.model_dump(include={"numeric", "categorical"}),
+        "threshold": package.decision.threshold,
+        "trained": package.lineage.train.model_dump(mode="json", include={"first", "last"}),
         "champion_since": pointer.since,
     }
 
@@ -179,8 +181,8 @@ def score(name: str, model: Model, body: bytes) -> dict[str, Any]:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise core.RequestError("body", str(error), "JSON") from None
-    frame = core.frame(model.package.inputs, request)
-    predictions = core.predictions(model.scorer.score(frame), model.package.threshold)
+    frame = core.frame(model.package.preprocessing, request)
+    predictions = core.predictions(model.scorer.score(frame), model.package.decision.threshold)
     return {"model": name, "version": model.pointer.version, "predictions": predictions}
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from components.common.contracts.drift import Signal
-    from components.common.contracts.package import Package
+    from components.common.contracts.package import ModelPackage
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,19 @@ class Job:
     day: date
     features: tables.Table
     scores: tables.Table
-    model: "Package"
+    model: "ModelPackage"
     reference: "pd.DataFrame"
 
     @property
     def days(self) -> splits.Watched:
         """The newest days, and those whose labels are due."""
-        return splits.watched(self.config, self.day, date.fromisoformat(self.model.details["train"]["last"]))
+        return splits.watched(self.config, self.day, self.model.lineage.train.last)
 
     @property
     def rows_a_day(self) -> float:
         """What the training days held, on average."""
-        train = self.model.details["train"]
-        days = Days(date.fromisoformat(train["first"]), date.fromisoformat(train["last"]))
-        return float(train["rows"]) / len(list(days))
+        train = self.model.lineage.train
+        return train.rows / len(list(Days(train.first, train.last)))
 
 
 def parser() -> step.Parser:
@@ -70,8 +69,8 @@ def body(args: Namespace) -> dict[str, Any]:
     scores = tables.read_table(storage.join(args.scores, "scores.json"))
     model = package.load(args.scores)
     job = Job(config, day, features, scores, model, package.read_reference(args.scores))
-    numeric = [*model.inputs.numeric, core.SCORE]
-    reference = job.reference[[*model.inputs.columns, core.SCORE]]
+    numeric = [*model.preprocessing.numeric, core.SCORE]
+    reference = job.reference[[*model.preprocessing.columns, core.SCORE]]
 
     window = job.days.newest
     rows = sum(features.partition(day).rows for day in window)
@@ -89,7 +88,7 @@ def body(args: Namespace) -> dict[str, Any]:
         model_version=scores.details["version"],
         promised=scores.details["promised"],
         window=Window(first=window.first, last=window.last, rows=rows),
-        reference=Window(**{key: model.details["train"][key] for key in ("first", "last")}, rows=len(reference)),
+        reference=Window(first=model.lineage.train.first, last=model.lineage.train.last, rows=len(reference)),
         drifted_share=signals[0].value,
         columns=columns,
         signals=signals,
@@ -111,7 +110,7 @@ def _scored(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
 
     from components.drift.core import SCORE
 
-    columns = ["event_id", *job.model.inputs.columns, "label"]
+    columns = ["event_id", *job.model.preprocessing.columns, "label"]
     for day in days:
         scores = storage.read_frame(job.scores.partition(day).uri, ["event_id", SCORE])
         for rows in storage.read_batches(job.features.partition(day).uri, columns):
@@ -164,7 +163,7 @@ def _signals(job: Job) -> "Iterator[Signal]":
         yield core.performance(ranks, Promise(**promised), limits)
     current = _joined([positives for _, positives in parts])
     reference = job.reference[job.reference["label"] == 1]
-    yield core.positives(reference, current, job.model.inputs.numeric, limits)
+    yield core.positives(reference, current, job.model.preprocessing.numeric, limits)
 
 
 def _known(job: Job, day: date) -> "tuple[npt.NDArray[np.int64], pd.DataFrame]":

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from components.common.config.policy import Evaluation
+    from components.common.contracts.evaluation import Curves
     from components.common.registry import Version
-    from components.evaluation.core import Champion, Contender, Curves, Trial
+    from components.evaluation.core import Champion, Contender, Trial
     from components.evaluation.explain import Explanation
 
 
@@ -46,33 +47,35 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
         find_champion: registry and model name -> the version that serves.
     """
     from components.common.contracts import package
+    from components.common.contracts.artifact import LabeledWindow
     from components.evaluation import core, notes, visuals
+    from components.tabular.inputs import Scorer
 
     config = parse(args.config)
     gate, fold = config.evaluation, splits.plan(config, splits.parse_date(args.date)).test
     rows, model = _test_rows(args.features, fold, config), package.load(args.model)
     positives = int(rows["label"].sum())
     step.log.info("scoring %d test rows of %s, %d of them positive", len(rows), fold.test, positives)
-    scores = {name: package.Scorer(args.model, model, name).score(rows) for name in model.candidates}
+    scores = {name: Scorer(args.model, model, name).score(rows) for name in model.candidates}
     candidates = {name: core.measure(rows, values, model, gate) for name, values in scores.items()}
 
     challenger = candidates[model.selected]
     champion = _champion(find_champion(State.parse(args.state).registry, config.name), rows, gate)
     verdict = core.judge(challenger, champion, positives, gate)
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
-    test = {"first": str(fold.test.first), "last": str(fold.test.last), "rows": len(rows), "positives": positives}
+    test = LabeledWindow(first=fold.test.first, last=fold.test.last, rows=len(rows), positives=positives)
     labels, chosen = rows["label"].to_numpy(dtype="int8"), scores[model.selected]
     curves = core.curves(labels, chosen)
     unusual = notes.notes(rows, model, gate)
     for note in unusual:
         step.log.warning("%s", note)
-    unseen = notes.unseen(rows, model.inputs)
+    unseen = notes.unseen(rows, model.preprocessing)
     trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
     _save(args.evaluation, trial, curves, _explained(args.model, trial, rows.assign(score=chosen), curves))
     reported = {"passed": float(verdict.passed), **_measured("", challenger)}
     if isinstance(champion, core.Champion):
         reported |= _measured("champion_", champion)
-    drawn = {"classification": visuals.classification(labels, chosen, model.threshold)}
+    drawn = {"classification": visuals.classification(labels, chosen, model.decision.threshold)}
     return reported | drawn
 
 
@@ -93,15 +96,16 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation
     """Return the champion measured on the rows, or a sentence why there is none to compare with."""
     from components.common.contracts import package
     from components.evaluation import core
+    from components.tabular.inputs import Scorer
 
     if version is None:
         return "There is no champion yet."
     try:
         model = package.load(version.uri)
-        missing = [name for name in model.inputs.columns if name not in rows]
+        missing = [name for name in model.preprocessing.columns if name not in rows]
         if missing:
             return f"Champion version {version.version} needs input {missing[0]!r}, which the features lack now."
-        measured = core.measure(rows, package.Scorer(version.uri, model).score(rows), model, gate)
+        measured = core.measure(rows, Scorer(version.uri, model).score(rows), model, gate)
         return core.Champion(**vars(measured), version=version.version)
     except Exception as error:  # whatever is wrong with an old model must not stop the new one
         return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
@@ -109,24 +113,24 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation
 
 def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") -> "Explanation":
     """Explain the selected candidate; `scored` are the test rows with its `score`."""
-    from components.common.contracts import package
     from components.evaluation import explain
+    from components.tabular.inputs import Scorer
 
-    scorer, columns = package.Scorer(uri, trial.model), trial.model.inputs.columns
+    scorer, columns = Scorer(uri, trial.model), trial.model.preprocessing.columns
     return explain.Explanation(
         slices=explain.slices(scored, trial.config.task.longest_window_days),
-        calibration=explain.Calibration.of(curves["calibration"]),
+        calibration=explain.Calibration.of(curves.calibration),
         importances=explain.importances(scored, columns, scorer.score),
     )
 
 
 def _save(folder: str, trial: "Trial", curves: "Curves", explained: "Explanation") -> None:
     """Write figures, section and model card, then `verdict.json`, by which the folder is complete."""
-    from components.common.contracts import verdict
+    from components.common.contracts import evaluation, verdict
     from components.common.contracts.section import write_section
     from components.evaluation import card, section
 
-    storage.write_json(storage.join(folder, "evaluation.json"), trial.figures() | {"curves": curves})
+    trial.figures(curves).write(storage.join(folder, evaluation.FILE))
     write_section(folder, section.build(trial, curves, explained))
     storage.write_bytes(storage.join(folder, "model_card.md"), card.render(trial, explained).encode())
     trial.verdict.write(storage.join(folder, verdict.FILE))

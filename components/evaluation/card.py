@@ -36,26 +36,26 @@ def render(trial: Trial, explained: Explanation) -> str:
 
 
 def _identity(trial: Trial) -> list[str]:
-    model, details = trial.model, trial.model.details
+    model, lineage = trial.model, trial.model.lineage
     entry = model.candidates[model.selected]
     return [
-        f"- Selected: {details['reason']}",
-        f"- Kind: {entry['kind']}, parameters {entry['parameters'] or 'as the library has them'}",
-        f"- Fitted on {details['device']} with seed {details['seed']}",
-        f"- Flags an event from a score of {model.threshold:.4g}",
+        f"- Selected: {lineage.reason}",
+        f"- Kind: {entry.kind}, parameters {entry.parameters or 'as the library has them'}",
+        f"- Fitted on {lineage.device} with seed {lineage.seed}",
+        f"- Flags an event from a score of {model.decision.threshold:.4g}",
         f"- Model: `{model.sha256}`",
         f"- Config: `{storage.fingerprint(trial.config.model_dump(mode='json'))}`",
     ]
 
 
 def _data(trial: Trial) -> list[str]:
-    details = trial.model.details
-    windows = {"train": details["train"], "validation": details["validation"], "test": trial.test}
+    lineage = trial.model.lineage
+    windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
     cells = [
-        (name, f"{seen['first']} .. {seen['last']}", f"{seen['rows']:,}", f"{seen['positives']:,}")
+        (name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}", f"{seen.positives:,}")
         for name, seen in windows.items()
     ]
-    hashes = [f"- {name.capitalize()}: `{details[f'{name}_sha256']}`" for name in ("events", "features")]
+    hashes = [f"- Events: `{lineage.events_sha256}`", f"- Features: `{lineage.features_sha256}`"]
     return [*table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
 
 
@@ -130,7 +130,7 @@ def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
     if unsure:
         yield f"Too few positives to measure: {'; '.join(unsure)}."
     yield from trial.notes
-    if trial.model.inputs.categorical:
+    if trial.model.preprocessing.categorical:
         yield "A category that did not occur in training counts as none of those known."
     yield "Its scores rank events; they are probabilities only as far as the calibration above says."
     yield "No attribute of a person was looked at, so nothing is known about fairness between groups."

@@ -11,17 +11,18 @@ from sklearn.metrics import precision_recall_curve
 
 from components.common.config import Config
 from components.common.config.policy import Evaluation
-from components.common.contracts.package import Package
+from components.common.contracts import evaluation as contract
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.evaluation import Unseen
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.errors import UserError
 from components.evaluation import bootstrap
 from components.evaluation.bootstrap import Interval
-from components.evaluation.notes import Unseen
 from components.tabular.metrics import Metrics, evaluate
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]
-Curves = dict[str, dict[str, list[float]]]
 
 POINTS = 200
 CALIBRATION_BINS = 20
@@ -40,23 +41,6 @@ class Estimate(Interval):
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a scorer's decisions cost on the test rows.
-
-    Attributes:
-        per_1000: events, in the currency of the amounts, or of the costs where there are none; see `costs`.
-        threshold: score from which an event is flagged.
-        alerts: flagged events.
-        missed_positives: positives not flagged.
-    """
-
-    per_1000: float
-    threshold: float
-    alerts: int
-    missed_positives: int
-
-
-@dataclass(frozen=True)
 class Contender:
     """A model version, measured on the test rows.
 
@@ -72,7 +56,7 @@ class Contender:
     sha256: str
     trained_until: str
     metrics: Metrics
-    cost: Cost
+    cost: contract.Cost
     resamples: dict[str, Floats]
 
     def estimates(self) -> dict[str, Estimate]:
@@ -110,7 +94,7 @@ class Trial:
     Attributes:
         config: the use case.
         model: the challenger.
-        test: the test window: `first`, `last`, `rows`, `positives`.
+        test: the test window.
         candidates: each of the model's candidates, measured on the test rows.
         champion: measured on the same rows, or a sentence why there is none.
         verdict: what became of it.
@@ -119,8 +103,8 @@ class Trial:
     """
 
     config: Config
-    model: Package
-    test: dict[str, Any]
+    model: ModelPackage
+    test: LabeledWindow
     candidates: dict[str, Contender]
     champion: Champion | str
     verdict: Verdict
@@ -137,27 +121,27 @@ class Trial:
         """The champion, where there is one to compare with."""
         return None if isinstance(self.champion, str) else self.champion
 
-    def figures(self) -> dict[str, Any]:
-        """Return `evaluation.json` without its curves.
-
-        `intervals` and `gains` (over the champion) are those of the selected candidate, 95 % intervals.
-        """
+    def figures(self, curves: contract.Curves) -> contract.Evaluation:
+        """Return `evaluation.json`."""
         rival = self.rival
         gains = self.challenger.gains(rival) if rival else None
-        return {
-            "test": self.test,
-            "top_k": self.config.evaluation.top_k,
-            "models": {name: found.metrics for name, found in self.candidates.items()},
-            "selected": self.model.selected,
-            "intervals": {
-                name: {"low": found.low, "high": found.high} for name, found in self.challenger.estimates().items()
+        return contract.Evaluation(
+            test=self.test,
+            top_k=self.config.evaluation.top_k,
+            models={name: dict(found.metrics) for name, found in self.candidates.items()},
+            selected=self.model.selected,
+            intervals={
+                name: contract.Interval(low=found.low, high=found.high)
+                for name, found in self.challenger.estimates().items()
             },
-            "cost": asdict(self.challenger.cost),
-            "champion": rival and {"version": rival.version, "sha256": rival.sha256, "metrics": rival.metrics},
-            "gains": gains and {name: asdict(gain) for name, gain in gains.items()},
-            "unseen": {name: asdict(found) for name, found in self.unseen.items()},
-            "notes": self.notes,
-        }
+            cost=self.challenger.cost,
+            champion=rival
+            and contract.Champion(version=rival.version, sha256=rival.sha256, metrics=dict(rival.metrics)),
+            gains=gains and {name: contract.Estimate(**asdict(gain)) for name, gain in gains.items()},
+            unseen=self.unseen,
+            notes=self.notes,
+            curves=curves,
+        )
 
 
 def checked(rows: pd.DataFrame) -> pd.DataFrame:
@@ -177,7 +161,7 @@ def checked(rows: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def measure(rows: pd.DataFrame, scores: Floats, model: Package, limits: Evaluation) -> Contender:
+def measure(rows: pd.DataFrame, scores: Floats, model: ModelPackage, limits: Evaluation) -> Contender:
     """Measure a model's scores of the test rows.
 
     Args:
@@ -187,13 +171,16 @@ def measure(rows: pd.DataFrame, scores: Floats, model: Package, limits: Evaluati
         limits: the gate, with the costs and `top_k`.
     """
     labels = rows["label"].to_numpy(dtype=np.int8)
-    flagged = scores >= model.threshold
+    threshold = model.decision.threshold
+    flagged = scores >= threshold
     amounts = rows["amount"].to_numpy(dtype=float) if "amount" in rows else np.ones(len(rows))
     each = 1000 * costs(labels, amounts, flagged, limits)
-    cost = Cost(float(each.mean()), model.threshold, int(flagged.sum()), int(labels[~flagged].sum()))
+    cost = contract.Cost(
+        per_1000=each.mean(), threshold=threshold, alerts=flagged.sum(), missed_positives=labels[~flagged].sum()
+    )
     resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, each)}
     measured = evaluate(rows, scores, limits.top_k)
-    return Contender(model.sha256, model.details["train"]["last"], measured, cost, resamples)
+    return Contender(model.sha256, str(model.lineage.train.last), measured, cost, resamples)
 
 
 def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
@@ -290,17 +277,17 @@ def _gains(challenger: Contender, champion: Champion, limits: Evaluation) -> Ite
         yield Measure(name="average_precision_gain", value=gain.value, limit=-limits.tolerance, interval=interval)
 
 
-def curves(labels: Labels, scores: Floats) -> Curves:
+def curves(labels: Labels, scores: Floats) -> contract.Curves:
     """Return the precision-recall and calibration curves, at most `POINTS` points each.
 
     Args:
         labels: 0 or 1, shape (n,).
         scores: probability of the positive class, float, shape (n,).
     """
-    return {"precision_recall": precision_recall(labels, scores), "calibration": calibration(labels, scores)}
+    return contract.Curves(precision_recall=precision_recall(labels, scores), calibration=calibration(labels, scores))
 
 
-def precision_recall(labels: Labels, scores: Floats) -> dict[str, list[float]]:
+def precision_recall(labels: Labels, scores: Floats) -> contract.PrecisionRecall:
     """Return precision over recall, recall ascending from 0; empty without a fraud.
 
     Args:
@@ -308,13 +295,13 @@ def precision_recall(labels: Labels, scores: Floats) -> dict[str, list[float]]:
         scores: float, shape (n,).
     """
     if not labels.any():
-        return {"recall": [], "precision": []}
+        return contract.PrecisionRecall(recall=[], precision=[])
     precision, recall, _ = precision_recall_curve(labels, scores, drop_intermediate=True)
     kept = np.unique(np.linspace(0, len(recall) - 1, POINTS).round().astype(int))[::-1]
-    return {"recall": recall[kept].tolist(), "precision": precision[kept].tolist()}
+    return contract.PrecisionRecall(recall=recall[kept].tolist(), precision=precision[kept].tolist())
 
 
-def calibration(labels: Labels, scores: Floats) -> dict[str, list[float]]:
+def calibration(labels: Labels, scores: Floats) -> contract.Calibration:
     """Return the mean score and the share of positives by quantile bins of the score, scores ascending.
 
     Positives are rare, so bins of equal size would put nearly all of them into the last one: the bins shrink
@@ -330,7 +317,7 @@ def calibration(labels: Labels, scores: Floats) -> dict[str, list[float]]:
     bins = frame.groupby(np.searchsorted(edges, scores, side="right")).agg(
         predicted=("score", "mean"), observed=("label", "mean"), count=("label", "size")
     )
-    return {name: bins[name].tolist() for name in ("predicted", "observed", "count")}
+    return contract.Calibration(**{name: bins[name].tolist() for name in ("predicted", "observed", "count")})
 
 
 def _below_floors(precision: float | None, positives: int, limits: Evaluation) -> list[str]:

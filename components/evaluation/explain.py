@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import average_precision_score
 
+from components.common.contracts import evaluation as contract
+
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]
 
@@ -55,9 +57,9 @@ class Calibration:
     top_observed: float
 
     @classmethod
-    def of(cls, curve: dict[str, list[float]]) -> "Calibration":
-        """Sum up a calibration curve: `predicted`, `observed` and `count` by bin, scores ascending."""
-        predicted, observed, count = (np.array(curve[name]) for name in ("predicted", "observed", "count"))
+    def of(cls, curve: contract.Calibration) -> "Calibration":
+        """Sum up a calibration curve."""
+        predicted, observed, count = (np.array(values) for values in (curve.predicted, curve.observed, curve.count))
         each = (predicted, observed, abs(predicted - observed))
         overall, positives, error = (float(np.average(values, weights=count)) for values in each)
         return cls(overall, positives, error, float(predicted[-1]), float(observed[-1]))

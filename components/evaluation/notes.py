@@ -1,28 +1,12 @@
 """What a reader has to know of the rows behind the figures: categories nobody has seen, constants, empty days."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date
 
 import pandas as pd
 
 from components.common.config.policy import Evaluation
-from components.common.contracts.package import Inputs, Package
-
-
-@dataclass(frozen=True)
-class Unseen:
-    """Values of a categorical column that are none of a model's categories; they are scored as all zeros.
-
-    Attributes:
-        distinct: how many different ones.
-        rows: rows that hold them.
-        share: of all rows, 0..1.
-    """
-
-    distinct: int
-    rows: int
-    share: float
+from components.common.contracts.evaluation import Unseen
+from components.common.contracts.package import Inputs, ModelPackage
 
 
 def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
@@ -37,11 +21,11 @@ def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:
         values = rows[name].astype(str)
         values = values[~values.isin(categories)]
         if len(values):
-            found[name] = Unseen(values.nunique(), len(values), len(values) / len(rows))
+            found[name] = Unseen(distinct=values.nunique(), rows=len(values), share=len(values) / len(rows))
     return found
 
 
-def notes(rows: pd.DataFrame, model: Package, gate: Evaluation) -> list[str]:
+def notes(rows: pd.DataFrame, model: ModelPackage, gate: Evaluation) -> list[str]:
     """Return a sentence for everything that is out of the ordinary.
 
     Args:
@@ -49,7 +33,7 @@ def notes(rows: pd.DataFrame, model: Package, gate: Evaluation) -> list[str]:
         model: what was trained.
         gate: says how many are checked a day.
     """
-    return [*_unseen(rows, model.inputs), *_constant(model), *_empty_days(rows), *_unparted(model, gate)]
+    return [*_unseen(rows, model.preprocessing), *_constant(model), *_empty_days(rows), *_unparted(model, gate)]
 
 
 def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
@@ -61,8 +45,8 @@ def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
         )
 
 
-def _constant(model: Package) -> Iterator[str]:
-    constant = model.details["constant"]
+def _constant(model: ModelPackage) -> Iterator[str]:
+    constant = model.lineage.constant
     if constant:
         yield f"The same in every training row, so nothing was learned from: {', '.join(constant)}."
 
@@ -77,11 +61,11 @@ def _empty_days(rows: pd.DataFrame) -> Iterator[str]:
         )
 
 
-def _unparted(model: Package, gate: Evaluation) -> Iterator[str]:
-    seen = model.details["validation"]
-    days = (date.fromisoformat(seen["last"]) - date.fromisoformat(seen["first"])).days + 1
-    if gate.top_k * days >= seen["rows"]:
+def _unparted(model: ModelPackage, gate: Evaluation) -> Iterator[str]:
+    seen = model.lineage.validation
+    days = (seen.last - seen.first).days + 1
+    if gate.top_k * days >= seen.rows:
         yield (
-            f"evaluation.top_k is {gate.top_k}, and the validation days hold {seen['rows'] / days:,.0f} events a day: "
+            f"evaluation.top_k is {gate.top_k}, and the validation days hold {seen.rows / days:,.0f} events a day: "
             "every event would be flagged; lower it."
         )

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from components.common.contracts import evaluation as contract
+from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.section import (
     Axis,
     Block,
@@ -19,7 +21,7 @@ from components.common.contracts.section import (
     Text,
 )
 from components.common.contracts.section import Estimate as Shown
-from components.evaluation.core import Contender, Curves, Estimate, Trial
+from components.evaluation.core import Contender, Estimate, Trial
 from components.evaluation.explain import Calibration, Explanation, Slice
 
 WEIGHT = 20
@@ -27,7 +29,7 @@ SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
 
 
-def build(trial: Trial, curves: Curves, explanation: Explanation) -> Section:
+def build(trial: Trial, curves: contract.Curves, explanation: Explanation) -> Section:
     """Return the section of an evaluation."""
     return Section(
         title="Model quality",
@@ -54,18 +56,18 @@ def _highlights(trial: Trial) -> Iterator[Fact]:
     note = f"{found.cost.alerts:,} flagged, {found.cost.missed_positives:,} positives missed"
     cost = _sure(found.cost.per_1000, sure["cost"])
     yield Fact(label="Cost per 1,000 events", value=cost, format="plain", note=note)
-    note = f"{trial.test['positives']:,} positives"
-    yield Fact(label="Test events", value=trial.test["rows"], format="count", note=note)
+    note = f"{trial.test.positives:,} positives"
+    yield Fact(label="Test events", value=trial.test.rows, format="count", note=note)
 
 
-def _blocks(trial: Trial, curves: Curves, explanation: Explanation) -> Iterator[Block]:
+def _blocks(trial: Trial, curves: contract.Curves, explanation: Explanation) -> Iterator[Block]:
     yield _metrics(trial)
     yield _legend(trial)
     if trial.notes:
         yield Notice(title="Caveats", sentences=trial.notes)
-    positive_share = trial.test["positives"] / trial.test["rows"]
-    yield _precision_recall(curves["precision_recall"], positive_share)
-    yield _reliability(curves["calibration"])
+    positive_share = trial.test.positives / trial.test.rows
+    yield _precision_recall(curves.precision_recall, positive_share)
+    yield _reliability(curves.calibration)
     yield Text(
         sentences=[
             f"Both charts show {trial.model.selected} on the test days. Dashed: a random order; in the calibration "
@@ -116,8 +118,8 @@ def _legend(trial: Trial) -> Text:
     return Text(sentences=sentences, is_fine_print=True)
 
 
-def _precision_recall(curve: dict[str, list[float]], positive_share: float) -> Chart:
-    points = list(zip(curve["recall"], curve["precision"], strict=True))
+def _precision_recall(curve: contract.PrecisionRecall, positive_share: float) -> Chart:
+    points = list(zip(curve.recall, curve.precision, strict=True))
     random_order = Series(name="random order", style="reference", points=[(0, positive_share), (1, positive_share)])
     return Chart(
         title="Precision and recall",
@@ -127,12 +129,12 @@ def _precision_recall(curve: dict[str, list[float]], positive_share: float) -> C
     )
 
 
-def _reliability(curve: dict[str, list[float]]) -> Chart:
+def _reliability(curve: contract.Calibration) -> Chart:
     """Chart observed over predicted; positives are rare, so small shares have to stay apart."""
-    points = list(zip(curve["predicted"], curve["observed"], strict=True))
+    points = list(zip(curve.predicted, curve.observed, strict=True))
     notes = [
         f"{count:,} rows: predicted {predicted:.3g}, observed {observed:.3g}"
-        for count, (predicted, observed) in zip(curve["count"], points, strict=True)
+        for count, (predicted, observed) in zip(curve.count, points, strict=True)
     ]
     return Chart(
         title="Calibration",
@@ -174,7 +176,8 @@ def _slices(found: list[Slice]) -> Table:
 
 
 def _windows(trial: Trial) -> Table:
-    seen = {"train": trial.model.details["train"], "validation": trial.model.details["validation"], "test": trial.test}
+    lineage = trial.model.lineage
+    seen = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
     columns = [
         Column(title="Window"),
         Column(title="Days (UTC)"),
@@ -183,14 +186,14 @@ def _windows(trial: Trial) -> Table:
         Column(title="Share of positives", format="percent"),
     ]
     rows = [
-        Row(cells=[name, f"{part['first']} to {part['last']}", part["rows"], part["positives"], _share(part)])
+        Row(cells=[name, f"{part.first} to {part.last}", part.rows, part.positives, _share(part)])
         for name, part in seen.items()
     ]
     return Table(title="Windows", columns=columns, rows=rows)
 
 
-def _share(part: dict[str, int]) -> float | None:
-    return part["positives"] / part["rows"] if part["rows"] else None
+def _share(part: LabeledWindow) -> float | None:
+    return part.positives / part.rows if part.rows else None
 
 
 def _sure(value: float | None, interval: Estimate | None) -> Shown | float | None:

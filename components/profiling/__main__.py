@@ -36,17 +36,16 @@ def body(args: Namespace) -> dict[str, float]:
     config, day = parse(args.config), splits.parse_date(args.date)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from components.common.contracts.package import Inputs
     from components.common.contracts.section import write_section
     from components.profiling import core, section
-    from components.tabular import mlp
+    from components.tabular import inputs, mlp
 
     device, parameters = mlp.torch_device(args.device), _parameters(config)
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train
     names = table.details["numeric"], table.details["categorical"]
     rows = table.read(days, ["label", *names[0], *names[1]])
     step.log.info("measuring the MLP's training on %d rows of %s, on %s", len(rows), days, args.device)
-    matrix = Inputs.seen_in(rows, *names).matrix(rows)
+    matrix = inputs.matrix(inputs.seen_in(rows, *names), rows)
     profile, profiler = core.measure(matrix, rows["label"].to_numpy(dtype="int8"), parameters, device)
     step.log.info("%.0f rows a second. %s", profile.rows_per_second, profile.diagnosis)
     storage.write_bytes(storage.join(args.profile, "trace.json.gz"), _trace(profiler))

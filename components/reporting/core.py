@@ -105,7 +105,7 @@ class Found:
         return self.files.get(name, {})
 
     def details(self, name: str) -> Json:
-        """Return the `details` of a table or a model, empty when it was not written."""
+        """Return the `details` of a table, empty when it was not written."""
         details: Json = self.file(name).get("details", {})
         return details
 
@@ -204,7 +204,7 @@ def _state(recorded: State | None, has_result: bool) -> State:
 
 def _rows(found: Found) -> Rows:
     events = found.details("events")
-    train, test = found.details("model").get("train", {}), found.file("evaluation").get("test", {})
+    train, test = found.file("model").get("lineage", {}).get("train", {}), found.file("evaluation").get("test", {})
     return Rows(
         read=events.get("read"),
         quarantined=events.get("quarantined"),

@@ -15,7 +15,8 @@ from components.common.errors import UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.common.contracts.package import Package, Scorer
+    from components.common.contracts.package import ModelPackage
+    from components.tabular.inputs import Scorer
 
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
 
@@ -43,13 +44,13 @@ class Job:
     lake: str
     features: tables.Table
     source: Source
-    model: "Package"
+    model: "ModelPackage"
     scorer: "Scorer"
 
     @property
     def trained_until(self) -> date:
         """The last of the model's training days."""
-        return date.fromisoformat(self.model.details["train"]["last"])
+        return self.model.lineage.train.last
 
     def uri(self, day: date) -> str:
         """Return where a day's scores lie: the name is a hash of the features and the model they are made from."""
@@ -77,11 +78,12 @@ def body(args: Namespace) -> dict[str, Any]:
     from components.common.contracts import package
     from components.common.contracts.section import write_section
     from components.scoring import section
+    from components.tabular.inputs import Scorer
 
     config, day, state = parse(args.config), splits.parse_date(args.date), State.parse(args.state)
     source = Source(args.model, "unregistered") if args.model else _champion(state.registry, config.name)
     model, table = package.load(source.uri), tables.read_table(args.features)
-    job = Job(config, state.lake, table, source, model, package.Scorer(source.uri, model))
+    job = Job(config, state.lake, table, source, model, Scorer(source.uri, model))
     days = splits.watched(config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
@@ -117,7 +119,7 @@ def _write(job: Job, day: date) -> tables.Partition:
 def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
     from components.scoring import core
 
-    columns = [*core.KEYS, *job.model.inputs.columns]
+    columns = [*core.KEYS, *job.model.preprocessing.columns]
     # of a day without rows there is no batch, and its scores need columns all the same
     batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
     for rows in batches:
@@ -138,7 +140,7 @@ def _promised(job: Job) -> dict[str, Any] | None:
     """Return the average precision to expect of the model and where it was measured, or None when nobody has."""
     if job.source.evaluated is not None:
         return {"average_precision": job.source.evaluated, "measured": "when it was evaluated"}
-    validated = job.model.candidates[job.model.selected].get("validation", {}).get("average_precision")
+    validated = job.model.candidates[job.model.selected].validation.get("average_precision")
     return None if validated is None else {"average_precision": validated, "measured": "on its validation days"}
 
 
@@ -146,8 +148,7 @@ def _save(folder: str, job: Job, scores: tables.Table) -> None:
     """Copy what drift compares with, which may lie where only this process can read it; then write the manifest."""
     from components.common.contracts import package
 
-    for name in (package.REFERENCE, package.MANIFEST):
-        storage.write_bytes(storage.join(folder, name), storage.read_bytes(storage.join(job.source.uri, name)))
+    package.copy(job.source.uri, folder, only=[package.REFERENCE])
     tables.write_table(storage.join(folder, "scores.json"), scores)
 
 

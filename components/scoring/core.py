@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common.contracts.package import Package
+from components.common.contracts.package import ModelPackage
 from components.common.errors import UserError
 
 SCHEMA = 1  # of the columns; a new number makes every day anew
@@ -15,7 +15,7 @@ KEYS = ("event_id", "event_time")
 Score = Callable[[pd.DataFrame], npt.NDArray[np.float32]]
 
 
-def scored(rows: pd.DataFrame, model: Package, version: str, score: Score) -> pd.DataFrame:
+def scored(rows: pd.DataFrame, model: ModelPackage, version: str, score: Score) -> pd.DataFrame:
     """Score some rows and decide at the model's threshold.
 
     Args:
@@ -30,10 +30,10 @@ def scored(rows: pd.DataFrame, model: Package, version: str, score: Score) -> pd
     Raises:
         UserError: when the rows lack one of the model's inputs.
     """
-    missing = [name for name in model.inputs.columns if name not in rows]
+    missing = [name for name in model.preprocessing.columns if name not in rows]
     if missing:
         raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
     scores = score(rows)
     # compared as the endpoint does it: in float32 a threshold would be rounded first
-    flagged = scores.astype(float) >= model.threshold
+    flagged = scores.astype(float) >= model.decision.threshold
     return rows[list(KEYS)].assign(score=scores, flagged=flagged, model_version=version)

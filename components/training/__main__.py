@@ -6,6 +6,7 @@ from argparse import Namespace
 from components.common import splits, step
 from components.common.config import parse
 from components.common.contracts import tables
+from components.common.lineage import code_version
 from components.common.splits import Days
 
 
@@ -23,7 +24,7 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(args: Namespace) -> dict[str, float | None]:
     """Train and save; of several processes that torchrun has started, in the first one only."""
     if (rank := os.environ.get("RANK", "0")) != "0":
         step.log.info("rank %s of %s has nothing to do: rank 0 trains alone", rank, os.environ.get("WORLD_SIZE"))
@@ -40,10 +41,11 @@ def body(args: Namespace) -> dict[str, float]:
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
     features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
+    lineage["code_version"] = code_version()
     trained = core.train(setting, plan, features, lineage)
-    write_section(args.model, section.build(trained.package, {}, config.evaluation.top_k))
+    write_section(args.model, section.build(trained.package, config.evaluation.top_k))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
-    measured = trained.package.candidates[trained.package.selected]["validation"]
+    measured = trained.package.candidates[trained.package.selected].validation
     return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
 
 

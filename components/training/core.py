@@ -1,19 +1,31 @@
 """Fit the candidates, choose one on the validation fold, fit all again on the newest labelled days."""
 
-import hashlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from components.common.config import Config
-from components.common.contracts.package import Graph, Inputs, Package
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import Candidate as Entry
+from components.common.contracts.package import (
+    DecisionRule,
+    File,
+    Format,
+    Inputs,
+    Lineage,
+    ModelPackage,
+    Signature,
+    Tabular,
+    Windows,
+)
 from components.common.errors import UserError
+from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan, rows_of, test_rows
+from components.tabular import inputs as tabular
 from components.tabular.metrics import Metrics, evaluate
 from components.tabular.scaler import Matrix
 from components.training import estimators
@@ -35,29 +47,40 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What the validation fold decided.
+class Fits:
+    """Fitted candidates.
+
+    Attributes:
+        candidates: name -> what can be used.
+        dropped: name -> why it cannot, a sentence.
+    """
+
+    candidates: dict[str, Candidate]
+    dropped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What the validation fold says of each candidate that can be used.
 
     Attributes:
         metrics: candidate -> metrics on the fold's test rows.
-        selected: the best candidate.
-        reason: why, as a sentence.
-        threshold: score from which an event is flagged.
+        thresholds: candidate -> score from which an event is flagged.
         window: the fold's test days, rows and positives.
+        dropped: candidate -> why it cannot be used, a sentence.
     """
 
     metrics: dict[str, Metrics]
-    selected: str
-    reason: str
-    threshold: float
-    window: dict[str, Any]
+    thresholds: dict[str, float]
+    window: LabeledWindow
+    dropped: dict[str, str]
 
 
 @dataclass(frozen=True)
 class Trained:
     """A model as `components.common.contracts.package.save` takes it."""
 
-    package: Package
+    package: ModelPackage
     graphs: dict[str, bytes]
     reference: pd.DataFrame
 
@@ -71,12 +94,14 @@ class Setting:
         numeric: numeric inputs, in order.
         categorical: categorical inputs, in order.
         device: `cpu` or `cuda`.
+        tolerance: by how much the scores of a candidate's graph may differ from the library's.
     """
 
     config: Config
     numeric: list[str]
     categorical: list[str]
     device: str
+    tolerance: float = TOLERANCE
 
 
 def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping[str, str]) -> Trained:
@@ -87,85 +112,149 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
         plan: the windows of the logical date.
         features: `event_time`, `customer`, `label` and the inputs, from the first training day of the
             validation fold to the last one of the test fold.
-        lineage: hashes of the tables, kept in the package's details.
+        lineage: hashes of the tables and version of the code, kept in the package's lineage.
 
     Raises:
         UserError: when a window has no positive, or a library refuses a candidate's parameters.
     """
-    choice = choose(setting, plan.validation, features)
-    log.info("%s", choice.reason)
+    validation = validate(setting, plan.validation, features)
     rows = labelled(rows_of(features, plan.test.train), plan.test.train)
-    inputs = Inputs.seen_in(rows, setting.numeric, setting.categorical)
-    candidates = fit_all(setting, inputs, rows)
-    constant = [name for name in inputs.columns if (rows[name] == rows[name].iloc[0]).all()]
-    if constant:
-        log.warning("the same in every training row, so nothing is learned from: %s", ", ".join(constant))
-    details = {
-        "train": window(rows, plan.test.train),
-        "constant": constant,
-        "validation": choice.window,
-        "device": setting.device,
-        "seed": setting.config.task.seed,
-        "selected_by": setting.config.task.select_by,
-        "reason": choice.reason,
-        **lineage,
-    }
-    entries = {name: _entry(setting, name, candidate, choice) for name, candidate in candidates.items()}
-    graphs = {name: candidate.graph for name, candidate in candidates.items()}
-    package = Package(inputs, choice.selected, entries, choice.threshold, details)
-    return Trained(package, graphs, reference(rows, inputs, graphs[choice.selected], setting.config.task.seed))
+    inputs = tabular.seen_in(rows, setting.numeric, setting.categorical)
+    fits = fit_all(setting, inputs, rows, validation.metrics)
+    usable = {name: validation.metrics[name] for name in fits.candidates}
+    selected, reason = select(usable, setting.config.task.select_by, plan.validation.test)
+    log.info("%s", reason)
+    graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
+    package = ModelPackage(
+        files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
+        signature=Signature.of_rows(inputs.width),
+        preprocessing=Tabular(**dict(inputs), windows=windows(setting.config)),
+        decision=DecisionRule(threshold=validation.thresholds[selected]),
+        selected=selected,
+        candidates={name: _entry(setting, name, found, validation) for name, found in fits.candidates.items()},
+        dropped=validation.dropped | fits.dropped,
+        lineage=Lineage(
+            train=window(rows, plan.test.train),
+            validation=validation.window,
+            selected_by=setting.config.task.select_by,
+            reason=reason,
+            constant=constant(rows, inputs),
+            device=setting.device,
+            seed=setting.config.task.seed,
+            **lineage,
+        ),
+    )
+    return Trained(package, graphs, reference(rows, inputs, graphs[selected], setting.config.task.seed))
 
 
-def choose(setting: Setting, fold: Fold, features: pd.DataFrame) -> Choice:
-    """Fit every candidate on a fold's training days, measure it on the fold's test rows, take the best."""
+def validate(setting: Setting, fold: Fold, features: pd.DataFrame) -> Validation:
+    """Fit every candidate on a fold's training days, and measure it on the fold's test rows."""
     config = setting.config
     seen = labelled(rows_of(features, fold.train), fold.train)
     unseen = labelled(test_rows(features, fold, config.protocol.drop_compromised), fold.test)
-    inputs = Inputs.seen_in(seen, setting.numeric, setting.categorical)
-    matrix, threads = inputs.matrix(unseen), config.task.threads
-    scores, metrics = {}, {}
-    for name, candidate in fit_all(setting, inputs, seen).items():
-        scores[name] = Graph(candidate.graph, threads).score(matrix)
-        metrics[name] = evaluate(unseen, scores[name], config.evaluation.top_k)
+    inputs = tabular.seen_in(seen, setting.numeric, setting.categorical)
+    matrix, threads = tabular.matrix(inputs, unseen), config.task.threads
+    metrics, thresholds, flagged = {}, {}, config.evaluation.top_k * len(list(fold.test))
+    fits = fit_all(setting, inputs, seen, config.task.candidates)
+    for name, candidate in fits.candidates.items():
+        scores = Graph(candidate.graph, threads).score(matrix)
+        metrics[name] = evaluate(unseen, scores, config.evaluation.top_k)
+        thresholds[name] = threshold(scores, flagged)
         log.info("%s: validation average precision %.4f", name, metrics[name]["average_precision"])
-    selected, reason = select(metrics, config.task.select_by, fold.test)
-    flagged = config.evaluation.top_k * len(list(fold.test))
-    return Choice(metrics, selected, reason, threshold(scores[selected], flagged), window(unseen, fold.test))
+    return Validation(metrics, thresholds, window(unseen, fold.test), fits.dropped)
 
 
-def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame) -> dict[str, Candidate]:
-    """Fit every candidate of the config on some labelled rows."""
-    task = setting.config.task
-    matrix, labels = inputs.matrix(rows), rows["label"].to_numpy(dtype=np.int8)
-    assert np.isfinite(matrix).all(), "ingestion lets finite numbers through only"
-    candidates = {}
-    for name, model in task.candidates.items():
+def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
+    """Fit candidates of the config on some labelled rows, and leave out those that ONNX does not give right.
+
+    Raises:
+        UserError: when no candidate is left.
+    """
+    matrix, labels = finite(tabular.matrix(inputs, rows), inputs), rows["label"].to_numpy(dtype=np.int8)
+    fits = Fits({}, {})
+    for name in names:
         log.info("%s: fitting %d rows", name, len(rows))
-        job = Job(f"task.candidates.{name}.parameters", model.parameters, task.seed, task.threads, setting.device)
         started = time.perf_counter()
-        fitted = estimators.fit(model.kind, job, matrix, labels)
-        candidates[name] = Candidate(fitted.graph, round(time.perf_counter() - started, 3))
-        log.info("%s: fitted in %.1f s", name, candidates[name].seconds)
-        check_export(fitted, matrix, labels)
-    return candidates
+        fitted = fit(setting, name, matrix, labels)
+        seconds = round(time.perf_counter() - started, 3)
+        log.info("%s: fitted in %.1f s", name, seconds)
+        gap = export_gap(fitted, matrix, labels)
+        if gap <= setting.tolerance:
+            fits.candidates[name] = Candidate(fitted.graph, seconds)
+        else:
+            fits.dropped[name] = (
+                f"Its ONNX graph scores up to {gap:.2g} off the library, more than {setting.tolerance:g}."
+            )
+            log.warning("%s is left out: %s", name, fits.dropped[name])
+    if not fits.candidates:
+        told = "; ".join(f"{name}: {reason}" for name, reason in fits.dropped.items())
+        raise UserError(f"task.candidates: none is left ({told}); change their parameters, or add one of another kind")
+    return fits
 
 
-def check_export(fitted: Fitted, matrix: Matrix, labels: Labels) -> None:
-    """Compare a graph's scores with the library's own, on a sample with as many positives as it can hold."""
+def fit(setting: Setting, name: str, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit one candidate of the config."""
+    task = setting.config.task
+    model = task.candidates[name]
+    job = Job(f"task.candidates.{name}.parameters", model.parameters, task.seed, task.threads, setting.device)
+    return estimators.fit(model.kind, job, matrix, labels)
+
+
+def finite(matrix: Matrix, inputs: Inputs) -> Matrix:
+    """Return a matrix as it is.
+
+    Raises:
+        UserError: when an input is not a finite float32 in every row.
+    """
+    wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
+    if len(wrong):
+        name = inputs.columns[wrong[0]]
+        raise UserError(
+            f"input {name!r} is missing or beyond the range of float32 (3.4e38) in a training row; "
+            "check its values, or leave it out of columns.numeric"
+        )
+    return matrix
+
+
+def export_gap(fitted: Fitted, matrix: Matrix, labels: Labels) -> float:
+    """Return by how much a graph's scores differ from the library's, on a sample with as many positives as it holds."""
     positives = np.flatnonzero(labels)[: CHECKED_ROWS // 2]
     spread = np.arange(0, len(matrix), -(-2 * len(matrix) // CHECKED_ROWS))
     rows = matrix[np.concatenate([positives, spread])]
-    gap = float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
-    assert gap <= TOLERANCE, f"the exported graph's scores differ from the library's by {gap}"
+    return float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
+
+
+def windows(config: Config) -> Windows:
+    """Return how the inputs of a use case are computed from its events."""
+    roles = [role for role in ("customer", "terminal", "amount") if getattr(config.columns, role)]
+    task = config.task
+    return Windows(
+        windows_days=task.windows_days,
+        amount_decimals=task.amount_decimals,
+        label_delay_days=config.label_delay_days,
+        roles=roles,
+    )
+
+
+def constant(rows: pd.DataFrame, inputs: Inputs) -> list[str]:
+    """Return the inputs that are the same in every row."""
+    found = [name for name in inputs.columns if (rows[name] == rows[name].iloc[0]).all()]
+    if found:
+        log.warning("the same in every training row, so nothing is learned from: %s", ", ".join(found))
+    return found
 
 
 def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return the rows when they can train or judge a model.
 
     Raises:
-        UserError: when there is no positive among them, or nothing but positives.
+        UserError: when a label is missing, when there is no positive among them, or nothing but positives.
     """
-    assert rows["label"].notna().all(), f"labels of {days} are due"
+    unlabelled = int(rows["label"].isna().sum())
+    if unlabelled:
+        raise UserError(
+            f"{days}: {unlabelled} rows have no label although it is due; bring the labels, run again from ingestion"
+        )
     positives = int(rows["label"].sum())
     if not 0 < positives < len(rows):
         raise UserError(
@@ -175,10 +264,10 @@ def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     return rows
 
 
-def window(rows: pd.DataFrame, days: Days) -> dict[str, Any]:
+def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
     """Describe some rows: first and last day, rows, positives."""
     positives = int(rows["label"].sum())
-    return {"first": str(days.first), "last": str(days.last), "rows": len(rows), "positives": positives}
+    return LabeledWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
 
 
 def select(metrics: Mapping[str, Metrics], by: str, days: Days) -> tuple[str, str]:
@@ -199,16 +288,15 @@ def reference(rows: pd.DataFrame, inputs: Inputs, graph: bytes, seed: int) -> pd
     drawn = np.random.default_rng(seed).permutation(len(rows))[:REFERENCE_ROWS]
     sample = rows.iloc[np.sort(drawn)]
     columns = sample[[*inputs.columns, "label"]].reset_index(drop=True)
-    return columns.assign(score=Graph(graph).score(inputs.matrix(sample)))
+    return columns.assign(score=Graph(graph).score(tabular.matrix(inputs, sample)))
 
 
-def _entry(setting: Setting, name: str, candidate: Candidate, choice: Choice) -> dict[str, Any]:
+def _entry(setting: Setting, name: str, candidate: Candidate, validation: Validation) -> Entry:
     model = setting.config.task.candidates[name]
-    return {
-        "file": f"{name}.onnx",
-        "sha256": hashlib.sha256(candidate.graph).hexdigest(),
-        "kind": model.kind,
-        "parameters": dict(model.parameters),
-        "validation": choice.metrics[name],
-        "seconds": candidate.seconds,
-    }
+    return Entry(
+        kind=model.kind,
+        parameters=model.parameters,
+        file=f"{name}.onnx",
+        validation=dict(validation.metrics[name]),
+        seconds=candidate.seconds,
+    )

@@ -17,6 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError, check_names
 from components.tabular import mlp
 from components.tabular.scaler import Matrix, Scaler
@@ -61,7 +62,7 @@ class Fitted:
     predict: Callable[[Matrix], Any]
 
 
-def fit(kind: str, job: Job, matrix: Matrix, labels: Labels) -> Fitted:
+def fit(kind: CandidateKind, job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     """Fit a model of a kind.
 
     Args:
@@ -146,11 +147,11 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     return Fitted(graph, lambda rows: mlp.probabilities(model, scaler.apply(rows)))
 
 
-FITTERS: dict[str, Callable[[Job, Matrix, Labels], Fitted]] = {
-    "xgboost": _xgboost,
-    "mlp": _mlp,
-    "logistic_regression": _logistic_regression,
-    "random_forest": _random_forest,
+FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {
+    CandidateKind.XGBOOST: _xgboost,
+    CandidateKind.MLP: _mlp,
+    CandidateKind.LOGISTIC_REGRESSION: _logistic_regression,
+    CandidateKind.RANDOM_FOREST: _random_forest,
 }
 
 

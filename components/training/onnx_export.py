@@ -116,7 +116,7 @@ def _model(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray
     constants = constants | {"flat": np.array([-1], dtype=np.int64)}
     graph = helper.make_graph(
         nodes,
-        "fraud",
+        "model",
         [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [None, inputs])],
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],

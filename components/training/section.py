@@ -1,36 +1,32 @@
 """What training shows on the page of its run: the candidates and the choice."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from components.common.contracts.package import Package
+from components.common.contracts.package import Candidate, ModelPackage
 from components.common.contracts.section import Block, Column, Notice, Row, Section, Table, Text
 
 WEIGHT = 40
 
 
-def build(package: Package, dropped: Mapping[str, str], top_k: int) -> Section:
+def build(package: ModelPackage, top_k: int) -> Section:
     """Return the section of a training.
 
     Args:
         package: what was trained.
-        dropped: candidate -> why it was left out.
         top_k: how many are checked a day.
     """
-    details = package.details
-    train, chosen_on = details["train"], details["validation"]
+    lineage = package.lineage
+    train, chosen_on = lineage.train, lineage.validation
     days = (
-        f"Fitted on {train['rows']:,} rows of {train['first']} to {train['last']} on {details['device']}, seed "
-        f"{details['seed']}; chosen on {chosen_on['rows']:,} rows of {chosen_on['first']} to {chosen_on['last']}."
+        f"Fitted on {train.rows:,} rows of {train.first} to {train.last} on {lineage.device}, seed {lineage.seed}; "
+        f"chosen on {chosen_on.rows:,} rows of {chosen_on.first} to {chosen_on.last}."
     )
-    blocks: list[Block] = [Text(sentences=[_sentence(details["reason"]), days]), _candidates(package, top_k)]
-    if dropped:
-        reasons = [f"{name}: {reason}" for name, reason in dropped.items()]
+    blocks: list[Block] = [Text(sentences=[_sentence(lineage.reason), days]), _candidates(package, top_k)]
+    if package.dropped:
+        reasons = [f"{name}: {reason}" for name, reason in package.dropped.items()]
         blocks.append(Notice(title="Dropped candidates", sentences=reasons))
     return Section(title="Training", weight=WEIGHT, blocks=blocks)
 
 
-def _candidates(package: Package, top_k: int) -> Table:
+def _candidates(package: ModelPackage, top_k: int) -> Table:
     columns = [
         Column(title="Candidate"),
         Column(title="Kind"),
@@ -43,10 +39,9 @@ def _candidates(package: Package, top_k: int) -> Table:
     return Table(title="Candidates on the validation days", columns=columns, rows=rows)
 
 
-def _row(name: str, entry: Mapping[str, Any], is_selected: bool) -> Row:
-    measured = entry["validation"]
-    metrics = [measured[metric] for metric in ("auc_roc", "average_precision", "precision_at_k")]
-    cells = [name, entry["kind"], *metrics, entry["seconds"]]
+def _row(name: str, entry: Candidate, is_selected: bool) -> Row:
+    metrics = [entry.validation[metric] for metric in ("auc_roc", "average_precision", "precision_at_k")]
+    cells = [name, entry.kind, *metrics, entry.seconds]
     return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 

@@ -14,7 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from components.common import storage
 from components.common.contracts import package, tables
+from components.common.contracts.package import Inputs
 from components.scoring import __main__ as scoring
+from tests import packages
 from tests.components.states import state
 
 # the test window is 2024-03-18 .. 19, training 15 .. 16, the newest days 19 .. 20
@@ -93,32 +95,12 @@ def write_model(
     reference: pd.DataFrame | None = None,
     inputs: tuple[str, ...] = ("amount", "risk"),
     trained_until: str = "2024-03-16",
-) -> package.Package:
+) -> package.ModelPackage:
     """Write a package of linear candidates, the first of them selected."""
     graphs = {name: linear(values) for name, values in weights.items()}
-    candidates = {
-        name: {
-            "file": f"{name}.onnx",
-            "sha256": storage.sha256(graph),
-            "kind": "logistic_regression",
-            "parameters": {},
-            "seconds": 0.1,
-        }
-        for name, graph in graphs.items()
-    }
-    details = {
-        "train": {"first": "2024-03-15", "last": trained_until, "rows": 80, "positives": 10},
-        "validation": {"first": "2024-03-15", "last": "2024-03-16", "rows": 80, "positives": 10},
-        "constant": [],
-        "events_sha256": "e" * 64,
-        "features_sha256": "f" * 64,
-        "device": "cpu",
-        "seed": 0,
-        "reason": "it is the first",
-    }
-    model = package.Package(package.Inputs(list(inputs), {}), next(iter(weights)), candidates, 0.5, details)
-    package.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
-    return model
+    made_from = packages.lineage(train=packages.DAYS.model_copy(update={"last": date.fromisoformat(trained_until)}))
+    model = packages.manifest(graphs, Inputs(numeric=inputs, categorical={}), made_from)
+    return package.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
 
 
 def score(folder: Path, features: str) -> str:

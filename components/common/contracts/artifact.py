@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from components.common import storage
 from components.common.errors import UserError
 
+NEXT = "run the step that writes it again"
+
 
 class Part(BaseModel):
     """A part of an artifact: immutable, no fields but these, no NaN or infinity."""
@@ -34,10 +36,15 @@ class Artifact(Part):
         """Check the JSON value that a file holds; see `read`."""
         if not isinstance(value, dict) or "schema" not in value:
             raise UserError(f"{uri} is no {cls.__name__} of this version (no 'schema'); {NEXT}")
+        computed = cls.model_computed_fields.keys()
         try:
-            return cls.model_validate(value)
+            found = cls.model_validate({name: part for name, part in value.items() if name not in computed})
         except ValidationError as error:
             raise UserError(f"{uri} is no {cls.__name__} of this version: {_first(error)}; {NEXT}") from None
+        for name in computed:
+            if value.get(name) != getattr(found, name):
+                raise UserError(f"{uri}: {name} is {_shown(value.get(name))}, which the rest does not give; {NEXT}")
+        return found
 
     def write(self, uri: str) -> None:
         """Write the file, atomically."""
@@ -52,7 +59,10 @@ class Window(Part):
     rows: int = Field(description="rows of these days")
 
 
-NEXT = "run the step that writes it again"
+class LabeledWindow(Window):
+    """Closed range of UTC days whose labels are known."""
+
+    positives: int = Field(description="positives among the rows")
 
 
 def _first(error: ValidationError) -> str:
@@ -64,4 +74,4 @@ def _first(error: ValidationError) -> str:
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,155 +1,228 @@
-"""A trained model as files: ONNX graphs and JSON, loaded without pickle, scored by ONNX Runtime.
+"""`model.json`: a trained model as files that run no code when they are loaded, and what it takes to serve them.
 
-`<uri>/model.json` is written last and names everything else with its hash.
+The manifest is written last and names every other file with its hash; how frames become a model's input is in
+`components/tabular/inputs.py`.
 """
 
-import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+import annotated_types
+from pydantic import Field, StringConstraints, computed_field
 
 from components.common import storage
+from components.common.contracts.artifact import Artifact, LabeledWindow, Part
 from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
-MAX_CATEGORIES = 100
+
+# a file lies in the package's own folder
+Name = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
+Size = Annotated[int, annotated_types.Ge(0)]
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The named inputs of a model and how they become a matrix.
+class Format(StrEnum):
+    """Formats of a package's files; none of them can run code."""
 
-    Attributes:
-        numeric: columns taken as they are.
-        categorical: column -> the categories seen in training; one-hot, an unseen value is all zeros.
-    """
+    ONNX = "onnx"
+    SAFETENSORS = "safetensors"
+    JSON = "json"
+    PARQUET = "parquet"
 
-    numeric: list[str]
-    categorical: dict[str, list[str]]
+
+class Datatype(StrEnum):
+    """Types of a tensor's values, as the Open Inference Protocol calls them."""
+
+    FP32 = "FP32"
+
+
+class File(Part):
+    """A file of the package."""
+
+    name: Name = Field(description="its name in the package's folder")
+    sha256: str = Field(description="hash of its bytes")
+    size: Size = Field(description="bytes")
+    format: Format
 
     @classmethod
-    def seen_in(cls, rows: pd.DataFrame, numeric: Iterable[str], categorical: Iterable[str]) -> Self:
-        """Return the inputs with the categories that occur in some rows, the most frequent `MAX_CATEGORIES`."""
-        return cls(list(numeric), {column: _categories(rows[column]) for column in categorical})
+    def of(cls, name: str, data: bytes, kind: Format) -> Self:
+        """Describe a file of some bytes."""
+        return cls(name=name, sha256=storage.sha256(data), size=len(data), format=kind)
+
+
+class Tensor(Part):
+    """A named tensor, as the Open Inference Protocol describes it."""
+
+    name: str
+    datatype: Datatype
+    shape: list[int] = Field(description="-1: any number")
+
+
+class Signature(Part):
+    """What every graph of the package takes and gives."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+    @classmethod
+    def of_rows(cls, width: int) -> Self:
+        """Return the signature of a scorer of rows: `inputs` (n, width) -> `score` (n,)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.FP32, shape=[-1, width])
+        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1])])
+
+
+class Inputs(Part):
+    """The named inputs of a tabular model, in the order of its matrix: the numeric, then the categorical by name."""
+
+    numeric: list[str] = Field(description="columns taken as they are")
+    categorical: dict[str, list[str]] = Field(
+        description="column -> the categories seen in training; one-hot, an unseen value is all zeros"
+    )
 
     @property
     def columns(self) -> list[str]:
         """The columns a frame must have to be scored."""
         return [*self.numeric, *self.categorical]
 
-    def matrix(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
-        """Return the model's input, float32 of shape (rows, inputs)."""
-        blocks = [frame[self.numeric].to_numpy(dtype=np.float32)]
-        # in the order of their names, since that of a mapping does not survive being written as JSON
-        for column, categories in sorted(self.categorical.items()):
-            values = frame[column].astype(str).to_numpy()
-            blocks.append((values[:, None] == np.array(categories, dtype=object)[None, :]).astype(np.float32))
-        return np.hstack(blocks)
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return len(self.numeric) + sum(map(len, self.categorical.values()))
 
 
-@dataclass(frozen=True)
-class Package:
-    """A model version: its candidates and the one selected.
+class Windows(Part):
+    """How the inputs over trailing windows are computed from events, see `components/features`."""
 
-    Attributes:
-        inputs: the named inputs.
-        selected: name of the candidate that scores.
-        candidates: name -> {file, sha256, kind, parameters, validation metrics, seconds}.
-        threshold: score from which an event is flagged.
-        details: lineage and what the training wants to keep; JSON values.
-    """
+    windows_days: list[int] = Field(description="lengths of the windows")
+    amount_decimals: int = Field(description="decimals at which amounts are summed, exactly")
+    label_delay_days: int = Field(description="days until a label is known, by which windows of labels end earlier")
+    roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
 
-    inputs: Inputs
-    selected: str
-    candidates: dict[str, dict[str, Any]]
-    threshold: float
-    details: dict[str, Any]
 
+class Tabular(Inputs):
+    """From events to the model's input, for the task `tabular`."""
+
+    kind: Literal["tabular"] = "tabular"
+    windows: Windows
+
+
+class DecisionRule(Part):
+    """From a score to a decision."""
+
+    threshold: float = Field(description="score from which an event is flagged")
+
+
+class Candidate(Part):
+    """A trained candidate."""
+
+    kind: str = Field(description="as in the config")
+    parameters: dict[str, float | int | str | bool] = Field(description="as in the config")
+    file: Name = Field(description="its graph")
+    validation: dict[str, float | None] = Field(description="metrics on the validation days, fitted on earlier ones")
+    seconds: float = Field(description="time its fit took")
+
+
+class Lineage(Part):
+    """What a model was made from; no part of its identity."""
+
+    events_sha256: str = Field(description="identity of the events table")
+    features_sha256: str = Field(description="identity of the features table")
+    train: LabeledWindow = Field(description="days it was fitted on")
+    validation: LabeledWindow = Field(description="days on which the candidate was selected")
+    selected_by: str = Field(description="the metric that selected the candidate")
+    reason: str = Field(description="why this candidate, a sentence")
+    constant: list[str] = Field(description="inputs that are the same in every training row")
+    device: str = Field(description="`cpu` or `cuda`")
+    seed: int
+    code_version: str = Field(description="version of the code that trained it")
+
+
+class ModelPackage(Artifact):
+    """A model version: its files, how to feed it, how to decide by it, and what it was made from."""
+
+    files: list[File] = Field(description="every file but this one")
+    signature: Signature
+    preprocessing: Tabular = Field(description="discriminated by `kind`, one per task")
+    decision: DecisionRule
+    selected: str = Field(description="name of the candidate that scores")
+    candidates: dict[str, Candidate]
+    dropped: dict[str, str] = Field(description="candidate that was left out -> why, a sentence")
+    lineage: Lineage
+
+    @computed_field(description="identity of what scores: signature, preprocessing, decision and every graph")  # type: ignore[prop-decorator]
     @property
     def sha256(self) -> str:
-        """Identity of what scores: the inputs, the threshold and every graph."""
-        graphs = {name: candidate["sha256"] for name, candidate in self.candidates.items()}
-        return storage.fingerprint([asdict(self.inputs), self.selected, self.threshold, graphs])
+        """Identity of what scores: signature, preprocessing, decision and every graph."""
+        scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
+        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}])
+
+    def graph(self, candidate: str) -> File:
+        """Return the file of a candidate's graph."""
+        return next(file for file in self.files if file.name == self.candidates[candidate].file)
 
 
-def save(uri: str, package: Package, graphs: dict[str, bytes], reference: pd.DataFrame) -> None:
-    """Write a model below a URI: the ONNX graphs, a sample of training rows with their scores, the manifest.
+def save(uri: str, package: ModelPackage, graphs: dict[str, bytes], reference: "pd.DataFrame") -> ModelPackage:
+    """Write a model below a URI: the graphs, a sample of training rows with their scores, the manifest.
 
     Args:
         uri: folder of the model.
-        package: its manifest; `candidates[name]["file"]` names the file of `graphs[name]`.
-        graphs: candidate -> serialized ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,).
-        reference: rows of `inputs.columns`, `label` and `score`, against which drift is measured.
+        package: its manifest, which names the graphs.
+        graphs: candidate -> serialized ONNX graph of the package's signature.
+        reference: rows of the inputs' columns, `label` and `score`, against which drift is measured.
+
+    Returns:
+        the manifest with all files.
     """
     for name, graph in graphs.items():
-        storage.write_bytes(storage.join(uri, package.candidates[name]["file"]), graph)
-    storage.write_frame(storage.join(uri, REFERENCE), reference)
-    storage.write_json(storage.join(uri, MANIFEST), asdict(package) | {"sha256": package.sha256})
+        storage.write_bytes(storage.join(uri, package.candidates[name].file), graph)
+    sample = storage.join(uri, REFERENCE)
+    storage.write_frame(sample, reference)
+    written = File.of(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
+    complete = package.model_copy(update={"files": [*package.files, written]})
+    complete.write(storage.join(uri, MANIFEST))
+    return complete
 
 
-def load(uri: str) -> Package:
+def load(uri: str) -> ModelPackage:
     """Read a model's manifest.
 
     Raises:
-        UserError: when there is none.
+        UserError: when there is none, or when it is not as it was written.
     """
-    value = storage.read_json(storage.join(uri, MANIFEST))
-    value.pop("sha256")
-    return Package(**value | {"inputs": Inputs(**value["inputs"])})
+    return ModelPackage.read(storage.join(uri, MANIFEST))
 
 
-def read_reference(uri: str) -> pd.DataFrame:
-    """Read the sample of training rows that a model carries."""
-    return storage.read_frame(storage.join(uri, REFERENCE))
-
-
-class Graph:
-    """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime on the CPU."""
-
-    def __init__(self, content: bytes, threads: int = 1) -> None:
-        # its wheels report their use to Microsoft unless this is there when they are imported
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-
-    def score(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the probability of the positive class of each row, float32 of shape (n,)."""
-        (scores,) = self._session.run([OUTPUT], {INPUT: matrix})
-        return np.asarray(scores, dtype=np.float32).reshape(-1)
-
-
-class Scorer:
-    """Scores frames with one candidate of a model.
+def copy(source: str, target: str, only: Iterable[str] | None = None) -> None:
+    """Copy a model's files, or only some of them, then its manifest; no file is ever held whole.
 
     Raises:
-        UserError: when a graph's bytes are not those the manifest names.
+        UserError: when a file is missing or not the one that the manifest names.
     """
-
-    def __init__(self, uri: str, package: Package, candidate: str | None = None, threads: int = 1) -> None:
-        entry = package.candidates[candidate or package.selected]
-        content = storage.read_bytes(storage.join(uri, entry["file"]))
-        if storage.sha256(content) != entry["sha256"]:
-            raise UserError(f"{uri}/{entry['file']} is not the file that {MANIFEST} names; restore it or train again")
-        self._inputs = package.inputs
-        self._graph = Graph(content, threads)
-
-    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
-        """Return the probability of the positive class of each row, float32 of shape (rows,)."""
-        return self._graph.score(self._inputs.matrix(frame))
+    wanted = None if only is None else set(only)
+    for file in load(source).files:
+        if wanted is None or file.name in wanted:
+            found = storage.copy(storage.join(source, file.name), storage.join(target, file.name))
+            check(storage.join(source, file.name), found, file)
+    storage.copy(storage.join(source, MANIFEST), storage.join(target, MANIFEST))
 
 
-def _categories(values: pd.Series) -> list[str]:
-    # sorted first, so that among equally frequent ones the choice does not depend on the order of rows
-    counts = values.value_counts().sort_index().sort_values(ascending=False, kind="stable")
-    return sorted(str(value) for value in counts.index[:MAX_CATEGORIES])
+def check(uri: str, sha256: str, file: File) -> None:
+    """Refuse a file with another hash than the manifest gives it.
+
+    Raises:
+        UserError: when it has.
+    """
+    if sha256 != file.sha256:
+        raise UserError(f"{uri} is not the file that {MANIFEST} names; restore it or train again")
+
+
+def read_reference(uri: str) -> "pd.DataFrame":
+    """Read the sample of training rows that a model carries."""
+    return storage.read_frame(storage.join(uri, REFERENCE))

@@ -17,6 +17,7 @@ import pytest
 from components.common import registry
 from components.common.contracts import package
 from components.common.errors import UserError
+from components.tabular.inputs import Scorer
 from tests.processes import SECONDS, started, wait_until
 
 EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
@@ -29,12 +30,12 @@ def folder(tmp_path):
 
 def test_a_registered_model_outlives_the_run_that_made_it(stocked, save_model, tmp_path):
     uri = save_model(0.5)
-    expected = package.Scorer(uri, package.load(uri)).score(EVENT)
+    expected = Scorer(uri, package.load(uri)).score(EVENT)
     version = registry.register(stocked, "fraud", uri, {"logical_date": "2018-08-14"})
     shutil.rmtree(tmp_path / "runs")
     assert (version.version, version.tags["logical_date"]) == (4, "2018-08-14")
     assert version.sha256 == package.load(version.uri).sha256
-    np.testing.assert_array_equal(package.Scorer(version.uri, package.load(version.uri)).score(EVENT), expected)
+    np.testing.assert_array_equal(Scorer(version.uri, package.load(version.uri)).score(EVENT), expected)
     assert len(package.read_reference(version.uri)) == 3
 
 
@@ -251,5 +252,5 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model):
     registry.promote(tracking_server, "fraud", 2)
     assert registry.rollback(tracking_server, "fraud").version == 1
     champion = registry.champion(tracking_server, "fraud")
-    expected = package.Scorer(uri, package.load(uri)).score(EVENT)
-    np.testing.assert_array_equal(package.Scorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)
+    expected = Scorer(uri, package.load(uri)).score(EVENT)
+    np.testing.assert_array_equal(Scorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)

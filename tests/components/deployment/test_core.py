@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.contracts.package import Inputs, Package
+from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.errors import UserError
 from components.deployment import core
 from components.deployment.core import Candidate, RequestError
+from tests import packages
 
-INPUTS = Inputs(["amount", "count"], {"channel": ["shop", "web"]})
+INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "web"]})
 GOOD = {"amount": 1.5, "count": 2, "channel": "web"}
 CHAMPION = Candidate(1, "a" * 64, "2018-07-30")
 CHALLENGER = Candidate(2, "b" * 64, "2018-07-31")
@@ -121,14 +122,9 @@ def test_advisory_verdicts_alone_promote_nothing():
 
 
 def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
-    details = {
-        "train": {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "positives": 1},
-        "events_sha256": "e",
-        "features_sha256": "f",
-        "device": "cpu",
-        "seed": 0,
-    }
-    tags = core.lineage(Package(INPUTS, "mlp", {}, 0.5, details), verdicts())
+    train = {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "positives": 1}
+    made_from = packages.lineage(train=train, events_sha256="e", features_sha256="f")
+    tags = core.lineage(packages.manifest({"mlp": b""}, INPUTS, made_from), verdicts())
     assert tags == {
         "candidate": "mlp",
         "train_first": "2018-07-25",

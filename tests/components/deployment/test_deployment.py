@@ -9,6 +9,7 @@ import yaml
 
 from components.common import registry, storage
 from components.common.contracts import package
+from components.common.contracts.package import DecisionRule
 from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
@@ -177,8 +178,8 @@ def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save
     report = deploy(place, model, decision="fail")
     registered = registry.find(f"{place}/registry", "fraud", 4)
     # the server finds other files than those that were registered
-    manifest = storage.read_json(f"{registered.uri}/model.json")
-    storage.write_json(f"{registered.uri}/model.json", manifest | {"threshold": 0.9})
+    other = package.load(registered.uri).model_copy(update={"decision": DecisionRule(threshold=0.9)})
+    other.write(f"{registered.uri}/model.json")
     with pytest.raises(UserError, match="cannot serve version 4"):
         deploy(place, model)
     assert registry.champion(f"{place}/registry", "fraud").version == 3

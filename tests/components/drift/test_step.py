@@ -181,10 +181,9 @@ def test_labels_that_have_not_arrived_are_noticed(tmp_path: Path) -> None:
 
 def test_a_model_that_has_seen_all_labels_that_are_due_is_not_judged_by_them(tmp_path: Path) -> None:
     frame = samples.features()
-    model = samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
-    train = {"first": "2024-03-15", "last": "2024-03-19", "rows": 200, "positives": 25}
-    manifest = json.loads((tmp_path / "model" / "model.json").read_text())
-    (tmp_path / "model" / "model.json").write_text(json.dumps(manifest | {"details": {"train": train}}))
+    model = samples.write_model(
+        tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame), trained_until="2024-03-19"
+    )
     features = samples.write_features(tmp_path, frame)
 
     scores = samples.score(tmp_path, features)

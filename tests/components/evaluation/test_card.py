@@ -7,28 +7,21 @@ import numpy as np
 import pytest
 
 from components.common.config import parse
-from components.common.contracts.package import Inputs, Package
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.evaluation import Cost
+from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Verdict
 from components.evaluation import card, core
 from components.evaluation.explain import Calibration, Explanation, Slice
+from tests import packages
 from tests.components import samples
 
-WINDOW = {"first": "2024-03-15", "last": "2024-03-16", "rows": 81_000, "positives": 10}
-ENTRY = {"kind": "xgboost", "parameters": {"max_depth": 3}, "sha256": "a"}
-DETAILS = {
-    "train": WINDOW,
-    "validation": WINDOW,
-    "events_sha256": "e",
-    "features_sha256": "f",
-    "device": "cpu",
-    "seed": 0,
-    "reason": "trees are best",
-}
+WINDOW = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
 FOUND = core.Contender(
     "sha",
     "2024-03-16",
     {"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
-    core.Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
+    Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
     {name: np.full(9, 0.65) for name in ("average_precision", "precision_at_k", "cost")},
 )
 CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
@@ -36,7 +29,7 @@ CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 
 @pytest.fixture
 def trial() -> core.Trial:
-    model = Package(Inputs(["amount"], {}), "trees", {"trees": ENTRY, "a|b": ENTRY}, 0.5, DETAILS)
+    model = packages.manifest({"trees": b"", "a|b": b""})
     verdict = Verdict(gate="evaluation", decision="pass", reasons=["It is better."], measures=[], subject="sha")
     return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [])
 
@@ -73,8 +66,8 @@ def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: core.Trial
 def test_the_limits_follow_the_config_and_the_model(trial: core.Trial) -> None:
     config = json.loads(trial.config.model_dump_json())
     config["protocol"]["drop_compromised"] = False
-    inputs = Inputs(["amount"], {"channel": ["shop"]})
-    other = replace(trial, config=parse(config), model=replace(trial.model, inputs=inputs))
+    inputs = Inputs(numeric=["amount"], categorical={"channel": ["shop"]})
+    other = replace(trial, config=parse(config), model=packages.manifest({"trees": b""}, inputs))
 
     ours, theirs = (section(card.render(each, Explanation([], CALIBRATION, [])), "Limits") for each in (trial, other))
 

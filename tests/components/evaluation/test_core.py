@@ -9,11 +9,12 @@ from hypothesis.extra.numpy import arrays
 from sklearn.metrics import precision_recall_curve
 
 from components.common.config.policy import Evaluation
-from components.common.contracts.package import Inputs, Package
+from components.common.contracts.evaluation import Cost, PrecisionRecall
 from components.common.contracts.verdict import Opponent
 from components.common.errors import UserError
 from components.evaluation import core
 from components.tabular.metrics import Metrics
+from tests import packages
 
 GATE = Evaluation(top_k=20, min_positives=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
 OLD, NEW = "2024-03-01", "2024-03-02"
@@ -36,7 +37,7 @@ def contender(
     resamples = {"precision_at_k": np.full(101, 0.2), "cost": np.full(101, 150.0)}
     if average_precision is not None:
         resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
-    cost = core.Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
+    cost = Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
     return core.Contender(sha256, until, measured(average_precision), cost, resamples)
 
 
@@ -59,8 +60,8 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
     """A model, named by its seed, that sees the signal through some noise."""
     rng = np.random.default_rng(seed)
     scores = 1 / (1 + np.exp(-(rows["signal"] - 3 + noise * rng.normal(size=len(rows))))).to_numpy()
-    details = {"train": {"last": until}}
-    model = Package(Inputs([], {}), "only", {"only": {"sha256": str(seed)}}, 0.5, details)
+    made_from = packages.lineage(train=packages.DAYS.model_copy(update={"last": until}))
+    model = packages.manifest({"only": str(seed).encode()}, made_from=made_from)
     return core.measure(rows, scores, model, GATE)
 
 
@@ -217,7 +218,8 @@ def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> N
     flagged = rows["signal"] >= 3
     missed = (rows["label"] == 1) & ~flagged
     total = 5 * flagged.sum() + rows.loc[missed, "amount"].sum()
-    assert found.cost == core.Cost(pytest.approx(total / 6), 0.5, flagged.sum(), missed.sum())
+    assert (found.cost.alerts, found.cost.missed_positives) == (flagged.sum(), missed.sum())
+    assert found.cost.per_1000 == pytest.approx(total / 6)
     assert found.resamples["cost"].mean() == pytest.approx(found.cost.per_1000, rel=0.02)
 
 
@@ -264,15 +266,15 @@ def test_the_precision_recall_curve_is_the_exact_one_with_fewer_points() -> None
 
     curve = core.precision_recall(labels, scores)
 
-    assert 100 < len(curve["recall"]) <= core.POINTS
-    assert set(zip(curve["recall"], curve["precision"], strict=True)) <= set(zip(recall, precision, strict=True))
-    assert curve["recall"] == sorted(curve["recall"])
-    assert max(np.diff(curve["recall"])) < 0.02
-    assert (curve["recall"][0], curve["recall"][-1]) == (0, 1)
+    assert 100 < len(curve.recall) <= core.POINTS
+    assert set(zip(curve.recall, curve.precision, strict=True)) <= set(zip(recall, precision, strict=True))
+    assert curve.recall == sorted(curve.recall)
+    assert max(np.diff(curve.recall)) < 0.02
+    assert (curve.recall[0], curve.recall[-1]) == (0, 1)
 
 
 def test_a_window_without_frauds_has_no_precision_recall_curve() -> None:
-    assert core.precision_recall(np.zeros(5, dtype=np.int8), np.arange(5.0)) == {"recall": [], "precision": []}
+    assert core.precision_recall(np.zeros(5, dtype=np.int8), np.arange(5.0)) == PrecisionRecall(recall=[], precision=[])
 
 
 def test_scores_that_are_probabilities_lie_on_the_diagonal() -> None:
@@ -282,11 +284,11 @@ def test_scores_that_are_probabilities_lie_on_the_diagonal() -> None:
 
     bins = core.calibration(labels, scores)
 
-    predicted, observed, count = (np.array(bins[name]) for name in ("predicted", "observed", "count"))
+    predicted, observed, count = map(np.array, (bins.predicted, bins.observed, bins.count))
     assert (abs(observed - predicted) < 4 * np.sqrt(predicted / count)).all()
-    assert len(bins["count"]) == core.CALIBRATION_BINS
-    assert bins["predicted"] == sorted(bins["predicted"])
-    assert bins["count"][-1] <= 2 * core.SMALLEST_BIN < bins["count"][0]
+    assert len(bins.count) == core.CALIBRATION_BINS
+    assert bins.predicted == sorted(bins.predicted)
+    assert bins.count[-1] <= 2 * core.SMALLEST_BIN < bins.count[0]
 
 
 @given(
@@ -299,6 +301,6 @@ def test_every_row_is_in_one_calibration_bin_and_equal_scores_share_it(scores: n
 
     bins = core.calibration(labels, scores)
 
-    assert sum(bins["count"]) == len(scores)
-    assert np.dot(bins["observed"], bins["count"]) == pytest.approx(labels.sum())
-    assert len(set(bins["predicted"])) == len(bins["predicted"]) <= len(set(scores.tolist()))
+    assert sum(bins.count) == len(scores)
+    assert np.dot(bins.observed, bins.count) == pytest.approx(labels.sum())
+    assert len(set(bins.predicted)) == len(bins.predicted) <= len(set(scores.tolist()))

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score
 
+from components.common.contracts.evaluation import Calibration
 from components.evaluation import core, explain
 
 
@@ -63,7 +64,7 @@ def test_parts_that_the_features_do_not_know_or_that_are_empty_are_left_out() ->
 
 
 def test_a_calibration_is_summed_up_over_rows_not_bins() -> None:
-    curve = {"predicted": [0.1, 0.5, 0.9], "observed": [0.0, 0.5, 1.0], "count": [80, 15, 5]}
+    curve = Calibration(predicted=[0.1, 0.5, 0.9], observed=[0.0, 0.5, 1.0], count=[80, 15, 5])
 
     found = explain.Calibration.of(curve)
 

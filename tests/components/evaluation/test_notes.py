@@ -6,16 +6,18 @@ import pandas as pd
 import pytest
 
 from components.common.config.policy import Evaluation
-from components.common.contracts.package import Inputs, Package
-from components.evaluation.notes import Unseen, notes, unseen
+from components.common.contracts.evaluation import Unseen
+from components.common.contracts.package import Inputs, ModelPackage
+from components.evaluation.notes import notes, unseen
+from tests import packages
 
-INPUTS = Inputs(["amount"], {"Land": ["", "BE", "FR"], "channel": ["web"]})
+INPUTS = Inputs(numeric=["amount"], categorical={"Land": ["", "BE", "FR"], "channel": ["web"]})
 GATE = Evaluation(top_k=2)
 
 
-def model(**details: Any) -> Package:
-    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": 5}
-    return Package(INPUTS, "trees", {}, 0.5, {"validation": validation, "constant": []} | details)
+def model(**changes: Any) -> ModelPackage:
+    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": 5, "positives": 1}
+    return packages.manifest({"trees": b""}, INPUTS, packages.lineage(**{"validation": validation} | changes))
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_days_without_a_positive_are_counted(rows: pd.DataFrame) -> None:
 
 @pytest.mark.parametrize(("rows_seen", "said"), [(4, True), (5, False)])
 def test_a_top_k_that_takes_every_event_of_a_day_is_called_out(rows: pd.DataFrame, rows_seen: int, said: bool) -> None:
-    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": rows_seen}
+    validation = {"first": "2024-03-10", "last": "2024-03-11", "rows": rows_seen, "positives": 1}
     found = notes(rows, model(validation=validation), GATE)
 
     assert bool(found) == said

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from components.common.contracts.drift import Drift
+from components.common.contracts.evaluation import Evaluation
 from components.common.contracts.section import (
     Axis,
     Bars,
@@ -36,6 +37,7 @@ from components.common.contracts.tables import Partition, Table, write_table
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.storage import write_bytes, write_json
 from components.reporting.__main__ import body, parser
+from tests import packages
 from tests.components.states import state
 
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
@@ -157,16 +159,17 @@ def write_tables(places: dict[str, str], folder: Path) -> None:
 
 
 def write_model(uri: str) -> None:
-    window = {"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "positives": 598}
-    validation = {"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "positives": 402}
-    reason = f"{SELECTED} has the highest average precision on the validation days."
+    made_from = packages.lineage(
+        train={"first": "2018-07-25", "last": "2018-07-31", "rows": 67_240, "positives": 598},
+        validation={"first": "2018-07-25", "last": "2018-07-31", "rows": 58_420, "positives": 402},
+        reason=f"{SELECTED} has the highest average precision on the validation days.",
+    )
     candidates = {
-        name: {"kind": name, "seconds": 2.5 * (i + 1), "validation": metrics(name, -0.02)}
+        name: packages.candidate(name, kind=name, seconds=2.5 * (i + 1), validation=metrics(name, -0.02))
         for i, name in enumerate(SCORES)
     }
-    details = {"train": window, "validation": validation, "reason": reason}
-    value = {"selected": SELECTED, "candidates": candidates, "details": details, "sha256": digest("model")}
-    write_json(f"{uri}/model.json", value)
+    graphs = {name: name.encode() for name in SCORES}
+    packages.manifest(graphs, None, made_from, candidates=candidates, selected=SELECTED).write(f"{uri}/model.json")
 
 
 def metrics(name: str, shift: float = 0.0) -> dict[str, float]:
@@ -224,8 +227,11 @@ def write_evaluation(uri: str) -> None:
             "calibration": calibration,
         },
         "champion": champion,
+        "gains": None,
+        "unseen": {},
+        "notes": [],
     }
-    write_json(f"{uri}/evaluation.json", figures)
+    Evaluation.model_validate(figures).write(f"{uri}/evaluation.json")
     write_bytes(f"{uri}/model_card.md", b"# Model card")
     verdict = Verdict(
         gate="evaluation",

@@ -2,9 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.contracts.package import Inputs, Package
+from components.common.contracts.package import DecisionRule, ModelPackage
 from components.common.errors import UserError
 from components.scoring import core
+from tests import packages
 
 ROWS = pd.DataFrame(
     {
@@ -15,8 +16,8 @@ ROWS = pd.DataFrame(
 )
 
 
-def model(threshold: float) -> Package:
-    return Package(Inputs(["amount"], {}), "only", {"only": {}}, threshold, {})
+def model(threshold: float) -> ModelPackage:
+    return packages.manifest({"only": b""}, decision=DecisionRule(threshold=threshold))
 
 
 def score(rows: pd.DataFrame) -> np.ndarray:

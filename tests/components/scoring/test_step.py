@@ -1,6 +1,5 @@
 """The step on real partitions, real ONNX models and a real registry."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,11 @@ import pytest
 
 from components.common import registry
 from components.common.contracts import package, tables
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import Bars, read_section
 from components.common.errors import UserError
 from components.scoring.__main__ import body
+from tests import packages
 from tests.components import samples
 from tests.components.states import state
 
@@ -122,9 +123,9 @@ def test_the_champion_scores_and_promises_what_it_was_registered_with(tmp_path: 
 
 @pytest.mark.usefixtures("stocked")
 def test_a_model_without_an_evaluation_promises_its_validation(tmp_path: Path, features: str) -> None:
-    manifest = json.loads((tmp_path / "model" / "model.json").read_text())
-    manifest["candidates"]["only"]["validation"] = {"average_precision": 0.6}
-    (tmp_path / "model" / "model.json").write_text(json.dumps(manifest))
+    uri = str(tmp_path / "model" / "model.json")
+    validated = packages.candidate("only", validation={"average_precision": 0.6})
+    ModelPackage.read(uri).model_copy(update={"candidates": {"only": validated}}).write(uri)
     register(tmp_path, promote=True)
 
     promised: Any = by_champion(tmp_path, features).details["promised"]

@@ -6,14 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.contracts.package import Graph
+from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError
+from components.common.graph import Graph
 from components.training import estimators
 from components.training.estimators import Job
 from tests.components.training import samples
 
 KINDS = {model["kind"]: model["parameters"] for model in samples.MODELS.values()}
 MATRIX, LABELS = samples.matrix()
+
+
+def test_every_kind_of_the_config_has_an_estimator_and_a_test():
+    assert set(estimators.FITTERS) == set(CandidateKind) == set(KINDS)
 
 
 def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> Job:

@@ -9,7 +9,9 @@ import yaml
 
 from components.common import splits
 from components.common.config import Config, parse
-from components.common.contracts.package import Graph, Inputs
+from components.common.contracts.package import Inputs
+from components.common.graph import Graph
+from components.tabular import inputs as tabular
 from components.tabular.metrics import Metrics, evaluate
 from components.training import core
 
@@ -42,15 +44,14 @@ def features() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def found(config: Config, features: pd.DataFrame) -> dict[str, Metrics]:
     """The metrics of every candidate's graph on the test week."""
-    inputs = Inputs(
-        [name for name in features if name.isupper() and name.endswith(("AMOUNT", "END", "NIGHT", "WINDOW"))], {}
-    )
+    numeric = [name for name in features if name.isupper() and name.endswith(("AMOUNT", "END", "NIGHT", "WINDOW"))]
+    inputs = Inputs(numeric=numeric, categorical={})
     fold = splits.plan(config, date(2018, 8, 14)).test
     train, test = splits.rows_of(features, fold.train), splits.test_rows(features, fold, drop_compromised=True)
     assert (len(inputs.numeric), len(train), train["label"].sum()) == (15, 67_240, 598)
     assert (len(test), test["label"].sum()) == (58_264, 385)
-    matrix = inputs.matrix(test)
-    candidates = core.fit_all(core.Setting(config, inputs.numeric, [], "cpu"), inputs, train)
+    matrix, setting = tabular.matrix(inputs, test), core.Setting(config, inputs.numeric, [], "cpu")
+    candidates = core.fit_all(setting, inputs, train, config.task.candidates).candidates
     return {name: evaluate(test, Graph(found.graph, 2).score(matrix), 100) for name, found in candidates.items()}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.contracts.package import Graph
+from components.common.graph import Graph
 from components.tabular.scaler import Scaler
 from components.training import onnx_export
 from components.training.estimators import rounded_down

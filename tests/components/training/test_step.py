@@ -10,6 +10,7 @@ import torch
 from components.common.contracts import package
 from components.common.contracts.section import read_section
 from components.common.errors import UserError
+from components.tabular.inputs import Scorer
 from components.training.__main__ import body, parser
 from tests.components.training import samples
 
@@ -29,16 +30,16 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
     model = package.load(str(tmp_path / "model"))
     assert set(model.candidates) == set(samples.MODELS)
     for name in model.candidates:
-        scores = package.Scorer(str(tmp_path / "model"), model, name).score(samples.features())
+        scores = Scorer(str(tmp_path / "model"), model, name).score(samples.features())
         assert 0 <= scores.min() < scores.max() <= 1
         assert f"{name}: validation average precision 0." in done.stderr
     assert len(package.read_reference(str(tmp_path / "model"))) == 300
-    assert model.details["events_sha256"] == "e" * 64
     section = read_section(str(tmp_path / "model"))
     assert [row.cells[0] for row in section.blocks[1].rows if row.tag == "selected"] == [model.selected]
     assert {row.cells[0] for row in section.blocks[1].rows} == set(samples.MODELS)
+    assert model.lineage.events_sha256 == "e" * 64
     (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
-    expected = model.candidates[model.selected]["validation"]["average_precision"]
+    expected = model.candidates[model.selected].validation["average_precision"]
     assert artifact["metadata"]["average_precision"] == expected
 
 

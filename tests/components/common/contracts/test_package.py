@@ -1,57 +1,35 @@
-"""A model on disk: what it takes, what it is identified by, what it scores."""
+"""A model on disk: what it is identified by, what it names, how it is copied."""
 
-import dataclasses
+import subprocess
+import sys
+from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from components.common import storage
 from components.common.contracts import package
-from components.common.contracts.package import Graph, Inputs, Package, Scorer
+from components.common.contracts.package import DecisionRule, File, Format, Inputs, ModelPackage, Signature
 from components.common.errors import UserError
+from tests import packages
 from tests.components import samples
 
 WEIGHTS = {"first": [1.0, 0.0], "second": [0.25, 0.5]}
-ROWS = pd.DataFrame({"risk": [8.0, 16.0], "amount": [1.0, 2.0], "unused": ["x", "y"]})
+MEGABYTE = 1 << 20
+LARGE = "large.safetensors"
 
-
-def test_columns_are_taken_by_name_numbers_first_and_categories_one_hot():
-    inputs = Inputs(["amount", "risk"], {"channel": ["shop", "web"]})
-    rows = ROWS.assign(channel=["web", "shop"])
-
-    matrix = inputs.matrix(rows)
-
-    assert matrix.dtype == np.float32
-    assert matrix.tolist() == [[1, 8, 0, 1], [2, 16, 1, 0]]
-    assert inputs.columns == ["amount", "risk", "channel"]
-
-
-@pytest.mark.parametrize("unseen", ["phone", None, ""])
-def test_a_category_not_seen_in_training_is_all_zeros(unseen):
-    rows = pd.DataFrame({"channel": pd.array(["shop", unseen], dtype="string")})
-
-    assert Inputs([], {"channel": ["shop", "web"]}).matrix(rows).tolist() == [[1, 0], [0, 0]]
-
-
-def test_the_categories_of_training_are_sorted_and_a_missing_value_is_none_of_them():
-    rows = pd.DataFrame({"channel": pd.array(["web", None, "shop", "web"], dtype="string")})
-
-    assert Inputs.seen_in(rows, [], ["channel"]).categorical == {"channel": ["shop", "web"]}
-
-
-def test_of_too_many_categories_the_most_frequent_are_kept_whatever_the_order_of_rows():
-    names = [f"c{i:03}" for i in range(120)]
-    column = pd.Series(names + names[100:], dtype="string")  # the last twenty occur twice
-    kept = [
-        Inputs.seen_in(pd.DataFrame({"c": values}), [], ["c"]).categorical["c"] for values in (column, column[::-1])
-    ]
-
-    assert kept[0] == kept[1] == names[:80] + names[100:]
+# copies a package as its own process, and prints the most memory that it had
+COPY = """
+import sys
+from components.common.memory import peak_memory
+from components.common.contracts import package
+package.copy(*sys.argv[1:])
+print(peak_memory())
+"""
 
 
 def test_what_is_saved_is_loaded_again(tmp_path):
-    reference = ROWS.assign(label=[0, 1], score=[0.5, 0.75])
+    reference = pd.DataFrame({"amount": [1.0], "risk": [8.0], "label": [1], "score": [0.5]})
     saved = samples.write_model(tmp_path / "model", WEIGHTS, reference)
 
     assert package.load(str(tmp_path / "model")) == saved
@@ -59,28 +37,23 @@ def test_what_is_saved_is_loaded_again(tmp_path):
     assert storage.read_json(str(tmp_path / "model" / "model.json"))["sha256"] == saved.sha256
 
 
-def test_a_model_that_was_loaded_sees_its_categories_in_the_same_place_as_in_training(tmp_path):
-    rows = pd.DataFrame({"zone": ["a", "b"], "channel": ["web", "shop"], "risk": [0.0, 1.0]})
-    trained = Inputs.seen_in(rows, ["risk"], ["zone", "channel"])
-    storage.write_json(str(tmp_path / "inputs.json"), dataclasses.asdict(trained))
-    loaded = Inputs(**storage.read_json(str(tmp_path / "inputs.json")))
+def test_a_package_names_every_file_with_its_hash_size_and_format(tmp_path):
+    model = samples.write_model(tmp_path, WEIGHTS)
 
-    assert loaded.matrix(rows).tolist() == trained.matrix(rows).tolist() == [[0, 0, 1, 1, 0], [1, 1, 0, 0, 1]]
-
-
-def test_a_model_scores_with_the_selected_candidate_unless_another_is_named(tmp_path):
-    model = samples.write_model(tmp_path / "model", WEIGHTS)
-
-    assert Scorer(str(tmp_path / "model"), model).score(ROWS).tolist() == [1, 2]
-    assert Scorer(str(tmp_path / "model"), model, "second", threads=2).score(ROWS).tolist() == [4.25, 8.5]
+    assert {file.name for file in model.files} | {"model.json"} == {path.name for path in tmp_path.iterdir()}
+    for file in model.files:
+        data = (tmp_path / file.name).read_bytes()
+        assert (file.sha256, file.size) == (storage.sha256(data), len(data))
+    assert [file.format for file in model.files] == ["onnx", "onnx", "parquet"]
 
 
-def test_a_graph_that_is_not_the_one_of_the_manifest_is_refused(tmp_path):
-    model = samples.write_model(tmp_path / "model", WEIGHTS)
-    (tmp_path / "model" / "first.onnx").write_bytes(samples.linear([2.0, 0.0]))
+def test_the_signature_is_that_of_the_inputs():
+    inputs = Inputs(numeric=["amount", "risk"], categorical={"channel": ["shop", "web", "phone"]})
 
-    with pytest.raises(UserError, match=r"first\.onnx is not the file that model\.json names"):
-        Scorer(str(tmp_path / "model"), model)
+    assert Signature.of_rows(inputs.width).model_dump(mode="json") == {
+        "inputs": [{"name": "inputs", "datatype": "FP32", "shape": [-1, 5]}],
+        "outputs": [{"name": "score", "datatype": "FP32", "shape": [-1]}],
+    }
 
 
 def test_a_folder_without_a_manifest_is_no_model(tmp_path):
@@ -88,34 +61,90 @@ def test_a_folder_without_a_manifest_is_no_model(tmp_path):
         package.load(str(tmp_path))
 
 
-def test_a_graph_scores_one_number_a_row():
-    scores = Graph(samples.linear([1.0, -1.0])).score(np.array([[3, 1]], dtype=np.float32))
+def test_a_manifest_that_somebody_has_changed_is_refused(tmp_path):
+    samples.write_model(tmp_path, WEIGHTS)
+    value = storage.read_json(f"{tmp_path}/model.json")
+    storage.write_json(f"{tmp_path}/model.json", value | {"decision": {"threshold": 0.9}})
 
-    assert scores.shape == (1,)
-    assert scores.dtype == np.float32
+    with pytest.raises(UserError, match=r"model\.json: sha256 is '.*', which the rest does not give; run the step"):
+        package.load(str(tmp_path))
 
 
-def model(**changes: object) -> Package:
-    entry = {"file": "a.onnx", "sha256": "0" * 64, "seconds": 1.5}
-    base = Package(Inputs(["amount"], {}), "a", {"a": entry}, 0.5, {"device": "cpu"})
-    return dataclasses.replace(base, **changes)
+@pytest.mark.parametrize("name", ["../model.onnx", "/etc/passwd", "a/b.onnx", ".hidden", "a\\b", ""])
+def test_a_file_lies_in_the_packages_own_folder(name):
+    with pytest.raises(ValueError, match="pattern"):
+        File(name=name, sha256="0", size=1, format=Format.ONNX)
+
+
+def test_no_format_can_run_code():
+    with pytest.raises(ValueError, match="'onnx', 'safetensors', 'json' or 'parquet'"):
+        File(name="a", sha256="0", size=1, format="pickle")
+
+
+def model(graph: bytes = b"a", **changes: object) -> ModelPackage:
+    return packages.manifest({"a": graph}, **changes)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "other",
     [
-        {"inputs": Inputs(["risk"], {})},
-        {"selected": "b"},
-        {"threshold": 0.6},
-        {"candidates": {"a": {"file": "a.onnx", "sha256": "1" * 64, "seconds": 1.5}}},
+        model(inputs=Inputs(numeric=["risk"], categorical={})),
+        packages.manifest({"b": b"a"}),
+        model(decision=DecisionRule(threshold=0.6)),
+        model(b"b"),
     ],
-    ids=lambda changes: next(iter(changes)),
+    ids=["inputs", "selected", "decision", "graph"],
 )
-def test_the_identity_of_a_model_covers_everything_that_scores(changes):
-    assert model(**changes).sha256 != model().sha256
+def test_the_identity_of_a_model_covers_everything_that_scores(other):
+    assert other.sha256 != model().sha256
 
 
 def test_the_identity_of_a_model_does_not_cover_how_long_it_took_or_where():
-    later = {"a": {"file": "a.onnx", "sha256": "0" * 64, "seconds": 99.0}}
+    later = {"a": packages.candidate("a", seconds=99.0)}
 
-    assert model(candidates=later, details={"device": "cuda"}).sha256 == model().sha256
+    assert model(candidates=later, lineage=packages.lineage(device="cuda")).sha256 == model().sha256
+
+
+def test_a_copy_holds_all_files_or_those_that_are_asked_for(tmp_path):
+    samples.write_model(tmp_path / "model", WEIGHTS)
+
+    package.copy(f"{tmp_path}/model", f"{tmp_path}/all")
+    package.copy(f"{tmp_path}/model", f"{tmp_path}/some", only=[package.REFERENCE])
+
+    for path in (tmp_path / "model").iterdir():
+        assert (tmp_path / "all" / path.name).read_bytes() == path.read_bytes()
+    assert {path.name for path in (tmp_path / "some").iterdir()} == {"model.json", "reference.parquet"}
+
+
+def test_a_file_that_is_not_the_one_of_the_manifest_is_not_passed_on(tmp_path):
+    samples.write_model(tmp_path / "model", WEIGHTS)
+    (tmp_path / "model" / "first.onnx").write_bytes(samples.linear([2.0, 0.0]))
+
+    with pytest.raises(UserError, match=r"first\.onnx is not the file that model\.json names"):
+        package.copy(f"{tmp_path}/model", f"{tmp_path}/copy")
+    assert not (tmp_path / "copy" / "model.json").exists()
+
+
+@pytest.fixture
+def large(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A package with a file of so many megabytes, which takes no room on the disk."""
+    folder = tmp_path / "model"
+    samples.write_model(folder, WEIGHTS)
+    with (folder / LARGE).open("wb") as file:
+        file.truncate(request.param * MEGABYTE)
+    digest = storage.copy(f"{folder}/{LARGE}", f"{tmp_path}/measured")
+    (tmp_path / "measured").unlink()
+    file = File(name=LARGE, sha256=digest, size=request.param * MEGABYTE, format=Format.SAFETENSORS)
+    found = package.load(str(folder))
+    found.model_copy(update={"files": [*found.files, file]}).write(f"{folder}/model.json")
+    return folder
+
+
+@pytest.mark.parametrize("large", [512, pytest.param(3072, marks=pytest.mark.slow)], indirect=True)
+def test_a_package_of_any_size_is_copied_and_checked_in_little_memory(large: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", COPY, str(large), f"{tmp_path}/copy"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    assert int(done.stdout) < 300 * MEGABYTE
+    assert (tmp_path / "copy" / LARGE).stat().st_size == (large / LARGE).stat().st_size
+    assert package.load(f"{tmp_path}/copy") == package.load(str(large))

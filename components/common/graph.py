@@ -1,0 +1,27 @@
+"""Runs a model's graph: ONNX Runtime on the CPU."""
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from components.common.contracts.package import INPUT, OUTPUT
+
+
+class Graph:
+    """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime on the CPU."""
+
+    def __init__(self, content: bytes, threads: int = 1) -> None:
+        # its wheels report their use to Microsoft unless this is there when they are imported
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def score(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Return the probability of the positive class of each row, float32 of shape (n,)."""
+        (scores,) = self._session.run([OUTPUT], {INPUT: matrix})
+        return np.asarray(scores, dtype=np.float32).reshape(-1)

@@ -1,0 +1,59 @@
+"""Manifests of models, for tests that need one: everything is there, and what matters is given."""
+
+from typing import Any
+
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import (
+    Candidate,
+    DecisionRule,
+    File,
+    Format,
+    Inputs,
+    Lineage,
+    ModelPackage,
+    Signature,
+    Tabular,
+    Windows,
+)
+
+DAYS = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=80, positives=10)
+WINDOWS = Windows(windows_days=[1, 7], amount_decimals=2, label_delay_days=1, roles=["customer", "terminal", "amount"])
+
+
+def lineage(**changes: Any) -> Lineage:
+    given = {
+        "events_sha256": "e" * 64,
+        "features_sha256": "f" * 64,
+        "train": DAYS,
+        "validation": DAYS,
+        "selected_by": "average_precision",
+        "reason": "it is the first",
+        "constant": [],
+        "device": "cpu",
+        "seed": 0,
+        "code_version": "0.2.0",
+    }
+    return Lineage.model_validate(given | changes)
+
+
+def candidate(name: str, **changes: Any) -> Candidate:
+    given = {"kind": "logistic_regression", "parameters": {}, "file": f"{name}.onnx", "validation": {}, "seconds": 0.1}
+    return Candidate.model_validate(given | changes)
+
+
+def manifest(
+    graphs: dict[str, bytes], inputs: Inputs | None = None, made_from: Lineage | None = None, **changes: Any
+) -> ModelPackage:
+    """The manifest of some graphs, the first of which is selected."""
+    inputs = inputs or Inputs(numeric=["amount"], categorical={})
+    package = ModelPackage(
+        files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
+        signature=Signature.of_rows(inputs.width),
+        preprocessing=Tabular(**dict(inputs), windows=WINDOWS),
+        decision=DecisionRule(threshold=0.5),
+        selected=next(iter(graphs)),
+        candidates={name: candidate(name) for name in graphs},
+        dropped={},
+        lineage=made_from or lineage(),
+    )
+    return package.model_copy(update=changes)
