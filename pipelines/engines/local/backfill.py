@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from pipelines import arguments, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.progress import Progress, explain_failure, watch
 from pipelines.engines.local.run import Run
+from pipelines.engines.local.warm import Forks, Server
 
 TEXTS = ("date", "state", "model", "monitoring")
 
@@ -60,22 +61,23 @@ def backfill(
         console: where progress goes.
         force: run complete days again too.
     """
-    for number, day in enumerate(dates, 1):
-        fresh = runs.new(pipeline, options | {"date": day}, state)
-        earlier = _earlier(fresh)
-        complete = earlier is not None and runs.record(earlier).complete
-        if earlier and complete and not force:
-            yield Day(day, "complete", earlier)
-            continue
-        run = fresh if complete or not earlier else runs.again(earlier)
-        console.print(f"\n[bold]{day}[/] ({number} of {len(dates)}), run {run.folder.name}", highlight=False)
-        with runs.alone(run), Progress(run.pipeline, console) as progress:
-            succeeded = run.execute(progress)
-        if not succeeded:
-            explain_failure(run, console)
-            yield Day(day, "failed", run.folder)
-            return
-        yield Day(day, "done" if run is fresh else "resumed", run.folder)
+    with Server() as server:
+        for number, day in enumerate(dates, 1):
+            fresh = runs.new(pipeline, options | {"date": day}, state)
+            earlier = _earlier(fresh)
+            complete = earlier is not None and runs.record(earlier).complete
+            if earlier and complete and not force:
+                yield Day(day, "complete", earlier)
+                continue
+            run = fresh if complete or not earlier else runs.again(earlier)
+            console.print(f"\n[bold]{day}[/] ({number} of {len(dates)}), run {run.folder.name}", highlight=False)
+            with runs.alone(run), Progress(run.pipeline, console) as progress:
+                succeeded = replace(run, runner=Forks(server=server)).execute(progress)
+            if not succeeded:
+                explain_failure(run, console)
+                yield Day(day, "failed", run.folder)
+                return
+            yield Day(day, "done" if run is fresh else "resumed", run.folder)
 
 
 def table(found: list[Day]) -> Table:

@@ -42,6 +42,11 @@ class Processes:
     def __exit__(self, *error: object) -> None:
         self._leader.communicate()
 
+    @property
+    def group(self) -> int:
+        """The group's id."""
+        return self._leader.pid
+
     def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
         """Run a step's command in the group until it ends.
 
