@@ -26,7 +26,7 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
     place = folder / site.name
     place.mkdir(parents=True, exist_ok=True)
     for name in PIPELINES:
-        pipeline = importlib.import_module(f"pipelines.{name}").define(site.telling(**{PIPELINE: name}))
+        pipeline = importlib.import_module(f"pipelines.{name}").define(site.with_variables(**{PIPELINE: name}))
         known = pipeline.component_spec.inputs or {}
         defaults = {key: value for key, value in site.parameters.items() if key in known}
         path = place / f"{name}.yaml"

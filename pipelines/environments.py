@@ -6,6 +6,7 @@ your own, change `AWS` or `GCP` here and compile again; `docs/kubeflow.md` says 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
@@ -86,36 +87,36 @@ class Placement:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+class Role(StrEnum):
+    """What a step needs of its placement, as its graph says."""
+
+    LIGHT = "light"  # a core and little memory
+    GPU = "gpu"  # the device that `--device` names
+    LAUNCHER = "launcher"  # what a light step needs, and Kubeflow's API
+
+
 @dataclass(frozen=True)
 class Site:
     """What is fixed when pipelines are compiled for an environment.
 
     Attributes:
         name: of the environment.
-        light: steps that need a core and little memory.
-        heavy: steps that take `--device`: features, training, profiling.
+        placements: what a step of each role gets there.
         parameters: pipeline parameters that have a default there. The device is always among them on a cluster,
-            since the image of the heavy steps fits one device only.
-        token: label of the pods that start runs, by which a multi-user Kubeflow mounts a token for its API into them.
+            since the image of the GPU steps fits one device only.
     """
 
     name: str
-    light: Placement
-    heavy: Placement
+    placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    token: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def launching(self) -> Placement:
-        """What the steps that start runs get: light ones, with a token for Kubeflow's API."""
-        return replace(self.light, labels=self.token)
-
-    def telling(self, **environment: str) -> Self:
+    def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
-        light, heavy = (
-            replace(kind, environment={**kind.environment, **environment}) for kind in (self.light, self.heavy)
-        )
-        return replace(self, light=light, heavy=heavy)
+        placements = {
+            role: replace(placement, environment={**placement.environment, **variables})
+            for role, placement in self.placements.items()
+        }
+        return replace(self, placements=placements)
 
 
 def local(workspace: Path, target: str = Target.LOCAL) -> State:
@@ -151,7 +152,7 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
         volumes=(lustre,),
         secrets=(Secret("nightshift-mlflow", login),),
     )
-    heavy = Placement(
+    gpu = Placement(
         image=image("rapids", images),
         cpu_request="4",
         cpu_limit="8",
@@ -168,13 +169,17 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
     )
     state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
     state |= {"registry": "http://mlflow.nightshift:5000", "target": Target.REGISTER_ONLY.value}
-    place = Site(name, light, heavy, {"state": state, "device": "cuda"}, token={"access-ml-pipeline": "true"})
-    return place.telling(**{GATEWAY: "http://pushgateway.nightshift:9091"})
+    # by the label a multi-user Kubeflow mounts a token for its API into a pod
+    launcher = replace(light, labels={"access-ml-pipeline": "true"})
+    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.LAUNCHER: launcher}
+    place = Site(name, placements, {"state": state, "device": "cuda"})
+    return place.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
 
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
 # light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
-LOCAL = Site("local", light=replace(_STEP, retry=Retry(2, 10.0, 2.0)), heavy=_STEP)
+_LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
+LOCAL = Site("local", {Role.LIGHT: _LIGHT, Role.GPU: _STEP, Role.LAUNCHER: _LIGHT})
 AWS = _cluster("aws", "registry.example.com/nightshift", Toleration("eks.amazonaws.com/capacityType", "SPOT"))
 GCP = _cluster("gcp", "registry.example.com/nightshift", Toleration("cloud.google.com/gke-spot", "true"))
 SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

@@ -5,7 +5,7 @@ from typing import Any
 from kfp import dsl
 
 from components.ingestion.component import ingestion
-from pipelines.environments import Site
+from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
 
 
@@ -23,7 +23,7 @@ def define(site: Site) -> Any:
             state: where things are kept, see `State`.
         """
         events = ingestion(config=config, date=date, data=data, state=state)
-        place(site.light, events)
+        place(site, Role.LIGHT, events)
         always_run(events)
 
     return ingestion_pipeline

@@ -10,7 +10,7 @@ from components.ingestion.component import ingestion
 from components.launching.component import retraining
 from components.monitoring.component import monitoring
 from components.scoring.component import scoring_of_champion
-from pipelines.environments import Site
+from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
 
 
@@ -42,11 +42,11 @@ def define(site: Site) -> Any:
         scores = scoring_of_champion(**day, **rows, state=state)
         shift = drift(**day, **rows, scores=scores.output)
         decision = monitoring(**day, state=state, drift=shift.output)
-        place(site.heavy, table)
+        place(site, Role.GPU, table)
         given = {"pipeline": "training", "data": data, "device": device}
         launch = retraining(**day, **given, state=state, request=decision.output)
-        place(site.light, events, scores, shift, decision)
-        place(site.launching, launch)
+        place(site, Role.LIGHT, events, scores, shift, decision)
+        place(site, Role.LAUNCHER, launch)
         always_run(events, scores, shift, decision, launch)
 
     return monitoring_pipeline

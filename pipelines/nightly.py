@@ -5,7 +5,7 @@ from typing import Any
 from kfp import dsl
 
 from components.launching.component import launching
-from pipelines.environments import Site
+from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
 
 
@@ -24,7 +24,7 @@ def define(site: Site) -> Any:
             state: where things are kept, and where the run is started (its `kubeflow`), see `State`.
         """
         launch = launching(pipeline=pipeline, config=config, data=data, device=device, state=state)
-        place(site.launching, launch)
+        place(site, Role.LAUNCHER, launch)
         always_run(launch)
 
     return nightly

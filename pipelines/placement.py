@@ -3,11 +3,12 @@
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from pipelines.environments import GPU, SHARED_MEMORY, Placement
+from pipelines.environments import GPU, SHARED_MEMORY, Placement, Role, Site
 
 
-def place(placement: Placement, *steps: PipelineTask) -> None:
-    """Give the steps of a pipeline, while it is traced, their place."""
+def place(site: Site, role: Role, *steps: PipelineTask) -> None:
+    """Give the steps of a pipeline, while it is traced, what their role gets at a site."""
+    placement = site.placements[role]
     for step in steps:
         _container(step, placement)
         _pod(step, placement)

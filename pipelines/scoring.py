@@ -7,7 +7,7 @@ from kfp import dsl
 from components.features.component import features
 from components.ingestion.component import ingestion
 from components.scoring.component import scoring_of_champion
-from pipelines.environments import Site
+from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
 
 
@@ -29,8 +29,8 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         scores = scoring_of_champion(**day, state=state, features=table.output)
-        place(site.heavy, table)
-        place(site.light, events, scores)
+        place(site, Role.GPU, table)
+        place(site, Role.LIGHT, events, scores)
         always_run(events, scores)
 
     return scoring_pipeline

@@ -13,7 +13,7 @@ from components.profiling.component import profiling
 from components.reporting.component import reporting
 from components.scoring.component import scoring
 from components.training.component import training
-from pipelines.environments import Site
+from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
 
 
@@ -46,8 +46,8 @@ def define(site: Site) -> Any:
         steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
         made = rows | found | {name: step.output for name, step in steps.items()}
         report = reporting(**day, **made, device=device, data=data, state=state)
-        place(site.heavy, table, model, profile)
-        place(site.light, events, verdict, scores, shift, release, report)
+        place(site, Role.GPU, table, model, profile)
+        place(site, Role.LIGHT, events, verdict, scores, shift, release, report)
         always_run(events, scores, shift, release, report)
 
     return training_pipeline

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -19,7 +19,7 @@ def deployment(
 ) -> dsl.ContainerSpec:
     """Register the model, promote and serve it where the verdict allows."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.deployment"],
         args=[
             "--config", config,

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -17,7 +17,7 @@ def drift(
 ) -> dsl.ContainerSpec:
     """Compare the newest days with the training days, write a verdict."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.drift"],
         args=[
             "--config", config,

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -20,7 +20,7 @@ def evaluation(
 ) -> dsl.ContainerSpec:
     """Measure the candidates on the test days, compare with the champion, write a verdict."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.evaluation"],
         args=[
             "--config", config,

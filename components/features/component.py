@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -18,7 +18,7 @@ def features(
 ) -> dsl.ContainerSpec:
     """Compute the trailing-window features of the days a run needs."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.features"],
         args=[
             "--config", config,

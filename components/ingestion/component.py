@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -17,7 +17,7 @@ def ingestion(
 ) -> dsl.ContainerSpec:
     """Read the days a run needs, quarantine bad rows, write the lake's events by day."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.ingestion"],
         args=[
             "--config", config,

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -18,7 +18,7 @@ def launching(
 ) -> dsl.ContainerSpec:
     """Start a pipeline for the last complete day."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.launching"],
         args=[
             "--pipeline", pipeline,
@@ -45,7 +45,7 @@ def retraining(
 ) -> dsl.ContainerSpec:
     """Start a pipeline for the day if monitoring asks for it."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.launching"],
         args=[
             "--pipeline", pipeline,

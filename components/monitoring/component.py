@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -17,7 +17,7 @@ def monitoring(
 ) -> dsl.ContainerSpec:
     """Decide from the drift of the last days whether to ask for a retraining."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.monitoring"],
         args=[
             "--config", config,

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -17,7 +17,7 @@ def profiling(
 ) -> dsl.ContainerSpec:
     """Profile the training loop: operations, rows per second, waiting for data, memory."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.profiling"],
         args=[
             "--config", config,

@@ -6,7 +6,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -32,7 +32,7 @@ def reporting(
 ) -> dsl.ContainerSpec:
     """Write the run's summary, its report and an overview."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.reporting"],
         args=[
             "--config", config,

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -18,7 +18,7 @@ def scoring(
 ) -> dsl.ContainerSpec:
     """Score the newest days, and those whose labels are due, with a new model."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.scoring"],
         args=[
             "--config", config,
@@ -42,7 +42,7 @@ def scoring_of_champion(
 ) -> dsl.ContainerSpec:
     """Score the newest days, and those whose labels are due, with the champion."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.scoring"],
         args=[
             "--config", config,

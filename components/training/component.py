@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import image
+from components.common.image import UNPLACED
 
 
 @dsl.container_component
@@ -17,7 +17,7 @@ def training(
 ) -> dsl.ContainerSpec:
     """Fit the candidates, choose one on the validation days, write them as ONNX."""
     return dsl.ContainerSpec(
-        image=image("base"),
+        image=UNPLACED,
         command=["python", "-m", "components.training"],
         args=[
             "--config", config,

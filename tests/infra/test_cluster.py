@@ -13,7 +13,7 @@ import yaml
 
 from components.common.errors import UserError
 from infra.cluster import core
-from pipelines.environments import AWS, GCP, GPU
+from pipelines.environments import AWS, GCP, GPU, Role
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES
 from tests.infra.test_kubernetes import files, objects
 
@@ -150,7 +150,7 @@ def test_the_registry_is_where_the_steps_look_for_it_with_the_login_they_use() -
     login = {each["valueFrom"]["secretKeyRef"]["name"] for each in server["env"]}
 
     assert AWS.parameters["state"]["registry"] == f"http://mlflow.nightshift:{service['spec']['ports'][0]['port']}"
-    assert login == {secret.name for place in (AWS, GCP) for secret in place.light.secrets}
+    assert login == {secret.name for place in (AWS, GCP) for secret in place.placements[Role.LIGHT].secrets}
     assert "mlflow.nightshift:5000" in next(word for word in server["command"] if "allowed-hosts" in word)
 
 
@@ -158,7 +158,7 @@ def test_the_registry_is_where_the_steps_look_for_it_with_the_login_they_use() -
 def test_pods_of_ours_run_as_nobody_and_change_nothing(namespace: str) -> None:
     for workload in of_kind(namespace, "Deployment") + of_kind(namespace, "StatefulSet"):
         pod = workload["spec"]["template"]["spec"]
-        assert pod["securityContext"]["runAsNonRoot"] and pod["nodeSelector"] == AWS.light.nodes
+        assert pod["securityContext"]["runAsNonRoot"] and pod["nodeSelector"] == AWS.placements[Role.LIGHT].nodes
         for container in pod["containers"]:
             assert container["securityContext"]["readOnlyRootFilesystem"]
             assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
@@ -302,8 +302,8 @@ def test_what_watches_gpus_runs_on_every_gpu_node_and_on_no_other(name: str) -> 
         for expression in term["matchExpressions"]
     }
 
-    assert tolerated == {toleration.key for toleration in AWS.heavy.tolerations}
-    assert given.get("nodeSelector", wanted) == AWS.heavy.nodes
+    assert tolerated == {toleration.key for toleration in AWS.placements[Role.GPU].tolerations}
+    assert given.get("nodeSelector", wanted) == AWS.placements[Role.GPU].nodes
 
 
 def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
@@ -313,7 +313,7 @@ def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
     assert f"AIRFLOW_HOME={given['airflowHome']}" in image
     assert f"AIRFLOW__CORE__DAGS_FOLDER={given['config']['core']['dags_folder']}" in image
     wanted = f"{given['images']['airflow']['repository'].rpartition('/')[0]}/base:{given['images']['airflow']['tag']}"
-    assert wanted == AWS.light.image
+    assert wanted == AWS.placements[Role.LIGHT].image
     assert f"apache-airflow=={given['airflowVersion']}" in (ROOT / "pyproject.toml").read_text()
 
 

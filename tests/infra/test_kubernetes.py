@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from components.common.kubeflow import MOUNTED_FILE
-from pipelines.environments import SITES, Site
+from pipelines.environments import SITES, Role, Site
 
 FOLDER = Path(__file__).parents[2] / "infra" / "kubernetes"
-CLUSTERS = [place for place in SITES.values() if place.heavy.gpus]
+CLUSTERS = [place for place in SITES.values() if place.placements[Role.GPU].gpus]
 
 
 def kustomization(folder: Path) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def test_the_claims_that_steps_mount_are_there(place: Site) -> None:
     claims = {claim["metadata"]["name"]: claim for claim in of_kind(FOLDER / place.name, "PersistentVolumeClaim")}
     volumes = {volume["metadata"]["name"]: volume for volume in of_kind(FOLDER / place.name, "PersistentVolume")}
 
-    assert set(claims) == {volume.claim for kind in (place.light, place.heavy) for volume in kind.volumes}
+    assert set(claims) == {volume.claim for kind in place.placements.values() for volume in kind.volumes}
     for name, claim in claims.items():
         volume = volumes[claim["spec"]["volumeName"]]["spec"]
         assert volume["claimRef"] == {"namespace": kustomization(FOLDER / place.name)["namespace"], "name": name}
@@ -95,7 +95,7 @@ def test_the_pods_that_start_runs_find_a_token_of_kubeflows_audience_where_they_
     ((source,),) = [volume["projected"]["sources"] for volume in given["volumes"]]
     (mount,) = given["volumeMounts"]
 
-    assert all(given["selector"]["matchLabels"] == place.launching.labels for place in CLUSTERS)
+    assert all(given["selector"]["matchLabels"] == place.placements[Role.LAUNCHER].labels for place in CLUSTERS)
     assert f"{mount['mountPath']}/{source['serviceAccountToken']['path']}" == MOUNTED_FILE
     assert source["serviceAccountToken"]["audience"] == "pipelines.kubeflow.org"
 

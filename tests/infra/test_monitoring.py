@@ -11,7 +11,7 @@ import yaml
 
 from pipelines.arguments import COMPILED
 from pipelines.cli.__main__ import _parser
-from pipelines.environments import KUBEFLOW_INSIDE, SITES
+from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
 from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
 
@@ -139,8 +139,8 @@ def test_kubernetes_own_schema_takes_the_exporters_objects(kind: str) -> None:
 def test_the_exporter_runs_in_the_base_image_and_may_do_little() -> None:
     pod = manifest("Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["image"] == SITES["aws"].light.image
-    assert pod["nodeSelector"] == SITES["aws"].light.nodes
+    assert container["image"] == SITES["aws"].placements[Role.LIGHT].image
+    assert pod["nodeSelector"] == SITES["aws"].placements[Role.LIGHT].nodes
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"]
     assert container["securityContext"]["readOnlyRootFilesystem"]

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from components.common.errors import UserError
+from components.common.image import UNPLACED
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES, compile_pipelines
 from pipelines.engines.local import runs
@@ -25,11 +26,19 @@ def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, tmp_pat
 
 
 def test_how_often_a_step_is_tried_is_its_places_to_say_alone(tmp_path: Path) -> None:
-    never = replace(LOCAL, light=replace(LOCAL.light, retry=Retry()))
+    never = replace(LOCAL, placements={role: replace(each, retry=Retry()) for role, each in LOCAL.placements.items()})
 
     tasks = [task for path in compile_pipelines(never, tmp_path) for task in ir.load(path).tasks]
 
     assert [task.name for task in tasks if task.retry.count] == []
+
+
+@pytest.mark.parametrize("site", SITES)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_step_has_the_image_of_its_placement_and_none_its_components(name: str, site: str) -> None:
+    images = {task.image for task in arguments.compiled(name, site).tasks}
+    assert UNPLACED not in images
+    assert images <= {placement.image for placement in SITES[site].placements.values()}
 
 
 def test_there_is_no_compiled_folder_without_an_environment() -> None:

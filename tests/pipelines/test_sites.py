@@ -17,7 +17,7 @@ from components.common.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
-from pipelines.environments import GPU, LOCAL, SITES, Placement, local, site
+from pipelines.environments import GPU, LOCAL, SITES, Placement, Role, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
 HEAVY = {"features", "training", "profiling"}
@@ -44,8 +44,8 @@ def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfi
 
 
 def placement(task: str, environment: str) -> Placement:
-    place = SITES[environment]
-    return place.heavy if task in HEAVY else place.launching if task in STARTING else place.light
+    role = Role.GPU if task in HEAVY else Role.LAUNCHER if task in STARTING else Role.LIGHT
+    return SITES[environment].placements[role]
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)

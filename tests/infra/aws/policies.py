@@ -59,7 +59,7 @@ def spot_has_a_fallback(plan: Json) -> Iterator[str]:
 
 def nodes_are_what_the_pipelines_ask_for(plan: Json) -> Iterator[str]:
     """Labels and taints are those by which `pipelines/environments.py` chooses nodes."""
-    wanted = {kind.nodes["nightshift/pool"]: kind for kind in (AWS.light, AWS.heavy)}
+    wanted = {kind.nodes["nightshift/pool"]: kind for kind in AWS.placements.values()}
     for kind, placement in wanted.items():
         tolerated = {(toleration.key, toleration.value) for toleration in placement.tolerations}
         if not _pools(plan, kind):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from infra.terraform import INFRA
-from pipelines.environments import AWS
+from pipelines.environments import AWS, Role
 from tests.infra.aws import checks
 from tests.infra.plans import resources
 
@@ -54,11 +54,11 @@ def test_the_steps_account_is_the_one_kubernetes_knows(planned: Callable) -> Non
 
 
 def test_karpenters_nodes_are_what_the_pipelines_ask_for() -> None:
-    tolerated = {(toleration.key, toleration.value) for toleration in AWS.heavy.tolerations}
+    tolerated = {(toleration.key, toleration.value) for toleration in AWS.placements[Role.GPU].tolerations}
     for pool in manifests("NodePool"):
         template = pool["spec"]["template"]
         taints = {(taint["key"], taint["value"]) for taint in template["spec"]["taints"]}
-        assert template["metadata"]["labels"] == dict(AWS.heavy.nodes)
+        assert template["metadata"]["labels"] == dict(AWS.placements[Role.GPU].nodes)
         assert taints <= tolerated
         assert all(taint["effect"] == "NoSchedule" for taint in template["spec"]["taints"])
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from infra.terraform import INFRA
-from pipelines.environments import GCP, Toleration
+from pipelines.environments import GCP, Role, Toleration
 from tests.infra.plans import Json, Resource, expressions, resources
 
 OVERLAY = INFRA / "kubernetes" / "gcp"
@@ -61,10 +61,10 @@ def spot_is_there_and_not_alone(plan: Json) -> Iterator[str]:
 
 
 def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[str]:
-    gpu, spot = GCP.heavy.tolerations
+    gpu, spot = GCP.placements[Role.GPU].tolerations
     for pool in pools(plan):
         heavy = pool in gpu_pools(plan)
-        wanted = (GCP.heavy if heavy else GCP.light).nodes
+        wanted = (GCP.placements[Role.GPU] if heavy else GCP.placements[Role.LIGHT]).nodes
         if not wanted.items() <= node(pool)["labels"].items():
             yield f"{pool.address} is labelled {node(pool)['labels']}, not {wanted}"
         expected = [gpu] * heavy + [spot] * bool(node(pool)["spot"])

@@ -77,7 +77,7 @@ class Place:
 
     @property
     def device(self) -> str:
-        """The device by default: the one the images of the heavy steps are for."""
+        """The device by default: the one the image of the GPU steps is for."""
         return str(environments.site(self.environment).parameters.get("device", "cpu"))
 
     @property

@@ -79,7 +79,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         image=step.image,
         cmds=argv,
         env_vars=step.environment,
-        labels=LABELS,
+        labels=LABELS | settings.get("podMetadata", {}).get("labels", {}),
         container_resources=_resources(step.resources),
         node_selector=settings.get("nodeSelector", {}).get("labels", {}),
         tolerations=[k8s.V1Toleration(**taint) for taint in settings.get("tolerations", [])],
