@@ -41,7 +41,7 @@ SAYS = {
     ],
 }
 # what only card fraud has, apart from the names of the pipeline, of metrics and of settings
-WORDS = ("fraud", "suspicious", "transaction", " card ", " cards", "Card precision", "compromised customers")
+WORDS = ("defrauded", "suspicious", "transaction", " card ", " cards", "Card precision", "compromised customers")
 
 
 @pytest.fixture(scope="module")
