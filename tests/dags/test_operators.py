@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from kubernetes.client import models as k8s
 
 from components.common import storage
+from components.common.step import PREEMPTIONS
 from pipelines import configs, ir
 from pipelines.engines.airflow import interpreter
 from pipelines.engines.airflow.operators import alerts, assets, backfill, context
@@ -124,6 +125,15 @@ def test_a_users_mistake_is_not_tried_again_and_other_failures_are(tmp_path: Pat
         "mistake": "failed",
         "crash": "failed",
     }
+
+
+def test_a_preempted_step_runs_again_within_the_same_try(tmp_path: Path) -> None:
+    sample = Sample(
+        tmp_path, first=f'echo once more >> "{tmp_path}/tries"; [ $(wc -l < "{tmp_path}/tries") = 3 ] || exit 75'
+    )
+    sample.execute("first")
+
+    assert sample.record["steps"]["first"]["state"] == "done"
 
 
 def test_tasks_that_end_at_the_same_time_both_are_in_the_record(tmp_path: Path) -> None:
@@ -366,20 +376,23 @@ def test_a_pod_that_ends_with_a_users_mistake_is_not_tried_again(
     assert isinstance(raised.value, AirflowFailException) is not tried_again
 
 
-def test_a_preempted_pod_is_followed_by_another_within_the_same_try(load: Load, cluster: list[dict[str, Any]]) -> None:
+def test_a_preempted_pod_is_followed_by_another_within_the_same_try_but_not_forever(
+    load: Load, cluster: list[dict[str, Any]]
+) -> None:
     dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
     task = dag.get_task("training")
-    ti = SimpleNamespace(
-        try_number=1, map_index=-1, dag_id=dag.dag_id, task_id=task.task_id, run_id="one", start_date=MOMENT,
-        xcom_push=lambda **pushed: None,
-    )  # fmt: skip
     task.cmds = ["true"]
+    ti = SimpleNamespace(try_number=1, map_index=-1, dag_id=dag.dag_id, task_id=task.task_id, run_id="one")
+    ti.start_date, ti.xcom_push = MOMENT, lambda **pushed: None
+    inside = of_run(dag) | {"ti": ti, "run_id": "one", "dag": dag}
+    event = {"name": "pod", "namespace": "nightshift", "status": "failed", "message": "exit code 75"}
 
     with pytest.raises(TaskDeferred) as deferred:
-        task.trigger_reentry(
-            of_run(dag) | {"ti": ti, "run_id": "one", "dag": dag},
-            {"name": "pod", "namespace": "nightshift", "status": "failed", "message": "exit code 75"},
-        )
-
+        task.trigger_reentry(inside, event)
     assert [pod["spec"]["containers"][0]["command"] for pod in cluster] == [["true"]]
     assert deferred.value.method_name == "trigger_reentry"
+    assert deferred.value.trigger.serialize()[1]["trigger_kwargs"]["preemptions"] == 1
+
+    with pytest.raises(AirflowException, match="Pod pod returned a failure"):
+        task.trigger_reentry(inside, event | {"preemptions": PREEMPTIONS})
+    assert len(cluster) == 1

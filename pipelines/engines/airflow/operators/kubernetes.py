@@ -7,7 +7,7 @@ from airflow.providers.cncf.kubernetes.secret import Secret
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
-from components.common.step import PREEMPTED, USER_ERROR
+from components.common.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
@@ -40,8 +40,11 @@ class PodOperator(KubernetesPodOperator):
         try:
             return super().trigger_reentry(context, event)
         except PreemptedError:
-            self.log.info("preempted; another pod resumes")
-            self.pod = None
+            count = event.get("preemptions", 0) + 1
+            if count > PREEMPTIONS:
+                raise
+            self.log.info("preempted; another pod resumes (%d of at most %d)", count, PREEMPTIONS)
+            self.pod, self.trigger_kwargs = None, {"preemptions": count}
             return self.execute_async(context)
 
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
