@@ -56,9 +56,10 @@ format: $(VENV)/.dev ## Put the code into its canonical form
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the config's schema to docs/schemas/
+compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the schemas of config and artifacts to docs/schemas/
 	$(BIN)/nightshift compile
 	$(BIN)/nightshift config schema > docs/schemas/config.json
+	$(BIN)/python -m components.common.contracts docs/schemas
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks

@@ -13,7 +13,7 @@ from components.common.step import Parser, log, run
 if TYPE_CHECKING:
     from components.common.contracts.verdict import Verdict
     from components.common.registry import Version
-    from components.deployment.core import Candidate, Decision
+    from components.deployment.core import Candidate
 
 
 def parser() -> Parser:
@@ -33,6 +33,7 @@ def parser() -> Parser:
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Deploy; what was done goes to `--deployment`."""
     from components.common import registry
+    from components.common.contracts.deployment import Deployment, Outcome
     from components.common.contracts.section import write_section
     from components.common.contracts.verdict import FILE, Verdict
     from components.deployment import core, endpoint, section
@@ -49,17 +50,25 @@ def body(args: argparse.Namespace) -> dict[str, float]:
         if state.target is Target.RECORD_ONLY:
             decision = core.unpromoted(decision, before is not None)
         log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
-        live = version if decision.outcome == "promoted" else champion
+        live = version if decision.outcome is Outcome.PROMOTED else champion
         served = _serve(state, live or version, is_live=live is not None)
         # only now, so that a version that does not answer never becomes the champion
-        if decision.outcome == "promoted":
+        if decision.outcome is Outcome.PROMOTED:
             registry.promote(state.registry, config.name, version.version)
-    record = _record(state, version, decision) | {
-        "champion_version": live and live.version,
-        "previous_champion_version": before and before.version,
-    }
-    write_section(args.deployment, section.build(record | served))
-    storage.write_json(args.deployment, record | served)
+    record = Deployment(
+        model=version.name,
+        version=version.version,
+        sha256=version.sha256,
+        decision=decision.outcome,
+        reasons=decision.reasons,
+        champion_version=live and live.version,
+        previous_champion_version=before and before.version,
+        registry=state.registry,
+        target=state.target,
+        **served,
+    )
+    write_section(args.deployment, section.build(record))
+    record.write(args.deployment)
     return {"version": version.version}
 
 
@@ -114,18 +123,6 @@ def _serve(state: State, version: "Version", is_live: bool) -> dict[str, Any]:
     server = endpoint.start_or_update(state.registry, version, example)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
-
-
-def _record(state: State, version: "Version", decision: "Decision") -> dict[str, Any]:
-    return {
-        "model": version.name,
-        "version": version.version,
-        "sha256": version.sha256,
-        "decision": decision.outcome,
-        "reasons": decision.reasons,
-        "registry": state.registry,
-        "target": state.target,
-    }
 
 
 if __name__ == "__main__":

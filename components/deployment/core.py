@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from components.common.contracts.deployment import Outcome
 from components.common.contracts.package import Inputs, ModelPackage
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError, nearest
@@ -39,12 +40,11 @@ class Decision:
     """What becomes of a new version.
 
     Attributes:
-        outcome: `promoted`: it is the champion now; `kept`: the champion stays; `registered`: it is not
-            promoted, and there is no champion to keep.
+        outcome: see `Outcome`.
         reasons: why, one sentence each.
     """
 
-    outcome: Literal["promoted", "kept", "registered"]
+    outcome: Outcome
     reasons: list[str]
 
 
@@ -62,13 +62,13 @@ def decide(challenger: Candidate, champion: Candidate | None, verdicts: Sequence
     _check(verdicts, challenger)
     notes = [f"{verdict.gate.capitalize()}: {verdict.decision}." for verdict in verdicts if verdict.advisory]
     if champion and champion.sha256 == challenger.sha256:
-        return Decision("kept", [f"Version {champion.version} is already the champion.", *notes])
+        return Decision(Outcome.KEPT, [f"Version {champion.version} is already the champion.", *notes])
     blocking = [verdict for verdict in verdicts if not verdict.advisory]
     objections = _objections(challenger, champion, blocking)
     if not objections:
         reasons = [reason for verdict in blocking for reason in verdict.reasons]
-        return Decision("promoted", [*reasons, *notes])
-    return Decision("kept" if champion else "registered", [*objections, *notes])
+        return Decision(Outcome.PROMOTED, [*reasons, *notes])
+    return Decision(Outcome.KEPT if champion else Outcome.REGISTERED, [*objections, *notes])
 
 
 def _check(verdicts: Sequence[Verdict], challenger: Candidate) -> None:
@@ -84,10 +84,10 @@ def _check(verdicts: Sequence[Verdict], challenger: Candidate) -> None:
 
 def unpromoted(decision: Decision, has_champion: bool) -> Decision:
     """Return what is left of a decision where nothing may be promoted, as in a backfill."""
-    if decision.outcome != "promoted":
+    if decision.outcome is not Outcome.PROMOTED:
         return decision
     reasons = ["Runs for past days promote nothing; promote it by hand.", *decision.reasons]
-    return Decision("kept" if has_champion else "registered", reasons)
+    return Decision(Outcome.KEPT if has_champion else Outcome.REGISTERED, reasons)
 
 
 def _objections(challenger: Candidate, champion: Candidate | None, verdicts: Sequence[Verdict]) -> list[str]:

@@ -1,14 +1,12 @@
 """What deployment shows on the page of its run: which version is live, why, and how to call it."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from components.common.contracts.deployment import Deployment
 from components.common.contracts.section import Block, Code, Column, Outcome, Row, Section, Table
 
 WEIGHT = 10
 
 
-def build(record: Mapping[str, Any]) -> Section:
+def build(record: Deployment) -> Section:
     """Return the section of a deployment.
 
     Args:
@@ -16,28 +14,28 @@ def build(record: Mapping[str, Any]) -> Section:
     """
     columns = [Column(title="What"), Column(title="Which", format="code")]
     blocks: list[Block] = [Table(title="Versions", columns=columns, rows=_rows(record))]
-    if record["curl"]:
-        blocks.append(Code(title="Score an event", text=record["curl"], is_key=True))
+    if record.curl:
+        blocks.append(Code(title="Score an event", text=record.curl, is_key=True))
     return Section(title="Release", weight=WEIGHT, outcome=_outcome(record), blocks=blocks)
 
 
-def _outcome(record: Mapping[str, Any]) -> Outcome:
-    version, champion, decision = record["version"], record["champion_version"], record["decision"]
+def _outcome(record: Deployment) -> Outcome:
+    version, champion, decision = record.version, record.champion_version, record.decision
     headline = {
         "promoted": f"Version {version} is live",
         "kept": f"Version {champion} stays live; version {version} was not promoted",
         "registered": f"Version {version} was registered, not promoted; no version is live",
     }[decision]
     tone = "good" if decision == "promoted" else "neutral"
-    return Outcome(headline=headline, label=decision, tone=tone, reasons=record["reasons"])
+    return Outcome(headline=headline, label=decision, tone=tone, reasons=record.reasons)
 
 
-def _rows(record: Mapping[str, Any]) -> list[Row]:
+def _rows(record: Deployment) -> list[Row]:
     named = {
-        "new version": record["version"],
-        "live version": record["champion_version"],
-        "live before this run": record["previous_champion_version"],
-        "endpoint": record["endpoint"],
-        "registry": record["registry"],
+        "new version": record.version,
+        "live version": record.champion_version,
+        "live before this run": record.previous_champion_version,
+        "endpoint": record.endpoint,
+        "registry": record.registry,
     }
     return [Row(cells=[name, value]) for name, value in named.items()]

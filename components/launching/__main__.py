@@ -3,10 +3,10 @@
 import json
 from argparse import Namespace
 from datetime import UTC, date, datetime
-from typing import Any
 
-from components.common import step, storage
+from components.common import step
 from components.common.config import parse
+from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.splits import last_complete_day, parse_date
@@ -30,20 +30,24 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float]:
     """Start the run if it is asked for and not there yet, and write what became of it."""
     day = parse_date(args.date) if args.date else last_complete_day(datetime.now(UTC))
-    request = storage.read_json(args.request) if args.request else {"retrain": True, "reason": "The clock asks."}
-    nothing: dict[str, Any] = {"new": False, "said": "nothing is started"}
-    outcome = _launched(args, day) if request["retrain"] else nothing
-    step.log.info("%s: %s", outcome["said"], request["reason"])
+    request = Request.read(args.request) if args.request else None
+    reason = request.reason if request else "The clock asks."
+    if request and not request.retrain:
+        outcome = Launch(new=False, said="nothing is started", reason=reason)
+    else:
+        outcome = _launched(args, day, reason)
+    step.log.info("%s: %s", outcome.said, reason)
     write_section(args.launch, section.build(outcome))
-    storage.write_json(args.launch, outcome | {"reason": request["reason"]})
-    return {"started": float(outcome["new"])}
+    outcome.write(args.launch)
+    return {"started": float(outcome.new)}
 
 
-def _launched(args: Namespace, day: date) -> dict[str, Any]:
+def _launched(args: Namespace, day: date, reason: str) -> Launch:
     """Start the pipeline with this step's own parameters, or say how to start it where there is no Kubeflow."""
     state = State.parse(args.state)
     if not state.kubeflow:
-        return {"new": False, "said": f"no Kubeflow here; run: nightshift run {args.pipeline} --date {day}"}
+        told = f"no Kubeflow here; run: nightshift run {args.pipeline} --date {day}"
+        return Launch(new=False, said=told, reason=reason)
     from components.common.kubeflow import Place, Server
     from components.launching import core
 
@@ -55,7 +59,7 @@ def _launched(args: Namespace, day: date) -> dict[str, Any]:
     values = core.arguments(args.pipeline, definition.parameters, known)
     run = server.submit(core.run_name(args.pipeline, config.name, day), definition, values)
     said = f"{run.name} {'is started' if run.new else 'is there already'}: {run.url}"
-    return {"new": run.new, "run": run.name, "run_id": run.run_id, "url": run.url, "said": said}
+    return Launch(new=run.new, run=run.name, run_id=run.run_id, url=run.url, said=said, reason=reason)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float]:
     """Decide, write the day's audit entry if it has none, then the request."""
     from components.common.contracts import drift
+    from components.common.contracts.request import Request
     from components.common.contracts.section import write_section
     from components.monitoring import core, section
 
@@ -44,7 +45,7 @@ def body(args: Namespace) -> dict[str, float]:
         storage.write_json(audit, asdict(entry))
     write_section(args.request, section.build(entry, log, audit))
     step.log.info("%s: %s", "retrain" if entry.retrain else "no retraining", entry.reason)
-    storage.write_json(args.request, {"retrain": entry.retrain, "reason": entry.reason, "key": entry.key})
+    Request(retrain=entry.retrain, reason=entry.reason, key=entry.key).write(args.request)
     return {"retrain": float(entry.retrain)}
 
 

@@ -111,7 +111,8 @@ def test_a_backfill_of_the_scoring_tells_what_was_scored_each_day(workspace: Pat
 
 def test_stable_days_ask_for_nothing(workspace: Path, told: dict[str, str]) -> None:
     for day in STABLE:
-        assert asked(workspace, day) == {"retrain": False, "reason": "Nothing has drifted.", "key": f"fraud/{day}"}
+        request = {"schema": 1, "retrain": False, "reason": "Nothing has drifted.", "key": f"fraud/{day}"}
+        assert asked(workspace, day) == request
         assert told[day].endswith("monitoring: Nothing has drifted.\n")
 
 

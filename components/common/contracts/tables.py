@@ -9,14 +9,17 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ConfigDict, Field, computed_field, dataclasses
+
 from components.common import storage
+from components.common.contracts.artifact import Artifact
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Partition:
     """One UTC day of a table.
 
@@ -83,15 +86,35 @@ class Table:
         raise UserError(f"table {self.name!r} has no {day}, it holds {span}; run the step that makes it again")
 
 
+class Manifest(Artifact):
+    """A table as its manifest has it."""
+
+    name: str = Field(description="`events`, `features` or `scores`")
+    partitions: list[Partition] = Field(description="a UTC day each, in order of days")
+    details: dict[str, Any] = Field(description="what concerns the whole table")
+
+    @computed_field(description="identity of the content: days and their hashes, wherever they lie")  # type: ignore[prop-decorator]
+    @property
+    def sha256(self) -> str:
+        """See `Table.sha256`."""
+        return Table(self.name, self.partitions).sha256
+
+    @computed_field(description="rows of all days")  # type: ignore[prop-decorator]
+    @property
+    def rows(self) -> int:
+        """See `Table.rows`."""
+        return Table(self.name, self.partitions).rows
+
+
 def write_table(uri: str, table: Table) -> None:
     """Write a table's manifest."""
-    storage.write_json(uri, asdict(table) | {"sha256": table.sha256, "rows": table.rows})
+    Manifest(name=table.name, partitions=table.partitions, details=table.details).write(uri)
 
 
 def read_table(uri: str) -> Table:
     """Read a table's manifest."""
-    value = storage.read_json(uri)
-    return Table(value["name"], [Partition(**part) for part in value["partitions"]], value["details"])
+    found = Manifest.read(uri)
+    return Table(found.name, found.partitions, found.details)
 
 
 def partition_uri(lake: str, use_case: str, table: str, day: date, key: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.common.contracts.request import Request
 from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.common.kubeflow import Place, Server
@@ -29,7 +30,7 @@ def flags(server: Kubeflow, folder: Path, retrain: bool | None = True, **changed
     given = {"pipeline": "training", "data": "simulator", "device": "cpu", "launch": str(folder / "launch.json")}
     given |= {"state": state("s3://bucket", kubeflow=place), "request": None}
     if retrain is not None:
-        (folder / "request").write_text(json.dumps({"retrain": retrain, "reason": "Inputs moved.", "key": "tiny/x"}))
+        Request(retrain=retrain, reason="Inputs moved.", key="tiny/x").write(str(folder / "request"))
         given["request"] = str(folder / "request")
     return samples.flags(**given | changed)
 
@@ -72,6 +73,7 @@ def test_a_request_starts_the_newest_training_with_the_parameters_of_the_monitor
     assert text.sentences[0].startswith(NAME)
     assert links.links[0].uri == outcome(tmp_path)["url"]
     assert outcome(tmp_path) == {
+        "schema": 1,
         "new": True,
         "run": NAME,
         "run_id": run.run_id,
@@ -116,7 +118,8 @@ def test_another_day_and_another_use_case_are_runs_of_their_own(kubeflow: Kubefl
 
 def test_without_a_request_that_asks_nothing_is_sent(kubeflow: Kubeflow, tmp_path: Path) -> None:
     assert body(flags(kubeflow, tmp_path, retrain=False)) == {"started": 0.0}
-    assert outcome(tmp_path) == {"new": False, "said": "nothing is started", "reason": "Inputs moved."}
+    found = outcome(tmp_path)
+    assert (found["new"], found["said"], found["reason"]) == (False, "nothing is started", "Inputs moved.")
     assert not kubeflow.requests
 
 

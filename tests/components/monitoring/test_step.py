@@ -52,6 +52,7 @@ def test_the_second_drifted_day_asks_and_the_log_says_why_each_day_did_or_did_no
 
     assert not request(tmp_path, "2024-03-19")["retrain"]
     assert request(tmp_path, "2024-03-20") == {
+        "schema": 1,
         "retrain": True,
         "reason": "Retrain: 2 of 2 days have drifted. Inputs moved.",
         "key": "tiny/2024-03-20",

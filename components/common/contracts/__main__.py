@@ -1,0 +1,44 @@
+"""Writes the JSON Schema of every artifact: `python -m components.common.contracts docs/schemas`."""
+
+import json
+import sys
+from pathlib import Path
+
+from components.common.contracts.artifact import Artifact
+from components.common.contracts.deployment import Deployment
+from components.common.contracts.drift import Drift
+from components.common.contracts.evaluation import Evaluation
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.request import Launch, Request
+from components.common.contracts.section import Section
+from components.common.contracts.tables import Manifest
+from components.common.contracts.verdict import Verdict
+
+# file name -> the artifact
+ARTIFACTS: dict[str, type[Artifact]] = {
+    "deployment": Deployment,
+    "drift": Drift,
+    "evaluation": Evaluation,
+    "launch": Launch,
+    "model": ModelPackage,
+    "request": Request,
+    "section": Section,
+    "table": Manifest,
+    "verdict": Verdict,
+}
+
+
+def schema(artifact: type[Artifact]) -> str:
+    """Return an artifact's JSON Schema, as files hold it."""
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(described | artifact.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
+def main(folder: str) -> None:
+    """Write the schemas into a folder."""
+    for name, artifact in ARTIFACTS.items():
+        Path(folder, f"{name}.json").write_text(schema(artifact))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
