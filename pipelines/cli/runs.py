@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -118,7 +119,7 @@ def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:
         if getattr(args, name) != args.usual(name):
             words += [f"--{name}", getattr(args, name)]
     known = arguments.compiled(pipeline).parameters
-    words += [word for item in args.set if item.partition("=")[0] in known for word in ("--set", item)]
+    words += [word for item in args.set if re.split("[.=]", item)[0] in known for word in ("--set", item)]
     return shlex.join(words)
 
 

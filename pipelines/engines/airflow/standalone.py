@@ -24,7 +24,7 @@ from components.common import locks
 from components.common.errors import UnavailableError, UserError
 from pipelines import configs
 from pipelines.engines.airflow.operators.context import Place
-from pipelines.engines.local.run import last_lines
+from pipelines.logs import last_lines
 
 ROOT = Path(__file__).parents[3]
 # one that ends takes the others along

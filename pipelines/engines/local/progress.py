@@ -13,7 +13,8 @@ from rich.table import Table
 
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import Outcome, Run, last_lines
+from pipelines.engines.local.run import Outcome, Run
+from pipelines.logs import last_lines
 
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "reused": "green", "failed": "bold red"}
 

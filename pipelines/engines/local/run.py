@@ -20,6 +20,7 @@ from components.common.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
 from pipelines.engines.local.processes import Processes
+from pipelines.logs import last_lines
 
 DEFINITION = "pipeline.yaml"
 
@@ -224,12 +225,6 @@ class Run:
 
     def _folder(self, task: ir.Task) -> Path:
         return self.folder / task.name
-
-
-def last_lines(log: Path, count: int) -> str:
-    """Return the last lines of a log that are not empty."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return "\n".join([line for line in lines if line.strip()][-count:])
 
 
 def _delays(retry: ir.Retry) -> list[float]:

@@ -42,11 +42,26 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], state: State) -> Run:
         pipeline: the pipeline.
         options: values for its parameters; those it does not declare are an error.
         state: where this machine keeps things.
+
+    Raises:
+        UserError: when a value is not allowed, or the runs are to lie elsewhere: this engine's are folders.
     """
     values = arguments.gathered(pipeline, options, state.dump())
+    if "state" in values:
+        values["state"] |= {"runs": _checked_runs(pipeline, values["state"]["runs"], state.runs)}
     if "data" in values:
         values["data"] = arguments.absolute(values["data"])
     return Run(pipeline, values, Path(state.runs) / arguments.run_name(pipeline, values))
+
+
+def _checked_runs(pipeline: ir.Pipeline, asked: str, here: str) -> str:
+    compiled = (pipeline.parameters["state"].default or {}).get("runs")
+    if asked not in (here, compiled):  # a cluster's pipeline names the cluster's, which is not asked for here
+        raise UserError(
+            f"state.runs is {asked!r}, but the runs of this machine lie in {here}; leave it out, choose another "
+            "--workspace, or run the pipeline on a cluster: nightshift submit"
+        )
+    return here
 
 
 def in_containers(run: Run) -> Run:

@@ -85,6 +85,10 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--set", "x"], "--set takes name=value"),
         (["run", "--set", "state.laek=/x"], "state.laek: unknown; allowed here: audit, "),
         (["run", "--set", "state.lake="], "state.lake is ''; give a folder or a URI"),
+        (
+            ["run", "--set", "state.runs=s3://bucket/runs"],
+            "'s3://bucket/runs', but the runs of this machine",
+        ),
         (["run", "--set", "state=here"], "parameter 'state' is 'here'; it takes a STRUCT"),
         (["run", "--resume", "r1"], "there is no run 'r1'"),
         (["run", "--resume", "r1", "--date", "2025-01-01"], "leave out date, or start a new run"),

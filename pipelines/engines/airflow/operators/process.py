@@ -16,7 +16,8 @@ from pipelines.engines.airflow.operators.context import Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.engines.local import runs
 from pipelines.engines.local.processes import Processes
-from pipelines.engines.local.run import Outcome, Run, last_lines
+from pipelines.engines.local.run import Outcome, Run
+from pipelines.logs import last_lines
 
 SECONDS = 0.5
 
