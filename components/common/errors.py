@@ -1,4 +1,4 @@
-"""Errors that end in one clear line, never a traceback: exit code 2 when the user has to mend something, else 1."""
+"""Errors that end in one clear line, never a traceback: exit code 2 for a user's mistake, else 1."""
 
 import difflib
 from collections.abc import Iterable

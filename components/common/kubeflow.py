@@ -56,7 +56,7 @@ class Place:
                 "with --endpoint or in KFP_ENDPOINT"
             )
         if not self.experiment:
-            raise UserError("experiment is empty; give a name with --experiment, it is made if there is none")
+            raise UserError("experiment is empty; give a name with --experiment; it is created if missing")
 
     @classmethod
     def parse(cls, value: Mapping[str, str]) -> Self:
@@ -247,9 +247,9 @@ class _Client(api.ApiClient):  # type: ignore[misc]  # it ships no annotations
             if error.status:
                 raise
             reason = " ".join(error.reason.split())
-            raise UserError(f"{url}: {reason}; name the file of its authority in SSL_CERT_FILE") from None
+            raise UserError(f"{url}: {reason}; name its certificate authority's file in SSL_CERT_FILE") from None
         if "json" not in answer.getheader("content-type", ""):
-            raise UserError(f"{url} answers with no JSON, a page to log in perhaps; check --endpoint")
+            raise UserError(f"{url} does not answer with JSON, but perhaps with a login page; check --endpoint")
         return answer
 
 

@@ -60,7 +60,7 @@ def nested(path: str | Path, seconds: float) -> Iterator[None]:
 
 
 def is_held(path: str | Path) -> bool:
-    """Tell whether some process holds a lock on a file alone."""
+    """Return whether some process holds a lock on a file alone."""
     try:
         with open(path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -97,7 +97,7 @@ def _lock(file: BinaryIO, how: int, deadline: float | None) -> None:
 
 
 def _lies_at(path: Path, file: BinaryIO) -> bool:
-    """Tell whether a file is still the one at a path; whoever held the lock before may have moved or removed it."""
+    """Return whether a file is still the one at a path; whoever held the lock before may have moved or removed it."""
     try:
         return os.path.samefile(path, file.fileno())
     except FileNotFoundError:

@@ -306,7 +306,7 @@ def _client(tracking_uri: str) -> "MlflowClient":
 
 
 def _is_empty(registry: str) -> bool:
-    """Tell whether nothing was ever registered, without the seconds that MLflow's first tables take."""
+    """Return whether nothing was ever registered, without the seconds that MLflow's first tables take."""
     return not is_remote(registry) and not Path(registry, "mlflow.db").exists()
 
 

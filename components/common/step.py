@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
-    """Run a step and exit: 0 when done, 2 when the user has something to mend, 1 when another try may help.
+    """Run a step and exit: 0 when done, 2 for a user's mistake, 1 when a retry may help.
 
     Args:
         parser: the step's flags.

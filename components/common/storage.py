@@ -75,7 +75,7 @@ def fingerprint(value: object) -> str:
 
 
 def exists(uri: str) -> bool:
-    """Tell whether something lies at the URI.
+    """Return whether something lies at the URI.
 
     Raises:
         UserError: when the store refuses.
@@ -271,7 +271,7 @@ def _patiently(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", *plac
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Tell whether a store may answer otherwise in a moment."""
+    """Return whether a store may answer otherwise in a moment."""
     kind = type(error)
     if not isinstance(error, OSError) and not any(each.__module__.split(".")[0] in CLIENTS for each in kind.__mro__):
         return False

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """Return the flags."""
-    flags = Parser("deployment.manage", "Look after registered models and the local endpoint.")
+    flags = Parser("deployment.manage", "Manage registered models and the local endpoint.")
     flags.add_argument("action", choices=sorted(ACTIONS), help="what to do")
     flags.add_argument("version", nargs="?", help="version to promote")
     flags.add_argument("--registry", required=True, help="model registry: a folder or the URL of a tracking server")

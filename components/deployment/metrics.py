@@ -123,7 +123,7 @@ class _Model:
         info.add_metric(values, 1)
         yield info
         state = GaugeMetricFamily(
-            "nightshift_endpoint_degraded", "1: it cannot load what it should", labels=["use_case"]
+            "nightshift_endpoint_degraded", "1: it cannot load the version it should serve", labels=["use_case"]
         )
         state.add_metric([self._name], float(degraded))
         yield state

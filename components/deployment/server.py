@@ -2,7 +2,7 @@
 
     python -m components.deployment.server --registry registry --name fraud --port 8321
 
-It listens on 127.0.0.1 unless told otherwise. When `<registry>/endpoint/<name>/current.json` changes, the new
+It listens on 127.0.0.1 by default. When `<registry>/endpoint/<name>/current.json` changes, the new
 version is loaded beside the old one and takes over between two requests; one that cannot be loaded changes nothing.
 """
 
@@ -127,7 +127,7 @@ class Current:
             self.problem, self.wanted = None, wanted
             self.model = load(wanted)
             log.info("serving version %d", wanted.version)
-        except Exception as error:  # whatever is wrong with the new version, the old one goes on serving
+        except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
             self._report(f"{type(error).__name__}: {error}")
 
     def follow(self) -> None:

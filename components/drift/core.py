@@ -242,7 +242,7 @@ def volume(rows: int, expected: float, limit: float) -> Signal:
 
 
 def labels(labelled: int, expected: float) -> Signal:
-    """Tell whether the labels that are due have arrived; the value is their share of a usual day's rows."""
+    """Return whether the labels that are due have arrived; the value is their share of a usual day's rows."""
     share = labelled / expected
     reason = f"{labelled:,} rows have labels on the newest day whose labels are due, {expected:,.0f} expected."
     return Signal(name=LABELS, value=share, limit=LABELLED, raised=share < LABELLED, reason=reason)

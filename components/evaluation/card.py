@@ -40,7 +40,7 @@ def _identity(trial: Trial) -> list[str]:
     entry = model.candidates[model.selected]
     return [
         f"- Selected: {lineage.reason}",
-        f"- Kind: {entry.kind}, parameters {entry.parameters or 'as the library has them'}",
+        f"- Kind: {entry.kind}, parameters {entry.parameters or 'at the defaults of the library'}",
         f"- Fitted on {lineage.device} with seed {lineage.seed}",
         f"- Flags an event from a score of {model.decision.threshold:.4g}",
         f"- Model: `{model.sha256}`",
@@ -82,7 +82,7 @@ def _cost(trial: Trial) -> list[str]:
     unit = f"values of {columns.customer}" if columns.customer else "events"
     return [
         f"Precision at {gate.top_k} is the share of positives among the {gate.top_k} {unit} with the highest scores of "
-        "a day, as a mean over days; its ceiling is what a perfect scorer reaches. In brackets 95 % intervals, from a "
+        "a day, averaged over days; its ceiling is what a perfect model reaches. In brackets: 95 % intervals from a "
         f"stratified bootstrap of the test rows (for the precision at {gate.top_k}, of the {unit}).",
         "",
         f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_positives:,} "
@@ -110,30 +110,31 @@ def _importances(found: list[tuple[str, float]]) -> list[str]:
         return ["Not measured: the test days hold one class only."]
     note = "Drop of average precision when the input is shuffled, on a sample of the test rows. "
     cells = [(name, _number(drop)) for name, drop in found]
-    return [*table(("Input", "Drop"), cells), "", f"{note}Inputs that say the same stand in for one another."]
+    return [*table(("Input", "Drop"), cells), "", f"{note}Correlated inputs substitute for one another."]
 
 
 def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
     config = trial.config
-    yield f"Labels count as known after {config.label_delay_days} days; what turns positive later is negative to it."
+    delay = config.label_delay_days
+    yield f"Labels count as known after {delay} days; events that turn positive later count as negative."
     yield (
         f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later "
-        "ones; seasons, holidays and positives unlike those of its training days are unknown to it."
+        "ones; it has not seen other seasons, holidays or kinds of positives."
     )
-    yield "The intervals treat events as independent and the days as given; positives in series make them too narrow."
+    yield "The intervals treat events as independent and the days as given; clustered positives make them too narrow."
     if config.columns.customer and config.protocol.drop_compromised:
         yield (
-            f"Values of {config.columns.customer} already known as positive are not among the test rows; it is not "
-            "measured on them."
+            f"Values of {config.columns.customer} already known as positive are left out of the test rows; the model "
+            "is not measured on them."
         )
     unsure = [part.name for part in slices if part.average_precision is None]
     if unsure:
         yield f"Too few positives to measure: {'; '.join(unsure)}."
     yield from trial.notes
     if trial.model.preprocessing.categorical:
-        yield "A category that did not occur in training counts as none of those known."
-    yield "Its scores rank events; they are probabilities only as far as the calibration above says."
-    yield "No attribute of a person was looked at, so nothing is known about fairness between groups."
+        yield "A category that did not occur in training is treated as none of the known ones."
+    yield "Its scores rank events; they are probabilities only as far as the calibration above shows."
+    yield "No personal attributes were examined, so nothing is known about fairness between groups."
 
 
 def _number(value: float | None) -> str:

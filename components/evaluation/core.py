@@ -156,7 +156,7 @@ def checked(rows: pd.DataFrame) -> pd.DataFrame:
     if len(unlabelled):
         raise UserError(
             f"{len(unlabelled)} test rows have no label although it is due, the first on {unlabelled.min().date()}; "
-            "bring that day's labels and run again from ingestion"
+            "deliver that day's labels and run again from ingestion"
         )
     return rows
 

@@ -40,15 +40,15 @@ def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:
     for name, found in unseen(rows, inputs).items():
         known, share = len(inputs.categorical[name]), f"{found.rows:,} of {len(rows):,} test rows ({found.share:.1%})"
         yield (
-            f"{name}: {share} hold {found.distinct:,} values that are none of the model's {known} categories; they are "
-            "scored as none of them."
+            f"{name}: {share} hold {found.distinct:,} values that are not among the model's {known} categories; they "
+            "are scored as none of these."
         )
 
 
 def _constant(model: ModelPackage) -> Iterator[str]:
     constant = model.lineage.constant
     if constant:
-        yield f"The same in every training row, so nothing was learned from: {', '.join(constant)}."
+        yield f"Constant in all training rows, so nothing was learned from: {', '.join(constant)}."
 
 
 def _empty_days(rows: pd.DataFrame) -> Iterator[str]:

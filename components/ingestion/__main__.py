@@ -66,7 +66,7 @@ def body(args: Namespace) -> dict[str, float]:
     job = Job(config, days, source, lake)
     partitions = ingest(job)
     if mixed := tally.mixed_ids(partitions):
-        log.info("ingestion: %s: numbers on some days, text on others; taken as text on all", ", ".join(mixed))
+        log.info("ingestion: %s: numbers on some days, text on others; treated as text on all", ", ".join(mixed))
         partitions = ingest(job, mixed)
     _check_shares(job, partitions)
     read, quarantined = tally.totals(partitions)
@@ -165,7 +165,7 @@ def _check_shares(job: Job, partitions: list[Partition]) -> None:
         f"rule {rule!r} rejected {quarantined[rule]:,} of {read:,} rows ({quarantined[rule] / read:.2%}), "
         f"quarantine.max_share allows {limit:.2%}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
-        "mend the data, or raise quarantine.max_share in the config if these rows may be left out"
+        "fix the data, or raise quarantine.max_share in the config if these rows may be left out"
     )
 
 

@@ -58,7 +58,7 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
     if len(values):
         raise UserError(
             f"column {column.name!r} ({column.dtype}) holds no {kind}; "
-            f"its first value is {str(values.iloc[0])[:40]!r}; mend the file, or name another column in the config"
+            f"its first value is {str(values.iloc[0])[:40]!r}; fix the file, or name another column in the config"
         )
 
 

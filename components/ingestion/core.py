@@ -106,7 +106,7 @@ class Rows:
 
 
 def _alike(rows: Rows, columns: Columns) -> bool:
-    """Tell whether each of the days, alone, would be read as all of them are."""
+    """Return whether each of the days, alone, would be read as all of them are."""
     whole = pd.DataFrame({role: read.whole(rows.raw[columns.roles[role]]) for role in _ids(columns)})
     readable = rows.typed[["event_time", *(["amount"] if columns.amount else []), *columns.numeric]].notna()
     labels = rows.typed["label"].notna() | ~rows.due

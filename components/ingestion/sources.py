@@ -49,7 +49,7 @@ class Source(Protocol):
         """Return what to call the day's rows in a message."""
 
     def has(self, day: date) -> bool:
-        """Tell whether there is anything for a day."""
+        """Return whether there is anything for a day."""
 
     def read(self, day: date) -> Raw:
         """Return a day's rows."""
@@ -97,7 +97,7 @@ def require(source: Source, days: Days) -> None:
         return
     if days.last in missing:
         newest = f"the newest day before it is {present[-1]}" if present else f"nor is there any day of {days}"
-        raise UserError(f"{source.name(days.last)} does not exist, {newest}; bring the file, or give another --date")
+        raise UserError(f"{source.name(days.last)} does not exist, {newest}; provide the file, or give another --date")
     if missing[-1] < present[0]:
         earliest = present[0] + (days.last - days.first)
         raise UserError(
@@ -106,7 +106,7 @@ def require(source: Source, days: Days) -> None:
         )
     raise UserError(
         f"{len(missing)} of the {len(list(days))} days that --date {days.last} needs are missing: {spans(missing)}; "
-        f"bring them (the first is {source.name(missing[0])}), or give a --date whose days are all there"
+        f"bring them (the first is {source.name(missing[0])}), or give a --date whose days are complete"
     )
 
 
@@ -135,7 +135,7 @@ class Simulated:
         return f"the simulator's {day}"
 
     def has(self, day: date) -> bool:  # noqa: ARG002  # it has every day
-        """Tell whether there is anything for a day."""
+        """Return whether there is anything for a day."""
         return True
 
     def read(self, day: date) -> Raw:
@@ -164,7 +164,7 @@ class Folder:
         return storage.join(self._root, self._template.replace("{date}", str(day)))
 
     def has(self, day: date) -> bool:
-        """Tell whether the day's file exists; each folder is listed once."""
+        """Return whether the day's file exists; each folder is listed once."""
         folder, name = self.name(day).rsplit("/", 1)
         return name in self._names(folder)
 
@@ -189,7 +189,7 @@ class OneTable:
         return f"{self._uri}, {day}"
 
     def has(self, day: date) -> bool:
-        """Tell whether the table has rows of a day."""
+        """Return whether the table has rows of a day."""
         return day in self._table.positions
 
     def read(self, day: date) -> Raw:

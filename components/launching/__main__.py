@@ -17,7 +17,7 @@ def parser() -> step.Parser:
     """Return the step's flags."""
     flags = step.Parser("launching", "Start a pipeline on Kubeflow, once for a day.").takes_device()
     flags.add_argument("--date", help="logical date, YYYY-MM-DD (default: the last complete UTC day)")
-    flags.add_argument("--request", help="URI of monitoring's request: without one that asks, nothing is started")
+    flags.add_argument("--request", help="URI of monitoring's request; nothing is started unless it asks for it")
     return flags.takes(
         pipeline="name of the uploaded pipeline",
         config="the use case's config (JSON)",

@@ -52,7 +52,7 @@ class Entry:
 
     @property
     def drifted(self) -> bool:
-        """Whether anything is raised that a new model could mend."""
+        """Whether anything is raised that a new model could fix."""
         return bool(set(self.raised) - {LABELS})
 
 
@@ -89,12 +89,12 @@ def _objections(today: Entry, log: Sequence[Entry], policy: Controller, backfill
     if not today.raised:
         yield "Nothing has drifted."
     if LABELS in today.raised:
-        yield "Labels are late: a model trained now would miss the newest positives. Look after the labels."
+        yield "Labels are late: a model trained now would miss the newest positives. Fix the delivery of labels."
     # days of another model say nothing about this one: a retraining starts the count anew
     recent = [entry for entry in _since(log, today, policy.of) if entry.model_sha256 == today.model_sha256]
     drifted = 1 + sum(entry.drifted for entry in recent)
     if drifted < policy.days:
-        yield f"Not yet: {drifted} drifted, and it takes {_days(policy)}."
+        yield f"Not yet: {drifted} drifted, {_days(policy)} are needed."
     yield from _limits([entry for entry in log if entry.retrain], today, policy)
     if backfill:
         yield "A run for a past day never asks."
@@ -109,7 +109,7 @@ def _limits(requests: Sequence[Entry], today: Entry, policy: Controller) -> Iter
     if cooling:
         yield f"Cooling down: {cooling[-1].day} asked, and {policy.cooldown_days} days have to pass."
     if len(_since(requests, today, WEEK)) >= policy.max_retrains_per_week:
-        yield f"Asked {policy.max_retrains_per_week} times in seven days, and that is the limit."
+        yield f"Asked {policy.max_retrains_per_week} times in seven days, which is the limit."
 
 
 def _since(log: Sequence[Entry], today: Entry, days: int) -> list[Entry]:

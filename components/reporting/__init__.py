@@ -1,4 +1,4 @@
-"""The last step of every run: says what happened, to machines and to people.
+"""The last step of every run: reports what happened, to machines and to people.
 
 Reads what the other steps wrote, as far as it is there, their measures in the executor input, and the local
 engine's record `<runs>/<run>/run.json`. Writes `summary.json` (schema: `docs/summary.md`) and the self-contained

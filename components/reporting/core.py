@@ -117,7 +117,7 @@ class Found:
 
 
 def is_repeated_by(earlier: Json, head: Head, pipeline: str) -> bool:
-    """Tell whether a run has to give the same data, features and model as a complete earlier one.
+    """Return whether a run has to give the same data, features and model as a complete earlier one.
 
     Args:
         earlier: `summary.json` of the earlier run.

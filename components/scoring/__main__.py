@@ -87,7 +87,7 @@ def body(args: Namespace) -> dict[str, Any]:
     days = splits.watched(config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
-        told = "the model was trained until %s: its scores of %s tell nothing about how good it is"
+        told = "the model was trained until %s: its scores of %s say nothing about its quality"
         step.log.warning(told, job.trained_until, days.newest)
     parts = [tables.find_partition(job.uri(each)) or _write(job, each) for each in days]
     scored = storage.read_frame(parts[-1].uri, ["score", "flagged"])

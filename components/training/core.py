@@ -240,7 +240,7 @@ def constant(rows: pd.DataFrame, inputs: Inputs) -> list[str]:
     """Return the inputs that are the same in every row."""
     found = [name for name in inputs.columns if (rows[name] == rows[name].iloc[0]).all()]
     if found:
-        log.warning("the same in every training row, so nothing is learned from: %s", ", ".join(found))
+        log.warning("constant in all training rows, so nothing is learned from: %s", ", ".join(found))
     return found
 
 

@@ -13,7 +13,7 @@ CHARTS = Path(__file__).with_name("charts.yaml")
 
 
 def main() -> None:
-    """Print one command a line and exit: 2 when the table has to be mended."""
+    """Print one command a line and exit: 2 when the table has to be fixed."""
     parser = argparse.ArgumentParser(prog="infra.cluster", description=__doc__)
     parser.add_argument("action", choices=("install", "uninstall"))
     parser.add_argument("cloud", choices=("aws", "gcp"))

@@ -18,7 +18,7 @@ PRICES = Path(__file__).with_name("prices.yaml")
 
 
 def main() -> None:
-    """Print both tables and exit: 2 when the user has something to mend, 1 when Terraform failed."""
+    """Print both tables and exit: 2 for a user's mistake, 1 when Terraform failed."""
     parser = argparse.ArgumentParser(prog="infra.costs", description=__doc__)
     parser.add_argument("cloud", choices=("aws", "gcp"))
     parser.add_argument("environment", help="name of a .tfvars file: dev or prod")

@@ -34,7 +34,7 @@ def submit(args: argparse.Namespace) -> int:
 
 
 def schedule(args: argparse.Namespace) -> int:
-    """Have Kubeflow start the pipelines of a use case by the clock, as its config's `schedule` says."""
+    """Schedule the pipelines of a use case on Kubeflow, by its config's `schedule`."""
     from pipelines.engines.kubeflow import submission
 
     server, nightly = _server(args), arguments.compiled("nightly", site(args.environment).name)

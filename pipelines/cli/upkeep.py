@@ -17,7 +17,7 @@ def add(commands: options.Commands) -> None:
     options.add_workspace(command)
     options.add_config(command)
     command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
-    command.add_argument("--delete", action="store_true", help="remove what is listed without this")
+    command.add_argument("--delete", action="store_true", help="remove what the command lists otherwise")
     command.set_defaults(command=gc)
 
 

@@ -26,7 +26,7 @@ class Item:
     size: int
 
     def past(self, days: int, now: datetime) -> bool:
-        """Tell whether it is that old."""
+        """Return whether it is that old."""
         return now - self.since >= timedelta(days=days)
 
 

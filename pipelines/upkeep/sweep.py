@@ -41,7 +41,7 @@ def collect(state: State, config: Config, now: datetime) -> Plan:
     of a table that nothing names any more.
 
     Raises:
-        UserError: when a run is under way, or something may not be removed; the same again goes on.
+        UserError: when a run is in progress, or something may not be removed; calling it again resumes.
     """
     with runs.none_under_way(Path(state.runs), config.name), registry.exclusive(state.registry):
         found = planned(state, config, now)
@@ -70,7 +70,7 @@ def table(found: Plan, title: str, now: datetime) -> Table:
 
 def lineage(kept: list[Lineage]) -> Table:
     """Return what stays for the sake of live versions."""
-    made = _table("kept for models that live", "because", "version", "made by", "partitions")
+    made = _table("kept for live models", "because", "version", "made by", "partitions")
     for line in kept:
         made.add_row(line.reason, _some(line.versions), _some(line.runs) or "a run that is gone", str(line.partitions))
     return made

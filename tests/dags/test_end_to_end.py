@@ -318,7 +318,7 @@ def test_a_backfill_trains_a_past_day_of_its_use_case_and_promotes_no_model(airf
 
 
 def test_it_cannot_be_started_twice(airflow: Airflow) -> None:
-    with pytest.raises(UserError, match=f"Airflow runs already at {airflow.running.url}; .* make airflow-stop"):
+    with pytest.raises(UserError, match=f"Airflow is already running at {airflow.running.url}; .* make airflow-stop"):
         standalone.start(Path(airflow.running.home), airflow.folder / "dags", {})
 
 

@@ -29,7 +29,7 @@ SAYS = {
     "payments": [
         "Precision at 20 is the share of positives among the 20 values of Account with the highest scores",
         "Country: ",
-        "are none of the model&#39;s 3 categories",
+        "are not among the model&#39;s 3 categories",
     ],
     "machine-failure": [
         "Precision at 5 is the share of positives among the 5 values of machine_id with the highest scores",

@@ -54,15 +54,15 @@ class Evaluation(Section):
 class Drift(Section):
     """Effect sizes above which something counts as drifted; `make drift-bench` shows what they catch."""
 
-    window_days: Positive = Field(7, description="days compared; whole weeks, or the weekday itself is a drift")
+    window_days: Positive = Field(7, description="days compared; use whole weeks, or weekdays look like drift")
     psi: Annotated[float, annotated_types.Gt(0)] = 0.1
     wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(0.08, description="in reference standard deviations")
     max_drifted_share: Share = Field(0.1, description="share of drifted inputs above which the inputs have drifted")
     volume: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.5, description="relative change of the rows a day, either way: 0.5 is half as many again, or a third less"
+        0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
     )
     average_precision: Share = Field(0.08, description="loss against the model's promise, on rows whose labels are due")
-    min_positives: Positive = Field(200, description="fewer positives with labels say nothing by either limit here")
+    min_positives: Positive = Field(200, description="labeled positives needed to apply either of the limits beside it")
     positive_wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(
         0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"
     )
@@ -72,11 +72,11 @@ class Controller(Section):
     """When drift asks for a retraining. See `components/monitoring/core.py`."""
 
     retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
-    days: Positive = Field(2, description="drifted days, the newest among them, that it takes ...")
-    of: Positive = Field(3, description="... within so many days up to the newest")
+    days: Positive = Field(2, description="drifted days needed, including the newest ...")
+    of: Positive = Field(3, description="... within this many days up to the newest")
     cooldown_days: Annotated[int, annotated_types.Ge(0)] = Field(3, description="days after a request without another")
     max_retrains_per_week: Positive = Field(2, description="requests within any seven days")
-    freeze: bool = Field(False, description="true: ask for nothing, whatever happens")
+    freeze: bool = Field(False, description="true: never ask")
 
     @model_validator(mode="after")
     def _days_fit(self) -> Self:

@@ -16,7 +16,7 @@ class Source(Section):
 
     files: str | None = Field(None, description="name of a day's file, with {date}: '{date}.parquet'")
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
-    timezone: str = Field("UTC", description="zone of times that carry none, an IANA name")
+    timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
@@ -43,7 +43,7 @@ class Source(Section):
 class Columns(Section):
     """The user's column name for each role."""
 
-    event_id: str = Field(description="names an event; no two events share one")
+    event_id: str = Field(description="unique id of an event")
     event_time: str = Field(description="when it happened: timestamps, or ISO 8601 text")
     customer: str | None = Field(
         None, description="whose events they are: of a person, an account, a machine; without it each stands alone"
@@ -100,10 +100,10 @@ class Simulator(Section):
     corrupt_share: Share = Field(0.0, description="share of each day's rows that are corrupted, one rule each in turn")
 
     def drifts(self, on: date) -> bool:
-        """Tell whether the drifts apply on a day."""
+        """Return whether the drifts apply on a day."""
         return self.drift_from is not None and str(on) >= self.drift_from
 
     def labels_arrived(self, on: date, labels_due: date) -> bool:
-        """Tell whether a day's labels are there, when those up to `labels_due` should be."""
+        """Return whether a day's labels are there, when those up to `labels_due` should be."""
         late = self.label_lateness_days if self.drifts(on) else 0
         return on + timedelta(days=late) <= labels_due

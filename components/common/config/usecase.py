@@ -35,7 +35,7 @@ class Config(Section):
     def _windows_have_a_key(self) -> Self:
         if self.task.windows_days and not (self.columns.customer or self.columns.terminal):
             raise ValueError(
-                f"task.windows_days: is {self.task.windows_days}, but windows are those of a customer or a "
+                f"task.windows_days: is {self.task.windows_days}, but windows are counted by customer or "
                 "terminal; name columns.customer or columns.terminal, or write windows_days: []"
             )
         return self

@@ -107,7 +107,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     home = home.resolve()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the password lies in it
     if found := running(home):
-        raise UserError(f"Airflow runs already at {found.url}; look there, or end it first: make airflow-stop")
+        raise UserError(f"Airflow is already running at {found.url}; use it, or stop it first: make airflow-stop")
     url, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8081))
     environment = {**os.environ, **_settings(home, dags, url), "NIGHTSHIFT_REPORTS": reports, **variables}
     served = Place.named(environment).workspace.resolve() / "runs"
@@ -185,7 +185,7 @@ def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
     """Wait for the health of all parts, each of which is named once it is healthy."""
     deadline = time.monotonic() + START_SECONDS
     named: set[str] = set()
-    print("Airflow starts, which takes up to a minute. Healthy:", flush=True)
+    print("Starting Airflow, which takes up to a minute. Healthy:", flush=True)
     while leader.poll() is None and time.monotonic() < deadline:
         parts = _health(made.url)
         for part in sorted({name for name, status in parts.items() if status == "healthy"} - named):

@@ -44,7 +44,7 @@ class Runs:
         found = self._listed(service.recurring_run_service_list_recurring_runs, "recurring_runs")
         since = {_starts(run): _begin(run) for run in found if run.status == "ENABLED"}
         ours = {whose: value for whose, value in since.items() if all(whose)}
-        yield _gauge("schedule_timestamp_seconds", "since when it runs by the clock", ours)
+        yield _gauge("schedule_timestamp_seconds", "since when it is scheduled", ours)
 
     def _runs(self) -> Iterator[GaugeMetricFamily]:
         runs = self._by_whose(self._listed(api.RunServiceApi(self._server.client).run_service_list_runs, "runs"))
@@ -53,9 +53,9 @@ class Runs:
             ends = {whose: _end(group[0]) for whose, group in found.items()}
             yield _gauge(f"run_last_{word}_timestamp_seconds", f"when its last {word} ended", ends)
         took = {whose: _end(group[0]) - _begin(group[0]) for whose, group in ended["success"].items()}
-        yield _gauge("run_seconds", "how long its last success took", took)
+        yield _gauge("run_seconds", "duration of its last success", took)
         since = {whose: self._now() - _begin(group[-1]) for whose, group in _in(UNDER_WAY, runs).items()}
-        yield _gauge("run_under_way_seconds", "for how long its oldest unfinished run has been there", since)
+        yield _gauge("run_under_way_seconds", "age of its oldest unfinished run", since)
         counts = Counter((*whose, run.state) for whose, group in runs.items() for run in group)
         yield _gauge("runs", f"its runs among the newest {NEWEST}", counts, [*WHOSE, "state"])
 

@@ -112,7 +112,7 @@ class Change:
     def when(self) -> str:
         """When it will start, in words."""
         cron = self.wanted and self.wanted.trigger.cron_schedule.cron.removeprefix("0 ")
-        return f"at {cron} UTC" if cron else "not by the clock, since controller.retrain is on_drift"
+        return f"at {cron} UTC" if cron else "not scheduled, since controller.retrain is on_drift"
 
 
 def change(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:

@@ -51,7 +51,7 @@ def backfill(
     console: Console,
     force: bool = False,
 ) -> Iterator[Day]:
-    """Run the days in order until one fails; the same call again goes on where this one stopped.
+    """Run the days in order until one fails; the same call again resumes there.
 
     Args:
         pipeline: the pipeline.

@@ -1,4 +1,4 @@
-"""What a person sees of a run while it goes on and when it is over."""
+"""What a person sees of a run, during it and at its end."""
 
 import json
 import shlex
@@ -94,7 +94,7 @@ def explain_failure(run: Run, console: Console) -> None:
 
 
 def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
-    """Print a run's metrics and verdicts, where its report lies, and the next command."""
+    """Print a run's metrics and verdicts, the path of its report, and the next command."""
     if summary["models"]:
         console.print(_metrics(summary))
     for name, verdict in summary["verdicts"].items():

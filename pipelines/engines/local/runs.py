@@ -100,7 +100,7 @@ def record(folder: Path) -> Record:
 
 @contextmanager
 def alone(run: Run) -> Iterator[None]:
-    """Keep other runs of the same pipeline, use case and date out while this one goes on.
+    """Keep other runs of the same pipeline, use case and date out during this one.
 
     The operating system ends the lock with this process and the one that ends its steps, so none is ever stale.
 
@@ -115,7 +115,7 @@ def alone(run: Run) -> Iterator[None]:
             file = stack.enter_context(locks.held(path, seconds=0, inheritable=True))
         except BlockingIOError:
             other = path.read_text() or "another run"
-            raise UserError(f"{other} is under way for the same date; wait for it or give another --date") from None
+            raise UserError(f"{other} is in progress for the same date; wait for it or give another --date") from None
         file.seek(0)
         _sweep(run.folder.parent, file.read().decode())
         file.truncate(0)
@@ -150,7 +150,7 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
         with locks.held(gate, seconds=0):
             yield
     except BlockingIOError:
-        raise UserError(f"a run of {use_case!r} in {folder} is under way; try again when it is over") from None
+        raise UserError(f"a run of {use_case!r} in {folder} is in progress; try again when it has finished") from None
 
 
 def _lock(run: Run) -> Path:

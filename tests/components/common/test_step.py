@@ -57,10 +57,10 @@ def test_a_step_that_is_done_exits_with_0_and_logs_to_stderr(tmp_path: Path) -> 
 
 
 def test_a_mistake_of_the_user_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    done = run(tmp_path, "raise UserError('date is wrong; mend it')", FLAGS)
+    done = run(tmp_path, "raise UserError('date is wrong; fix it')", FLAGS)
 
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["working on 2024-03-18", "sample: date is wrong; mend it"]
+    assert done.stderr.splitlines() == ["working on 2024-03-18", "sample: date is wrong; fix it"]
 
 
 def test_a_mistake_of_ours_is_a_traceback_and_exit_code_1(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_store_that_stays_broken_is_given_up_on_with_what_it_said_and_how_ofte
 
 
 @pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "InvalidRequest")])
-def test_what_the_user_has_to_mend_is_asked_once(store: Faulty, status: int, code: str) -> None:
+def test_a_users_mistake_is_asked_once(store: Faulty, status: int, code: str) -> None:
     store.faults.append(Fault("PUT", "lake", status, 100, code))
 
     with pytest.raises(UserError, match=r"s3://lake/faulty/a\.parquet"):

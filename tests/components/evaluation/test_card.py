@@ -89,7 +89,7 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: core.Trial) -> None:
     )
 
     assert "among the 2 values of machine_id with the highest scores of a day" in machines
-    assert "- Values of machine_id already known as positive are not among the test rows" in machines
+    assert "- Values of machine_id already known as positive are left out of the test rows" in machines
     assert "a missed positive 1." in machines
     assert "among the 2 events with the highest scores of a day" in events
     assert "already known as positive" not in events

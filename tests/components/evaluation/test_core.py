@@ -241,7 +241,7 @@ def test_every_floor_that_is_missed_is_named() -> None:
     assert len(verdict.reasons) == 2
 
 
-def test_a_test_window_without_rows_is_the_users_to_mend() -> None:
+def test_a_test_window_without_rows_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="no rows left to evaluate on"):
         core.checked(pd.DataFrame({"event_time": pd.to_datetime([]), "label": pd.array([], dtype="Int8")}))
 

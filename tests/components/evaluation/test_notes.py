@@ -38,7 +38,7 @@ def test_values_that_training_never_saw_are_counted_by_column(rows: pd.DataFrame
 
     assert unseen(rows, INPUTS) == {"Land": Unseen(distinct=2, rows=3, share=0.75)}
     (note,) = notes(rows, model(), GATE)
-    assert note.startswith("Land: 3 of 4 test rows (75.0%) hold 2 values that are none of the model's 3 categories")
+    assert note.startswith("Land: 3 of 4 test rows (75.0%) hold 2 values that are not among the model's 3 categories")
 
 
 def test_columns_that_were_constant_in_training_are_named(rows: pd.DataFrame) -> None:

@@ -222,7 +222,7 @@ BAD_FILES = {
     ),
     "a wrong type": (
         change(lambda frame: frame.assign(amount="cheap")),
-        "its first value is 'cheap'; mend the file",
+        "its first value is 'cheap'; fix the file",
     ),
     "numbers for times": (change(lambda frame: frame.assign(time=range(len(frame)))), "holds no time; write"),
     "missing": (Path.unlink, "does not exist"),

@@ -182,7 +182,7 @@ def test_a_second_run_of_the_same_date_is_refused_while_the_first_goes_on(tmp_pa
         assert first.wait(SECONDS) == 0
     assert second.returncode == 2
     assert "sample-2025-01-01-" in second.stderr
-    assert "under way for the same date" in second.stderr
+    assert "in progress for the same date" in second.stderr
     assert nightshift(*words, "2025-01-01").returncode == 0
 
 
@@ -203,7 +203,7 @@ def test_no_report_is_written_while_the_run_goes_on_that_will_write_its_own(tmp_
         refused = nightshift("report", folder.name, "--workspace", str(tmp_path))
         gate.touch()
         assert run.wait(SECONDS) == 0
-    assert (refused.returncode, f"{folder.name} is under way" in refused.stderr) == (2, True)
+    assert (refused.returncode, f"{folder.name} is in progress" in refused.stderr) == (2, True)
     assert nightshift("report", folder.name, "--workspace", str(tmp_path)).returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Whom a failed task and a late run are told to: the log, and the channels that have a connection.
+"""Who is notified of a failed task and a late run: the log, and the channels that have a connection.
 
 The connection `nightshift_slack` is a Slack incoming webhook, `nightshift_email` an SMTP server whose extra has
 `from_email` and `to`.
@@ -40,7 +40,9 @@ def tell(subject: str, text: str) -> None:
         except AirflowNotFoundException:
             continue
         except AirflowSecretsBackendAccessDenied:
-            log.warning("a late run is told only to connections that are environment variables: not to %s", connection)
+            log.warning(
+                "a late run is reported only to connections defined as environment variables, not to %s", connection
+            )
         except Exception:
             log.exception("connection %s did not take the message", connection)
 

@@ -73,7 +73,7 @@ class AnnounceOperator(BaseOperator):
         self.log.info("%s: %s", asset.name, extra)
 
     def _is_usual(self, context: Any) -> bool:
-        """Tell whether a run is of the use case that the other DAGs run, and not one that a form named."""
+        """Return whether a run is of the use case that the other DAGs run, and not one that a form named."""
         config = self.rendering.commands(context).arguments.get("config")
         return config is None or config["name"] == self.rendering.place.use_case
 

@@ -189,7 +189,7 @@ def test_windows_need_one_of_customer_and_terminal(role: str) -> None:
 
 def test_windows_of_nobody_are_refused_with_what_to_write() -> None:
     assert message(without("customer", "terminal")) == (
-        "the config is not valid:\n  task.windows_days: is [1, 7, 30], but windows are those of a customer or a "
+        "the config is not valid:\n  task.windows_days: is [1, 7, 30], but windows are counted by customer or "
         "terminal; name columns.customer or columns.terminal, or write windows_days: []"
     )
     assert parse(without("customer", "terminal", windows_days=[])).task.longest_window_days == 0

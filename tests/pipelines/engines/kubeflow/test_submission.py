@@ -138,7 +138,7 @@ def test_a_page_to_log_in_is_not_taken_for_an_answer(kubeflow: Kubeflow) -> None
     kubeflow.page = True
     done = nightshift(kubeflow, "submit", *AWS)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "a page to log in perhaps" in done.stderr
+    assert "perhaps with a login page" in done.stderr
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
@@ -166,7 +166,7 @@ def test_a_server_that_is_not_there_is_one_line_and_exit_code_one(kubeflow: Kube
 
 def test_a_certificate_that_is_not_trusted_is_said_with_the_way_on(kubeflow: Kubeflow, small: Definition) -> None:
     server = Server(Place(kubeflow.url.replace("http:", "https:"), "nightshift"), pause=0)
-    with pytest.raises(UserError, match="name the file of its authority in SSL_CERT_FILE"):
+    with pytest.raises(UserError, match="name its certificate authority's file in SSL_CERT_FILE"):
         server.submit("first", small, {})
 
 
@@ -314,7 +314,7 @@ def test_where_drift_retrains_training_does_not_run_by_the_clock(kubeflow: Kubef
     done = nightshift(kubeflow, *words, "--replace")
 
     assert done.returncode == 0, done.stderr
-    assert "fraud-training: not by the clock, since controller.retrain is on_drift\n" in done.stdout
+    assert "fraud-training: not scheduled, since controller.retrain is on_drift\n" in done.stdout
     assert [run.display_name for run in kubeflow.recurring] == ["fraud-ingestion", "fraud-monitoring"]
     assert {pipeline.display_name for pipeline in kubeflow.pipelines} == {"ingestion", "training", "monitoring"}
 

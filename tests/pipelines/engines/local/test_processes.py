@@ -17,13 +17,13 @@ SLEEPERS = 'sleep 600 & echo $! > "{0}/child"; echo $$ > "{0}/step"; wait'
 
 
 def alive(pid_file: Path) -> bool:
-    """Tell whether a process goes on; one that nobody has waited for yet does not."""
+    """Return whether a process goes on; one that nobody has waited for yet does not."""
     status = Path(f"/proc/{pid_file.read_text().strip()}/stat")
     return status.exists() and status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 def holds(process: int, file: Path) -> bool:
-    """Tell whether a process has a file open."""
+    """Return whether a process has a file open."""
     return any(link.resolve() == file for link in Path(f"/proc/{process}/fd").iterdir())
 
 

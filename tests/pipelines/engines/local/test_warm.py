@@ -44,7 +44,7 @@ def forks(server):
 
 
 def gone(process: int) -> bool:
-    """Tell whether a process has ended, waited for or not."""
+    """Return whether a process has ended, waited for or not."""
     status = Path(f"/proc/{process}/stat")
     return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
