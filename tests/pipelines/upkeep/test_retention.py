@@ -306,7 +306,10 @@ def test_nothing_is_removed_while_a_run_is_under_way(workspace: Workspace) -> No
     workspace.run("new", 1)
     under_way = runs.new(arguments.compiled("training"), {"date": "2025-01-01"}, workspace.state)
 
-    with runs.alone(under_way), pytest.raises(UserError, match=r"a run of 'fraud' in .* is in progress; try again when"):
+    with (
+        runs.alone(under_way),
+        pytest.raises(UserError, match=r"a run of 'fraud' in .* is in progress; try again when"),
+    ):
         workspace.collect()
 
     assert names(workspace.collect().runs) == ["old"]
