@@ -5,6 +5,7 @@ from typing import Any
 from kfp import dsl
 
 from components.ingestion.component import ingestion
+from components.reporting.component import reporting
 from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
 
@@ -22,8 +23,10 @@ def define(site: Site) -> Any:
             data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
             state: where things are kept, see `State`.
         """
-        events = ingestion(config=config, date=date, data=data, state=state)
-        place(site, Role.LIGHT, events)
-        always_run(events)
+        given = {"config": config, "date": date, "data": data, "state": state}
+        events = ingestion(**given)
+        report = reporting(**given, device="cpu", events=events.output)
+        place(site, Role.LIGHT, events, report)
+        always_run(events, report)
 
     return ingestion_pipeline

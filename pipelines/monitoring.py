@@ -9,6 +9,7 @@ from components.features.component import features
 from components.ingestion.component import ingestion
 from components.launching.component import retraining
 from components.monitoring.component import monitoring
+from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
 from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
@@ -45,8 +46,11 @@ def define(site: Site) -> Any:
         place(site, Role.GPU, table)
         given = {"pipeline": "training", "data": data, "device": device}
         launch = retraining(**day, **given, state=state, request=decision.output)
-        place(site, Role.LIGHT, events, scores, shift, decision)
+        steps = {"events": events, "scores": scores, "drift": shift, "request": decision, "launch": launch}
+        made = rows | {name: step.output for name, step in steps.items()}
+        report = reporting(**day, **made, device=device, data=data, state=state)
+        place(site, Role.LIGHT, events, scores, shift, decision, report)
         place(site, Role.LAUNCHER, launch)
-        always_run(events, scores, shift, decision, launch)
+        always_run(events, scores, shift, decision, launch, report)
 
     return monitoring_pipeline

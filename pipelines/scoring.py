@@ -6,6 +6,7 @@ from kfp import dsl
 
 from components.features.component import features
 from components.ingestion.component import ingestion
+from components.reporting.component import reporting
 from components.scoring.component import scoring_of_champion
 from pipelines.environments import Role, Site
 from pipelines.placement import always_run, place
@@ -30,7 +31,9 @@ def define(site: Site) -> Any:
         table = features(**day, device=device, state=state, events=events.output)
         scores = scoring_of_champion(**day, state=state, features=table.output)
         place(site, Role.GPU, table)
-        place(site, Role.LIGHT, events, scores)
-        always_run(events, scores)
+        made = {"events": events.output, "features": table.output, "scores": scores.output}
+        report = reporting(**day, **made, device=device, data=data, state=state)
+        place(site, Role.LIGHT, events, scores, report)
+        always_run(events, scores, report)
 
     return scoring_pipeline

@@ -21,10 +21,12 @@ def build(record: Deployment) -> Section:
 
 def _outcome(record: Deployment) -> Outcome:
     version, champion, decision = record.version, record.champion_version, record.decision
+    # without an endpoint nothing serves it from here
+    role = "live" if record.endpoint else "the champion"
     headline = {
-        "promoted": f"Version {version} is live",
-        "kept": f"Version {champion} stays live; version {version} was not promoted",
-        "registered": f"Version {version} was registered, not promoted; no version is live",
+        "promoted": f"Version {version} is {role}",
+        "kept": f"Version {champion} stays {role}; version {version} was not promoted",
+        "registered": f"Version {version} was registered, not promoted; there is no champion",
     }[decision]
     tone = "good" if decision == "promoted" else "neutral"
     return Outcome(headline=headline, label=decision, tone=tone, reasons=record.reasons)

@@ -82,7 +82,8 @@ def body(args: Namespace) -> dict[str, Any]:
     judged = core.judge(model.sha256, columns, signals, config.drift)
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     page = evidently_report.render(reference, _joined(sample)[reference.columns], numeric, config.drift)
-    storage.write_bytes(storage.join(args.drift, "evidently.html"), page.encode())
+    place = storage.join(args.drift, "evidently.html")
+    storage.write_bytes(place, page.encode())
     found = drift.Drift(
         model_sha256=model.sha256,
         model_version=scores.details["version"],
@@ -94,7 +95,7 @@ def body(args: Namespace) -> dict[str, Any]:
         signals=signals,
     )
     found.write(storage.join(args.drift, drift.FILE))
-    write_section(args.drift, section.build(judged, found, config.drift))
+    write_section(args.drift, section.build(judged, found, config.drift, place))
     judged.write(storage.join(args.drift, verdict.FILE))
     return {
         "drifted_share": found.drifted_share,

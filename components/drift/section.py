@@ -5,21 +5,23 @@ from collections.abc import Sequence
 from components.common.config.policy import Drift as Limits
 from components.common.contracts.drift import Column, Drift, Signal
 from components.common.contracts.section import Column as Heading
-from components.common.contracts.section import Fact, Outcome, Row, Section, Table, Text
+from components.common.contracts.section import Fact, Link, Links, Outcome, Row, Section, Table, Text
 from components.common.contracts.verdict import Verdict
 
 WEIGHT = 30
 SHOWN = 8
 
 
-def build(verdict: Verdict, found: Drift, limits: Limits) -> Section:
+def build(verdict: Verdict, found: Drift, limits: Limits, page: str) -> Section:
     """Return the section of a comparison.
 
     Args:
         verdict: what the comparison amounts to.
         found: how far the columns have moved, and the signals.
         limits: effect sizes above which something has drifted.
+        page: URI of Evidently's page.
     """
+    link = Links(title="Distributions", links=[Link(name="drift", uri=page)], is_key=True)
     said = "stable" if verdict.passed else "drifted"
     highlight = Fact(label="Drift", value=said, note=f"{found.drifted_share:.0%} of the inputs drifted")
     # what has changed first: a reader may see the first few only
@@ -30,7 +32,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits) -> Section:
         weight=WEIGHT,
         outcome=outcome.model_copy(update={"reasons": [signal.reason for signal in raised_first]}),
         highlights=[highlight],
-        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals)],
+        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), link],
     )
 
 

@@ -131,8 +131,9 @@ def _save(folder: str, trial: "Trial", curves: "Curves", explained: "Explanation
     from components.evaluation import card, section
 
     trial.figures(curves).write(storage.join(folder, evaluation.FILE))
-    write_section(folder, section.build(trial, curves, explained))
-    storage.write_bytes(storage.join(folder, "model_card.md"), card.render(trial, explained).encode())
+    place = storage.join(folder, "model_card.md")
+    write_section(folder, section.build(trial, curves, explained, place))
+    storage.write_bytes(place, card.render(trial, explained).encode())
     trial.verdict.write(storage.join(folder, verdict.FILE))
 
 

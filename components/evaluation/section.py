@@ -12,6 +12,8 @@ from components.common.contracts.section import (
     Column,
     Fact,
     Facts,
+    Link,
+    Links,
     Notice,
     Outcome,
     Row,
@@ -29,14 +31,22 @@ SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
 
 
-def build(trial: Trial, curves: contract.Curves, explanation: Explanation) -> Section:
-    """Return the section of an evaluation."""
+def build(trial: Trial, curves: contract.Curves, explanation: Explanation, card: str) -> Section:
+    """Return the section of an evaluation.
+
+    Args:
+        trial: who stood against whom, and the outcome.
+        curves: of the selected candidate.
+        explanation: of the selected candidate.
+        card: URI of the model card.
+    """
+    link = Links(title="Model card", links=[Link(name="card", uri=card)], is_key=True)
     return Section(
         title="Model quality",
         weight=WEIGHT,
         outcome=Outcome.of(trial.verdict, f"Evaluation of the new model: {trial.verdict.decision}"),
         highlights=list(_highlights(trial)),
-        blocks=list(_blocks(trial, curves, explanation)),
+        blocks=[*_blocks(trial, curves, explanation), link],
     )
 
 

@@ -2,7 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-from components.common.contracts.section import Block, Column, Fold, Link, Links, Outcome, Row, Section, Table, Text
+from components.common.contracts.section import (
+    Block,
+    Column,
+    Fact,
+    Fold,
+    Link,
+    Links,
+    Outcome,
+    Row,
+    Section,
+    Table,
+    Text,
+)
 from components.common.contracts.tables import Partition
 
 WEIGHT = 60
@@ -22,7 +34,8 @@ def build(source: str, partitions: Sequence[Partition], read: int, quarantined: 
     outcome = Outcome(headline=f"Events of {days} ingested", reasons=[f"{read:,} rows read, {bad:,} quarantined."])
     text = Text(sentences=[f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined."])
     blocks: list[Block] = [text, *_quarantine(read, quarantined), *_files(partitions)]
-    return Section(title="Data", weight=WEIGHT, outcome=outcome, blocks=blocks)
+    highlight = Fact(label="Rows read", value=read, format="count", note=f"{bad:,} quarantined")
+    return Section(title="Data", weight=WEIGHT, outcome=outcome, highlights=[highlight], blocks=blocks)
 
 
 def _quarantine(read: int, quarantined: Mapping[str, int]) -> list[Block]:

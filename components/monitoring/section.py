@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from components.common.contracts.section import Column, Link, Links, Outcome, Row, Section, Table
+from components.common.contracts.section import Column, Fact, Link, Links, Outcome, Row, Section, Table
 from components.monitoring.core import Entry
 
 WEIGHT = 5
@@ -19,7 +19,7 @@ def build(entry: Entry, log: Sequence[Entry], audit: str) -> Section:
     """
     outcome = Outcome(
         headline="Retraining requested" if entry.retrain else "No retraining needed",
-        label="retrain" if entry.retrain else "keep",
+        label="requested" if entry.retrain else "not requested",
         tone="bad" if entry.retrain else "good",
         reasons=[entry.reason],
         next="training" if entry.retrain else None,
@@ -32,6 +32,7 @@ def build(entry: Entry, log: Sequence[Entry], audit: str) -> Section:
     ]
     blocks = [
         Table(title="Audit log, newest day first", columns=columns, rows=rows, shown=DAYS),
-        Links(title="Audit entry", links=[Link(name=entry.day, uri=audit)]),
+        Links(title="Audit entry", links=[Link(name="audit", uri=audit)], is_key=True),
     ]
-    return Section(title="Monitoring", weight=WEIGHT, outcome=outcome, blocks=blocks)
+    drifted = Fact(label="Retraining", value=outcome.label, note=f"{len(entry.raised)} signals drifted")
+    return Section(title="Monitoring", weight=WEIGHT, outcome=outcome, highlights=[drifted], blocks=blocks)

@@ -53,6 +53,7 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> None:
     """Gather what is there, summarize it, write summary and report twice, the page's data and the overview once."""
+    from components.common.contracts.section import PAGE
     from components.common.lineage import code_version
     from components.reporting import core, overview, page, report
 
@@ -64,7 +65,7 @@ def body(args: Namespace) -> None:
     summary = core.summarize(head, found, repeated(runs, head, found.record.get("pipeline")))
     shown = page.compose(summary, found)
     html = report.render(shown, summary, folder).encode()
-    shown.write(storage.join(folder, "page.json"))
+    shown.write(storage.join(folder, PAGE))
     for uri in (args.report, storage.join(folder, "report.html")):
         storage.write_bytes(uri, html)
     for uri in (args.summary, storage.join(folder, "summary.json")):

@@ -1,8 +1,8 @@
 """The page on one screen, in Markdown: what Kubeflow shows of a run."""
 
 from components.common.contracts.section import Page, Table
+from components.common.figures import written
 from components.common.markdown import table
-from components.reporting.formats import written
 from components.reporting.summary import Summary
 
 

@@ -129,16 +129,17 @@ def _lineage(summary: Summary, found: Found) -> Section:
     config = Code(title="", text=yaml.safe_dump(summary.config, sort_keys=False))
     blocks = [
         Table(title="Made from", columns=columns, rows=rows),
-        _repeat(summary),
         Links(title="Files", links=[Link(name=name, uri=uri) for name, uri in summary.links.items()]),
         Fold(title="Config", blocks=[config]),
     ]
-    return Section(title="Lineage", weight=LINEAGE_WEIGHT, blocks=blocks)
+    return Section(title="Lineage", weight=LINEAGE_WEIGHT, outcome=_repeat(summary), blocks=blocks)
 
 
-def _repeat(summary: Summary) -> Text:
-    if not summary.repeat:
-        told = "No earlier complete run of the same date, config, data, device and code was found to compare with."
-        return Text(sentences=[told], is_fine_print=True)
-    told = f"Run {summary.repeat.run} had the same date, config, data, device and code. Compared with it:"
-    return Text(sentences=[told, *summary.repeat.reasons])
+def _repeat(summary: Summary) -> Outcome | None:
+    """Return how a run compares with the earlier one that should have given the same."""
+    repeat = summary.repeat
+    if not repeat:
+        return None
+    label, tone = ("different", "bad") if repeat.differs else ("identical", "good")
+    headline = f"Repeat of run {repeat.run}"
+    return Outcome(headline=headline, label=label, tone=tone, reasons=[f"{headline}.", *repeat.reasons])

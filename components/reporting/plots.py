@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import sqrt
 
 from components.common.contracts.section import Axis, Bars, Chart, Series
-from components.reporting.formats import WRITERS
+from components.common.figures import written
 
 SIDE = 240.0  # of the square that charts are drawn in, in units of the SVG
 WIDTH, HEIGHT = 560.0, 120.0  # of bars
@@ -65,14 +65,14 @@ def chart(block: Chart) -> Plot:
 def bars(block: Bars) -> list[Bar]:
     """Lay out bars, from 0 to the highest value or the limit."""
     whole = HEADROOM * max([*block.heights, block.limit or 0, 0]) or 1.0
-    step, every, write = WIDTH / max(len(block.heights), 1), -(-len(block.heights) // LABELS), WRITERS[block.format]
+    step, every = WIDTH / max(len(block.heights), 1), -(-len(block.heights) // LABELS)
     return [
         Bar(
             x=round(step * (number + 0.1), 1),
             width=round(0.8 * step, 1),
             y=round(HEIGHT * (1 - value / whole), 1),
             height=round(HEIGHT * value / whole, 1),
-            text=write(value),
+            text=written(value, block.format),
             label="" if number % every else label,
             name=label,
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from components.common.contracts.section import Bars, Column, Fact, Outcome, Row, Section, Table, Text
+from components.common.contracts.section import Bars, Column, Fact, Link, Links, Outcome, Row, Section, Table, Text
 from components.common.contracts.tables import Partition
 
 WEIGHT = 50
@@ -31,6 +31,21 @@ def build(parts: Sequence[Partition], version: str, flagged: int, quantiles: Map
         Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}, {flagged:,} flagged."]),
         days,
         Table(title=f"Scores of {newest.date}", columns=columns, rows=rows),
+        Links(title="Scores by event", links=[Link(name="scores", uri=newest.uri)], is_key=version != "unregistered"),
     ]
-    highlight = Fact(label="Flagged", value=flagged, format="count", note=f"of {newest.rows:,} events of {newest.date}")
-    return Section(title="Scores", weight=WEIGHT, outcome=outcome, highlights=[highlight], blocks=blocks)
+    return Section(
+        title="Scores",
+        weight=WEIGHT,
+        outcome=outcome,
+        # what a new model says of past days is no news
+        highlights=[] if version == "unregistered" else _highlights(newest, version, flagged),
+        blocks=blocks,
+    )
+
+
+def _highlights(newest: Partition, version: str, flagged: int) -> list[Fact]:
+    return [
+        Fact(label="Scored", value=newest.rows, format="count", note=f"events of {newest.date}"),
+        Fact(label="Flagged", value=flagged, format="count", note="of them"),
+        Fact(label="Version", value=version, note="scored them"),
+    ]

@@ -1,12 +1,12 @@
 """Commands about runs on this machine: start, resume and repeat them for past days, show what they found."""
 
 import argparse
-import json
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
+from components.common.contracts.section import read_page
 from components.common.contracts.state import TARGETS, Target
 from components.common.errors import UserError
 from components.common.splits import parse_date
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
     from rich.console import Console
 
-    from pipelines.engines.local.progress import Progress, explain_failure, next_pipeline
+    from pipelines.engines.local.progress import Progress, explain_failure
 
     this = _resumed(args) if args.resume else _started(args)
     if args.runner == "docker":
@@ -49,10 +49,10 @@ def run(args: argparse.Namespace) -> int:
         failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
         return USER_ERROR if USER_ERROR in failed else 1
     _show(this.folder)
-    follows = next_pipeline(this.folder)
+    page = read_page(str(this.folder))
     # a resumed run does not know the options it was started with
-    if follows and not args.resume:
-        options.say(f"next     {_command(args, follows, this.arguments['date'])}")
+    if page and page.headline.next and not args.resume:
+        options.say(f"\nnext     {_command(args, page.headline.next, this.arguments['date'])}")
     return 0
 
 
@@ -102,13 +102,10 @@ def _resumed(args: argparse.Namespace) -> Run:
 def _show(folder: Path) -> int:
     from rich.console import Console
 
-    from pipelines.engines.local.progress import show_summary, show_watch
+    from pipelines.engines.local.progress import show_page
 
-    path = folder / "summary.json"
-    if path.exists():
-        show_summary(json.loads(path.read_text()), folder, Console())
-    else:
-        show_watch(folder, Console())
+    if page := read_page(str(folder)):
+        show_page(page, folder, Console())
     return 0
 
 

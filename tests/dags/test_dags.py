@@ -72,7 +72,7 @@ def test_ingestion_announces_the_day(load: Load) -> None:
     dag = load()["fraud_ingestion"]
 
     assert dag.timetable == schedules.clock("0 1 * * *")
-    assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}}
+    assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}, "reporting": {"ingestion"}}
     assert [asset.name for asset in dag.get_task("announce_day").outlets] == ["fraud/day"]
 
 
@@ -88,6 +88,7 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) ->
         "drift": {"features", "scoring-of-champion"},
         "monitoring": {"drift"},
         "retraining": {"monitoring"},
+        "reporting": {"ingestion", "features", "scoring-of-champion", "drift", "monitoring", "retraining"},
         "announce_retrain": {"monitoring"},
     }
 

@@ -14,6 +14,7 @@ from components.common.contracts.artifact import Artifact, Part
 from components.common.contracts.verdict import Decision, Verdict
 
 SUFFIX = ".section.json"
+PAGE = "page.json"
 
 Tone = Literal["good", "neutral", "bad"]
 Format = Literal["text", "code", "count", "score", "percent", "seconds", "size", "flops", "plain"]
@@ -76,6 +77,11 @@ class Column(Part):
     format: Format = "text"
     has_bars: bool = False
     limit: float | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it holds words and not numbers."""
+        return self.format in ("text", "code")
 
 
 class Row(Part):
@@ -170,6 +176,7 @@ class Links(Part):
     kind: Literal["links"] = "links"
     title: str
     links: list[Link]
+    is_key: bool = False
 
 
 class Code(Part):
@@ -268,6 +275,11 @@ class Page(Artifact):
         """The commands that a short report shows too."""
         return [block for block in self._blocks() if isinstance(block, Code) and block.is_key]
 
+    @property
+    def key_links(self) -> list[Links]:
+        """The files that a short report names too."""
+        return [block for block in self._blocks() if isinstance(block, Links) and block.is_key]
+
     def _blocks(self) -> Iterator[Block]:
         return (block for section in self.sections for block in section.blocks)
 
@@ -290,6 +302,19 @@ def read_section(artifact: str) -> Section | None:
     """
     uri = place(artifact)
     return Section.read(uri) if storage.exists(uri) else None
+
+
+def read_page(folder: str) -> Page | None:
+    """Return the page of a run, None where it has none.
+
+    Args:
+        folder: URI of the run's folder.
+
+    Raises:
+        UserError: when there is something else in its place.
+    """
+    uri = storage.join(folder, PAGE)
+    return Page.read(uri) if storage.exists(uri) else None
 
 
 def place(artifact: str) -> str:

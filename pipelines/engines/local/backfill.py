@@ -1,6 +1,5 @@
 """Run a pipeline for many past days, one after the other, leaving out those that are complete already."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -10,15 +9,17 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from components.common.contracts.section import Estimate, Fact, read_page
 from components.common.contracts.state import State
 from components.common.errors import UserError
+from components.common.figures import written
 from pipelines import arguments, ir
 from pipelines.engines.local import runs
-from pipelines.engines.local.progress import Progress, explain_failure, watch
+from pipelines.engines.local.progress import Progress, explain_failure
 from pipelines.engines.local.run import Run
 from pipelines.engines.local.warm import Forks, Server
 
-TEXTS = ("date", "state", "model", "monitoring")
+TEXTS = ("date", "state")
 
 
 @dataclass(frozen=True)
@@ -93,30 +94,14 @@ def table(found: list[Day]) -> Table:
 
 
 def _figures(folder: Path) -> dict[str, str]:
-    """Return what a run tells, column -> text: of the model it made, or of the day it watched."""
-    steps = json.loads((folder / "run.json").read_text())["steps"]
-    seconds = {"seconds": f"{sum(step['seconds'] for step in steps.values()):.1f}"}
-    path = folder / "summary.json"
-    return seconds | (_made(json.loads(path.read_text())) if path.exists() else _watched(*watch(folder)))
+    """Return the highlights of a run's report, column -> text; none where it has no report."""
+    page = read_page(str(folder))
+    return {fact.label.lower(): _short(fact) for fact in page.highlights} if page else {}
 
 
-def _made(summary: dict[str, Any]) -> dict[str, str]:
-    metrics = summary["models"].get(summary["selected"], {})
-    return {
-        "read": f"{summary['rows']['read']:,}",
-        "quarantined": f"{sum(summary['rows']['quarantined'].values()):,}",
-        "model": str(summary["selected"]),
-        "average precision": f"{metrics.get('average_precision') or 0:.3f}",
-    }
-
-
-def _watched(scores: dict[str, Any], request: dict[str, Any]) -> dict[str, str]:
-    told: dict[str, str] = {}
-    if scores:
-        details = scores["details"]
-        told |= {"scored": f"{scores['partitions'][-1]['rows']:,}", "flagged": f"{details['flagged']:,}"}
-        told |= {"version": details["version"]}
-    return told | ({"monitoring": request["reason"]} if request else {})
+def _short(fact: Fact) -> str:
+    value = fact.value.value if isinstance(fact.value, Estimate) else fact.value
+    return written(value, fact.format)
 
 
 def _earlier(fresh: Run) -> Path | None:

@@ -1,21 +1,26 @@
 """What a person sees of a run, during it and at its end."""
 
-import json
 import shlex
 import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
+from components.common.contracts.section import Link, Page
+from components.common.contracts.section import Table as Block
+from components.common.figures import written
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Outcome, Run
 from pipelines.logs import last_lines
 
+FILES = {"report": "report.html", "summary": "summary.json"}
+REASONS = 3  # of an outcome; the report has them all
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "reused": "green", "failed": "bold red"}
 
 
@@ -93,67 +98,37 @@ def explain_failure(run: Run, console: Console) -> None:
             console.print(f"report   nightshift report {named}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_summary(summary: dict[str, Any], folder: Path, console: Console) -> None:
-    """Print a run's metrics and verdicts, the path of its report, and the next command."""
-    if summary["models"]:
-        console.print(_metrics(summary))
-    for name, verdict in summary["verdicts"].items():
-        if verdict is None:
-            continue
-        said = verdict["decision"]
-        console.print(f"[bold]{name}[/]: {said}. {' '.join(verdict['reasons'])}", highlight=False, soft_wrap=True)
-    if repeat := summary.get("repeat"):
-        said = f"[bold]repeat[/] of {repeat['run']}: {' '.join(repeat['reasons'])}"
-        console.print(said, highlight=False, soft_wrap=True)
-    console.print(f"\nreport   {folder / 'report.html'}", highlight=False, soft_wrap=True)
-    console.print(f"summary  {folder / 'summary.json'}", highlight=False, soft_wrap=True)
-    if "model_card" in summary["links"]:
-        console.print(f"card     {summary['links']['model_card']}", highlight=False, soft_wrap=True)
-    if summary.get("curl"):
-        console.print("\nscore an event on the running endpoint (make stop ends it):")
-        console.print(summary["curl"], markup=False, highlight=False, soft_wrap=True)
+def show_page(page: Page, folder: Path, console: Console) -> None:
+    """Print the report of a run in short: what became of it, the key tables, where to look and what to paste."""
+    console.print(f"\n[bold]{escape(page.headline.headline)}[/]", highlight=False, soft_wrap=True)
+    _list(page.headline.reasons, console)
+    for table in page.key_tables:
+        console.print(_drawn(table))
+    for title, outcome in page.outcomes:
+        console.print(f"[bold]{escape(title)}[/]: {escape(outcome.label)}", highlight=False, soft_wrap=True)
+        _list(outcome.reasons, console)
+    console.print()
+    links = [Link(name=name, uri=str(folder / file)) for name, file in FILES.items()]
+    for link in [*links, *(link for block in page.key_links for link in block.links)]:
+        console.print(f"{link.name:8} {link.uri}", markup=False, highlight=False, soft_wrap=True)
+    for code in page.key_codes:
+        console.print(f"\n{code.title}:\n{code.text}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_watch(folder: Path, console: Console) -> None:
-    """Print what a run without a summary has scored, and what monitoring has decided."""
-    scores, request = watch(folder)
-    if scores:
-        newest, details = scores["partitions"][-1], scores["details"]
-        said = f"{newest['rows']:,} events scored by version {details['version']}, {details['flagged']:,} flagged"
-        console.print(f"{newest['date']}: {said}", highlight=False)
-        console.print(f"scores   {newest['uri']}", highlight=False, soft_wrap=True)
-    if request:
-        audit = json.loads((folder / "run.json").read_text())["parameters"]["state"]["audit"]
-        console.print(f"drift    {folder / 'drift/drift/evidently.html'}", highlight=False, soft_wrap=True)
-        console.print(f"audit    {audit}/{request['key']}.json", highlight=False, soft_wrap=True)
-        console.print(f"[bold]monitoring[/]: {request['reason']}", highlight=False, soft_wrap=True)
+def _list(sentences: list[str], console: Console) -> None:
+    for sentence in sentences[:REASONS]:
+        console.print(f"  {sentence}", markup=False, highlight=False, soft_wrap=True)
+    if len(sentences) > REASONS:
+        console.print(f"  {len(sentences) - REASONS} more in the report", highlight=False)
 
 
-def next_pipeline(folder: Path) -> str | None:
-    """Return the pipeline that a run without a summary asks for, or None."""
-    scores, request = watch(folder)
-    if request:
-        return "training" if request["retrain"] else None
-    return "monitoring" if scores else None
-
-
-def watch(folder: Path) -> list[dict[str, Any]]:
-    """Return a run's manifest of the champion's scores and its request, each empty where there is none."""
-    paths = (folder / "scoring-of-champion/scores/scores.json", folder / "monitoring/request")
-    return [json.loads(path.read_text()) if path.exists() else {} for path in paths]
-
-
-def _metrics(summary: dict[str, Any]) -> Table:
-    rows = summary["rows"]
-    title = f"{summary['logical_date']}: {rows['test']:,} test rows, {rows['test_positives']:,} positives"
-    table = Table(title=title, title_justify="left")
-    table.add_column("model", no_wrap=True)
-    columns = list(next(iter(summary["models"].values()), {}))
-    for column in columns:
-        table.add_column(column.removeprefix("card_").replace("_", " "), justify="right")
-    for name, metrics in summary["models"].items():
-        mark = " (selected)" if name == summary.get("selected") else ""
-        table.add_row(name + mark, *["-" if metrics[c] is None else f"{metrics[c]:.3f}" for c in columns])
+def _drawn(block: Block) -> Table:
+    table = Table(title=escape(block.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for column in block.columns:
+        table.add_column(escape(column.title), justify="left" if column.is_text else "right", no_wrap=True)
+    for row in block.rows:
+        cells = [written(cell, column.format) for cell, column in zip(row.cells, block.columns, strict=True)]
+        table.add_row(escape(f"{cells[0]} ({row.tag})" if row.tag else cells[0]), *map(escape, cells[1:]))
     return table
 
 

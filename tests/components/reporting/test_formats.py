@@ -3,7 +3,8 @@ from datetime import UTC, datetime
 import pytest
 
 from components.common.contracts.section import Estimate
-from components.reporting.formats import WRITERS, moment, shown, written
+from components.common.figures import WRITERS, written
+from components.reporting.formats import moment, shown
 
 
 @pytest.mark.parametrize(

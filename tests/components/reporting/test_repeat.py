@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from components.common.config import parse
 from components.reporting import core
-from pipelines.engines.local.progress import show_summary
 
 NAME = "handbook-training-2018-08-14-{}"
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"
@@ -37,8 +35,8 @@ def test_the_same_again_is_identical_to_the_run_before(sample, again):
     summary, html = again()
     reasons = ["Events: identical.", "Features: identical.", "Model: identical."]
     assert summary["repeat"] == {"run": sample.run, "differs": [], "reasons": reasons}
-    assert "Run handbook-training-2018-08-14-1 had the same date" in html
-    assert "<p>Events: identical.</p>" in html
+    assert 'Lineage: <span class="said">identical</span>' in html
+    assert "<li>Repeat of run handbook-training-2018-08-14-1.</li><li>Events: identical.</li>" in html
 
 
 def test_other_events_and_features_are_said_to_differ_and_why(sample, again):
@@ -64,7 +62,7 @@ def test_the_newest_earlier_run_counts(sample, new_run, again):
 def test_a_run_of_something_else_is_not_compared_with(again, flags):
     summary, html = again(flags)
     assert summary["repeat"] is None
-    assert "No earlier complete run of the same date" in html
+    assert "Repeat of run" not in html
 
 
 def test_a_run_with_another_config_is_not_compared_with(sample, again):
@@ -98,9 +96,3 @@ def test_code_that_is_not_committed_is_named_as_the_cause_where_the_data_is_the_
     repeat = core.summarize(head, core.Found(files=files), earlier).repeat
     assert repeat.differs == ["features"]
     assert [reason[:33] for reason in repeat.reasons[2:]] == told
-
-
-def test_show_prints_it(sample, again, capsys):
-    summary, _ = again(features="b" * 64)
-    show_summary(summary, sample.folder, Console(width=200))
-    assert f"repeat of {sample.run}: Events: identical. Features: bbbbbbbb here," in capsys.readouterr().out
