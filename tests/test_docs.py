@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.cli.__main__ import _parser
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -40,3 +42,11 @@ def test_every_link_leads_to_a_page_and_a_heading_of_it(page: Path) -> None:
         other = (page.parent / target).resolve() if target else page
         assert other.exists(), target
         assert not anchor or anchor in anchors(other), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_is_named_exists(page: Path) -> None:
+    (commands,) = (action.choices for action in _parser()._actions if isinstance(action.choices, dict))
+    named = re.findall(r"(?:`|^\s*|bin/)nightshift ([a-z]+)", page.read_text(), re.MULTILINE)
+
+    assert set(named) <= set(commands)
