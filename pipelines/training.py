@@ -36,8 +36,7 @@ def define(site: Site) -> Any:
         table = features(**day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
         model = training(**day, **rows, device=device)
-        # not beside the training, which would slow down what is measured
-        profile = profiling(**day, **rows, device=device).after(model)
+        profile = profiling(**day, **rows, device=device, model=model.output)
         verdict = evaluation(**day, **rows, state=state, model=model.output)
         scores = scoring(**day, **rows, state=state, model=model.output)
         shift = drift(**day, **rows, scores=scores.output)

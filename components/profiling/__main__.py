@@ -1,31 +1,24 @@
 """Flags in, files out: see `components/profiling/__init__.py`."""
 
 import os
-import tempfile
 from argparse import Namespace
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from components.common import splits, step, storage
-from components.common.config import Config, parse
-from components.common.contracts import tables
-
-if TYPE_CHECKING:
-    import torch
-
-    from components.tabular.mlp import Parameters
+from components.common.config import parse
+from components.common.contracts import package, profile, tables
+from components.common.contracts.profile import PhaseName
 
 
 def parser() -> step.Parser:
     """Return the step's flags."""
     return (
-        step.Parser("profiling", "Measure the MLP's training loop.")
+        step.Parser("profiling", "Measure the training of the selected model.")
         .takes_device()
         .takes(
             config="the use case's config (JSON)",
             date="logical date, YYYY-MM-DD",
             features="URI of the features manifest",
+            model="URI of the model",
             profile="URI of the folder to write",
         )
     )
@@ -40,37 +33,28 @@ def body(args: Namespace) -> dict[str, float]:
     from components.profiling import core, section
     from components.tabular import inputs, mlp
 
-    device, parameters = mlp.torch_device(args.device), _parameters(config)
+    mlp.torch_device(args.device)
+    model = package.load(args.model)
+    watch = core.Watch(args.device == "cuda")
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train
-    names = table.details["numeric"], table.details["categorical"]
-    rows = table.read(days, ["label", *names[0], *names[1]])
-    step.log.info("measuring the MLP's training on %d rows of %s, on %s", len(rows), days, args.device)
-    matrix = inputs.matrix(inputs.seen_in(rows, *names), rows)
-    profile, profiler = core.measure(matrix, rows["label"].to_numpy(dtype="int8"), parameters, device)
-    step.log.info("%.0f rows a second. %s", profile.rows_per_second, profile.diagnosis)
-    storage.write_bytes(storage.join(args.profile, "trace.json.gz"), _trace(profiler))
-    write_section(args.profile, section.build(profile))
-    storage.write_json(storage.join(args.profile, "profile.json"), asdict(profile))
-    return {"rows_per_second": profile.rows_per_second, "data_wait_share": profile.data_wait_share}
-
-
-def _parameters(config: Config) -> "Parameters":
-    """Return the parameters of the config's first MLP, the defaults when it has none."""
-    from components.tabular import mlp
-
-    for name, model in config.task.candidates.items():
-        if model.kind == "mlp":
-            return mlp.parameters(f"task.candidates.{name}.parameters", model.parameters)
-    step.log.info("the config has no model of kind mlp; measuring one with default parameters")
-    return mlp.Parameters()
-
-
-def _trace(profiler: "torch.profiler.profile") -> bytes:
-    """Return the Chrome trace, compressed."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json.gz"
-        profiler.export_chrome_trace(str(path))
-        return path.read_bytes()
+    with watch.phase(PhaseName.READ):
+        rows = table.read(days, ["label", *model.preprocessing.columns])
+    with watch.phase(PhaseName.MATRIX):
+        matrix, labels = inputs.matrix(model.preprocessing, rows), rows["label"].to_numpy(dtype="int8")
+    step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, len(rows), days, args.device)
+    subject = core.selected(model, config.task, args.device, (matrix, labels))
+    found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
+    step.log.info("%.0f rows per second. %s", found.rows_per_second, found.diagnosis)
+    storage.write_bytes(storage.join(args.profile, profile.TRACE), trace)
+    write_section(args.profile, section.build(found))
+    found.write(storage.join(args.profile, profile.FILE))
+    one, many = found.scoring
+    return {
+        "rows_per_second": found.rows_per_second,
+        "data_wait_share": found.data_wait_share,
+        "scored_rows_per_second": many.rows_per_second,
+        "single_rows_per_second": one.rows_per_second,
+    }
 
 
 if __name__ == "__main__":

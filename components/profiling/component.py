@@ -13,9 +13,10 @@ def profiling(
     date: str,
     device: str,
     features: dsl.Input[dsl.Dataset],
+    model: dsl.Input[dsl.Model],
     profile: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
-    """Profile the training loop: operations, rows per second, waiting for data, memory."""
+    """Profile the selected model's training and scoring: rows per second, phases, operations, memory."""
     return dsl.ContainerSpec(
         image=UNPLACED,
         command=["python", "-m", "components.profiling"],
@@ -24,6 +25,7 @@ def profiling(
             "--date", date,
             "--device", device,
             "--features", features.uri,
+            "--model", model.uri,
             "--profile", profile.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
         ],

@@ -1,228 +1,182 @@
-"""Measure the MLP's training loop: first as it is, then split into its parts, then with the profiler attached."""
+"""Train the selected model once more: first as it is, phase by phase, then with a profiler attached."""
 
-import resource
+import hashlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-import numpy.typing as npt
 import torch
-from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
-from torch.utils.flop_counter import FlopCounterMode
 
+from components.common.config.tabular import CandidateKind, Tabular
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
+from components.common.graph import Graph
+from components.common.memory import peak_memory
+from components.profiling import instruments
 from components.tabular import mlp
-from components.tabular.mlp import Loop, Parameters
-from components.tabular.scaler import Matrix, Scaler
+from components.tabular.scaler import Matrix
+from components.training import estimators
+from components.training.estimators import Fitted, Job, Labels
 
-WARM_UP_STEPS = 20
-MEASURED_STEPS = 500
-PROFILED_STEPS = 60
-TOP = 10
+PROFILED_STEPS = 60  # of the MLP: the trace of a whole fit would have millions of events
+SINGLE_CALLS, BATCH = 500, 4096
 MUCH_WAITING = 0.2
-
-Labels = npt.NDArray[np.int8]
-Batches = Iterator[tuple[Tensor, Tensor]]
+DOING = {
+    PhaseName.READ: "reading the rows",
+    PhaseName.MATRIX: "making the matrix",
+    PhaseName.FIT: "the fit",
+    PhaseName.EXPORT: "the export to ONNX",
+    PhaseName.SCORE: "scoring the training rows",
+}
 
 
 @dataclass(frozen=True)
-class Operation:
-    """An operation's own time, without that of the operations it calls.
+class Subject:
+    """What is measured.
 
     Attributes:
-        name: PyTorch's name of it.
-        calls: how often it ran in the profiled steps.
-        self_cpu_ms: milliseconds on the CPU.
-        self_device_ms: milliseconds on the GPU, 0 without one.
-        share: of the time of all operations, on the GPU if there is one; 0..1.
+        name: of the candidate.
+        kind: of the candidate.
+        job: its parameters and circumstances, those of the training.
+        matrix: inputs of the training rows, float32 (n, d).
+        labels: 0 or 1, int8 (n,).
     """
 
     name: str
-    calls: int
-    self_cpu_ms: float
-    self_device_ms: float
-    share: float
+    kind: CandidateKind
+    job: Job
+    matrix: Matrix
+    labels: Labels
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is trained on a GPU."""
+        return self.job.device == "cuda"
+
+    def fit(self) -> Fitted:
+        """Fit it, as the training does."""
+        return estimators.fit(self.kind, self.job, self.matrix, self.labels)
 
 
-@dataclass(frozen=True)
-class Profile:
-    """What was measured.
+@dataclass
+class Watch:
+    """Seconds of each phase; on the GPU a phase ends when all work handed to it is done."""
 
-    Attributes:
-        device: `cpu` or `cuda`.
-        model: the kind of model whose training was measured.
-        steps: steps taken in `seconds`, an epoch over the rows or its first `MEASURED_STEPS` batches.
-        batch_size: rows of a step.
-        rows_per_second: without any instrument attached.
-        seconds: of those steps.
-        data_wait_share: see `waiting`; 0..1.
-        peak_memory_bytes: of the process on the CPU, of PyTorch's allocations on the GPU.
-        flops_per_second: counted by PyTorch for matrix products, forward and backward.
-        top_operations: those with the most time of their own.
-        diagnosis: what the figures say, in a sentence.
-    """
+    is_cuda: bool
+    seconds: dict[PhaseName, float] = field(default_factory=dict)
 
-    device: str
-    model: str
-    steps: int
-    batch_size: int
-    rows_per_second: float
-    seconds: float
-    data_wait_share: float
-    peak_memory_bytes: int
-    flops_per_second: float
-    top_operations: list[Operation]
-    diagnosis: str
+    @contextmanager
+    def phase(self, name: PhaseName) -> Iterator[None]:
+        """Measure a phase."""
+        started = time.perf_counter()
+        yield
+        if self.is_cuda:
+            torch.cuda.synchronize()
+        self.seconds[name] = time.perf_counter() - started
 
 
-class Clock:
-    """Seconds between laps; on the GPU a lap ends when all work handed to it is done."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._last = time.perf_counter()
-
-    def lap(self) -> float:
-        """Return the seconds since the lap before."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        before, self._last = self._last, time.perf_counter()
-        return self._last - before
-
-
-def measure(matrix: Matrix, labels: Labels, parameters: Parameters, device: torch.device) -> tuple[Profile, profile]:
-    """Measure the training loop.
+def selected(model: ModelPackage, task: Tabular, device: str, rows: tuple[Matrix, Labels]) -> Subject:
+    """Return the selected candidate of a package, to be fitted as the training did.
 
     Args:
-        matrix: inputs of the training rows, float32 (n, d).
-        labels: 0 or 1, int8 (n,).
-        parameters: of the MLP.
-        device: where to train.
+        model: names the candidate, its kind and its parameters.
+        task: seed and threads.
+        device: `cpu` or `cuda`.
+        rows: inputs of the training rows, float32 (n, d), and their labels, int8 (n,).
+    """
+    candidate = model.candidates[model.selected]
+    field = f"task.candidates.{model.selected}.parameters"
+    job = Job(field, candidate.parameters, task.seed, task.threads, device)
+    return Subject(model.selected, CandidateKind(candidate.kind), job, *rows)
+
+
+def measure(subject: Subject, watch: Watch, trained_sha256: str) -> tuple[Profile, bytes]:
+    """Measure a model's training.
+
+    Args:
+        subject: the model.
+        watch: has measured how long it took to read the rows and to make the matrix.
+        trained_sha256: of the graph that the training made.
 
     Returns:
-        the measurements, and PyTorch's profiler, whose trace can be exported.
+        the measurements, and a Chrome trace, compressed.
     """
-    rows = parameters.batch_size * MEASURED_STEPS
-    scaled = Scaler.fitted(matrix).apply(matrix[:rows])
-    with mlp.reproducible(0, parameters.threads):
-        clock = Clock(device)
-        data = mlp.resident(scaled, labels[:rows], device)
-        copying = clock.lap()
-        loop = Loop(mlp.network(matrix.shape[1], parameters).to(device), parameters, 3 * MEASURED_STEPS)
-        _run(loop, _first(data, parameters, WARM_UP_STEPS))
-        clock.lap()
-        steps = _run(loop, mlp.batches(*data, parameters.batch_size))
-        seconds = clock.lap()
-        share = waiting(loop, data, parameters, copying / parameters.epochs)
-        profiler = profiled(loop, _first(data, parameters, PROFILED_STEPS), device)
-        flops = flops_of(loop, _first(data, parameters, 1))
-    operations = top_operations(profiler, device)
+    with watch.phase(PhaseName.FIT):
+        fitted = subject.fit()
+    peak = _peak(subject)
+    with watch.phase(PhaseName.EXPORT):
+        content = fitted.graph
+    graph = Graph(content)
+    with watch.phase(PhaseName.SCORE):
+        for first in range(0, len(subject.matrix), BATCH):
+            graph.score(subject.matrix[first : first + BATCH])
+    operations, trace = profiled(subject, watch)
+    waiting = data_wait_share(watch.seconds)
     found = Profile(
-        device=device.type,
-        model="mlp",
-        steps=steps,
-        batch_size=parameters.batch_size,
-        rows_per_second=len(scaled) / seconds,
-        seconds=seconds,
-        data_wait_share=share,
-        peak_memory_bytes=peak_memory(device),
-        flops_per_second=flops * steps / seconds,
+        model=subject.name,
+        kind=subject.kind,
+        device=subject.job.device,
+        rows=len(subject.matrix),
+        phases=[Phase(name=name, seconds=round(seconds, 4)) for name, seconds in watch.seconds.items()],
+        rows_per_second=len(subject.matrix) / watch.seconds[PhaseName.FIT],
+        data_wait_share=waiting,
+        scoring=[scoring(graph, subject.matrix, 1), scoring(graph, subject.matrix, BATCH)],
+        peak_memory_bytes=peak,
+        reproduced=hashlib.sha256(content).hexdigest() == trained_sha256,
         top_operations=operations,
-        diagnosis=diagnosis(share, operations),
+        diagnosis=diagnosis(watch.seconds, operations),
     )
-    return found, profiler
+    return found, trace
 
 
-def waiting(loop: Loop, data: tuple[Tensor, Tensor], parameters: Parameters, copying: float) -> float:
-    """Return the share of an epoch in which no step can run because its rows are not there yet.
+def profiled(subject: Subject, watch: Watch) -> tuple[list[Operation], bytes]:
+    """Fit again with a profiler attached; return the operations with the largest shares, and a trace.
 
-    That is the time to permute the rows, to cut them into batches and, spread over all epochs, to copy them to the
-    device once. The rest is the steps: forward, backward, update. On the GPU each part is waited for, so that
-    it is not counted with the next one.
-
-    Args:
-        loop: takes the steps.
-        data: resident inputs and labels.
-        parameters: the batch size is read from them.
-        copying: seconds of the copy that fall on one epoch.
+    PyTorch's profiler sees the GPU kernels of other libraries too; of an MLP it sees the first steps.
     """
-    waited, worked, clock = copying, 0.0, Clock(data[0].device)
-    for batch in mlp.batches(*data, parameters.batch_size):
-        waited += clock.lap()
-        loop.step(*batch)
-        worked += clock.lap()
-    return waited / (waited + worked)
+    if subject.kind == CandidateKind.MLP:
+        batch = mlp.parameters(subject.job.field, subject.job.parameters).batch_size
+        rows, job = batch * PROFILED_STEPS, replace(subject.job, parameters={**subject.job.parameters, "epochs": 1})
+        subject = replace(subject, job=job, matrix=subject.matrix[:rows], labels=subject.labels[:rows])
+    if subject.is_cuda or subject.kind == CandidateKind.MLP:
+        return instruments.by_torch(subject.fit, subject.job.device)
+    # cProfile sees one thread only
+    alone = replace(subject, job=replace(subject.job, threads=1))
+    return instruments.by_python(alone.fit, watch.seconds)
 
 
-def profiled(loop: Loop, batches: Batches, device: torch.device) -> profile:
-    """Return PyTorch's profiler after some steps."""
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-    profiler = profile(activities=activities, acc_events=True)
-    with profiler:
-        _run(loop, batches)
-    return profiler
+def data_wait_share(seconds: dict[PhaseName, float]) -> float:
+    """Return the share of reading, making the matrix and fitting that passes before the fit has its rows, 0..1."""
+    before = seconds[PhaseName.READ] + seconds[PhaseName.MATRIX]
+    return before / (before + seconds[PhaseName.FIT])
 
 
-def flops_of(loop: Loop, batches: Batches) -> int:
-    """Return the floating-point operations of some steps' matrix products, as PyTorch counts them."""
-    with FlopCounterMode(display=False) as counter:
-        _run(loop, batches)
-    return int(counter.get_total_flops())
+def scoring(graph: Graph, matrix: Matrix, batch: int) -> Scoring:
+    """Measure calls with so many rows, after one that does not count."""
+    firsts = range(0, max(len(matrix) - batch, 0) + 1, batch)[:SINGLE_CALLS]
+    graph.score(matrix[:batch])
+    started = time.perf_counter()
+    rows = sum(len(graph.score(matrix[first : first + batch])) for first in firsts)
+    return Scoring(batch=batch, rows_per_second=rows / (time.perf_counter() - started))
 
 
-def top_operations(profiler: profile, device: torch.device) -> list[Operation]:
-    """Return the operations with the most time of their own on the device, at most `TOP`."""
-    events = [event for event in profiler.key_averages() if event.device_type.name == device.type.upper()]
-    if device.type == "cuda":
-        # PyTorch's own annotations span kernels that are counted already
-        events = [event for event in events if not event.is_user_annotation]
-    total = sum(_self_time(event, device) for event in events)
-    events.sort(key=lambda event: -_self_time(event, device))
-    return [
-        Operation(
-            name=event.key,
-            calls=event.count,
-            self_cpu_ms=round(event.self_cpu_time_total / 1000, 3),
-            self_device_ms=round(event.self_device_time_total / 1000, 3),
-            share=round(_self_time(event, device) / total, 4),
-        )
-        for event in events[:TOP]
-    ]
-
-
-def peak_memory(device: torch.device) -> int:
-    """Return the highest memory use so far, in bytes."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def diagnosis(share: float, operations: list[Operation]) -> str:
+def diagnosis(seconds: dict[PhaseName, float], operations: list[Operation]) -> str:
     """Say what the figures mean, and what would help."""
-    if share > MUCH_WAITING:
-        return f"{share:.0%} of the time passes waiting for rows; a larger batch_size would cut the number of batches."
-    most = operations[0]
-    return (
-        f"The loop computes: {share:.1%} of the time passes waiting for rows; {most.name} takes most, {most.share:.0%}."
-    )
+    waiting, total = data_wait_share(seconds), sum(seconds.values())
+    longest = max(seconds, key=lambda name: seconds[name])
+    takes = f"Of {total:.1f} s, {DOING[longest]} takes {seconds[longest] / total:.0%}"
+    if waiting > MUCH_WAITING:
+        return f"{takes}; the fit waits {waiting:.0%} of the time for its rows: storage nearer by would help most."
+    return f"{takes}; within the fit, {operations[0].name} takes most, {operations[0].share:.0%}."
 
 
-def _self_time(event: Any, device: torch.device) -> float:
-    return float(event.self_device_time_total if device.type == "cuda" else event.self_cpu_time_total)
-
-
-def _first(data: tuple[Tensor, Tensor], parameters: Parameters, steps: int) -> Batches:
-    """Return the batches of at most `steps` steps."""
-    rows = steps * parameters.batch_size
-    return mlp.batches(data[0][:rows], data[1][:rows], parameters.batch_size)
-
-
-def _run(loop: Loop, batches: Batches) -> int:
-    """Take all steps; return how many."""
-    steps = 0
-    for batch in batches:
-        loop.step(*batch)
-        steps += 1
-    return steps
+def _peak(subject: Subject) -> int:
+    """Return the highest memory use so far, in bytes."""
+    if not subject.is_cuda:
+        return peak_memory()
+    if subject.kind == CandidateKind.MLP:
+        return int(torch.cuda.max_memory_allocated())
+    # other libraries keep in their pools what they have needed
+    free, total = torch.cuda.mem_get_info()
+    return int(total - free)

@@ -1,26 +1,33 @@
-"""What profiling shows on the page of its run: how fast training is, and what limits it."""
+"""What profiling shows on the page of its run: how fast the selected model trains and scores, and what limits it."""
 
+from components.common.contracts.profile import Operation, Phase, Profile
 from components.common.contracts.section import Column, Fact, Facts, Row, Section, Table, Text
-from components.profiling.core import Operation, Profile
 
 WEIGHT = 70
 
 
 def build(profile: Profile) -> Section:
     """Return the section of a profile."""
+    trained = f"rows per second of the fit, {profile.model} ({profile.kind}) on {profile.device}"
+    one, many = profile.scoring
+    scored = f"rows per second with ONNX Runtime, {many.batch:,} per call; {one.rows_per_second:,.0f} one by one"
     facts = [
-        Fact(
-            label="Throughput",
-            value=profile.rows_per_second,
-            format="count",
-            note=f"rows per second, {profile.model} on {profile.device}",
-        ),
-        Fact(label="Waiting for data", value=profile.data_wait_share, format="percent", note="of the time"),
-        Fact(label="Arithmetic", value=profile.flops_per_second, format="flops"),
+        Fact(label="Training", value=profile.rows_per_second, format="count", note=trained),
+        Fact(label="Scoring", value=many.rows_per_second, format="count", note=scored),
+        Fact(label="Waiting for data", value=profile.data_wait_share, format="percent", note="before the fit"),
         Fact(label="Peak memory", value=profile.peak_memory_bytes, format="size", note="while training"),
     ]
-    blocks = [Text(sentences=[profile.diagnosis]), Facts(facts=facts), _operations(profile.top_operations)]
-    return Section(title="Training profile", weight=WEIGHT, blocks=blocks)
+    tables = [_phases(profile.phases), _operations(profile.top_operations)]
+    return Section(
+        title="Training profile",
+        weight=WEIGHT,
+        blocks=[Text(sentences=[profile.diagnosis]), Facts(facts=facts), *tables],
+    )
+
+
+def _phases(phases: list[Phase]) -> Table:
+    columns = [Column(title="Phase"), Column(title="Time", format="seconds", has_bars=True)]
+    return Table(title="Phases", columns=columns, rows=[Row(cells=[each.name, each.seconds]) for each in phases])
 
 
 def _operations(operations: list[Operation]) -> Table:
@@ -34,4 +41,4 @@ def _operations(operations: list[Operation]) -> Table:
     rows = [
         Row(cells=[each.name, each.calls, each.self_cpu_ms, each.self_device_ms, each.share]) for each in operations
     ]
-    return Table(title="Top operations", columns=columns, rows=rows, shown=5)
+    return Table(title="Top operations of the fit", columns=columns, rows=rows, shown=5)

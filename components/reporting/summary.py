@@ -117,13 +117,14 @@ class Repeat(Part):
 class Profile(Part):
     """Headline figures of the training profile."""
 
-    model: str = Field(description="the candidate that was profiled")
+    model: str = Field(description="the selected candidate, which was trained again")
     device: str = Field(description="`cpu` or `cuda`")
-    rows_per_second: float = Field(description="training rows a second")
-    data_wait_share: float = Field(description="share of the time spent waiting for data, 0 to 1")
+    rows_per_second: float = Field(description="training rows per second of the fit")
+    data_wait_share: float = Field(
+        description="share of reading and fitting that passes before the fit has its rows, 0 to 1"
+    )
     peak_memory_bytes: int = Field(description="peak memory while training")
-    flops_per_second: float | None = Field(description="floating point operations a second, where counted")
-    diagnosis: str = Field(description="what limits the training, one sentence")
+    diagnosis: str = Field(description="what the figures say, one sentence")
 
 
 class Summary(Part):

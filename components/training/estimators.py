@@ -8,6 +8,7 @@ libraries' documentation and have not been run.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -54,12 +55,17 @@ class Fitted:
     """A fitted model.
 
     Attributes:
-        graph: the model as ONNX.
+        export: gives the model as ONNX.
         predict: the library's own probabilities, float (n,) of float32 (n, d), to compare the graph with.
     """
 
-    graph: bytes
+    export: Callable[[], bytes]
     predict: Callable[[Matrix], Any]
+
+    @cached_property
+    def graph(self) -> bytes:
+        """The model as ONNX, exported once."""
+        return self.export()
 
 
 def fit(kind: CandidateKind, job: Job, matrix: Matrix, labels: Labels) -> Fitted:
@@ -85,12 +91,15 @@ def _xgboost(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
         )
     own = {"random_state": job.seed, "n_jobs": job.threads, "device": job.device}
     model = _fitted(xgboost.XGBClassifier, job, own, matrix, labels)
+    return Fitted(lambda: _xgboost_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _xgboost_graph(model: Any, width: int) -> bytes:
     learner = json.loads(model.get_booster().save_raw("json"))["learner"]
     trees = [_xgboost_tree(tree) for tree in learner["gradient_booster"]["model"]["trees"]]
     # "[5E-1]" in newer versions, "5E-1" in older ones
     base = float(learner["learner_model_param"]["base_score"].strip("[]"))
-    graph = onnx_export.forest(trees, matrix.shape[1], "BRANCH_LT", float(np.log(base / (1 - base))), logits=True)
-    return Fitted(graph, lambda rows: model.predict_proba(rows)[:, 1])
+    return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), logits=True)
 
 
 def _xgboost_tree(tree: Mapping[str, Any]) -> Tree:
@@ -108,10 +117,13 @@ def _random_forest(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     else:
         own = {"random_state": job.seed, "n_jobs": job.threads}
         model = _fitted(RandomForestClassifier, job, own, matrix, labels)
+    return Fitted(lambda: _forest_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _forest_graph(model: Any, width: int) -> bytes:
     forest = _on_host(model).estimators_
     trees = [_sklearn_tree(tree.tree_, len(forest)) for tree in forest]
-    graph = onnx_export.forest(trees, matrix.shape[1], "BRANCH_LEQ", 0.0, logits=False)
-    return Fitted(graph, lambda rows: model.predict_proba(rows)[:, 1])
+    return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, logits=False)
 
 
 def _sklearn_tree(tree: Any, trees: int) -> Tree:
@@ -132,9 +144,14 @@ def _logistic_regression(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
         model = _fitted(_cuml().linear_model.LogisticRegression, job, {}, scaled, labels)
     else:
         model = _fitted(LogisticRegression, job, {"random_state": job.seed}, scaled, labels)
-    line = _on_host(model)
-    graph = onnx_export.dense(scaler, [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))])
-    return Fitted(graph, lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1])
+    return Fitted(
+        lambda: _line_graph(scaler, _on_host(model)),
+        lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1],
+    )
+
+
+def _line_graph(scaler: Scaler, line: Any) -> bytes:
+    return onnx_export.dense(scaler, [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))])
 
 
 def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
@@ -143,8 +160,10 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     with mlp.reproducible(job.seed, parameters.threads):
         rows = mlp.resident(scaler.apply(matrix), labels, mlp.torch_device(job.device))
         model = mlp.fit(*rows, parameters)
-    graph = onnx_export.dense(scaler, mlp.layers(model))
-    return Fitted(graph, lambda rows: mlp.probabilities(model, scaler.apply(rows)))
+    return Fitted(
+        lambda: onnx_export.dense(scaler, mlp.layers(model)),
+        lambda rows: mlp.probabilities(model, scaler.apply(rows)),
+    )
 
 
 FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {

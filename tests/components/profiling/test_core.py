@@ -1,107 +1,82 @@
-"""The measurements of the training loop."""
+"""The measurements of a training that is repeated."""
 
+import gzip
 import json
-import time
 
 import pytest
-import torch
 
-from components.profiling import core
-from components.profiling.core import Operation
-from components.tabular import mlp
-from components.tabular.mlp import Loop, Parameters
+from components.common.config.tabular import CandidateKind
+from components.common.contracts.profile import Operation, PhaseName
+from components.common.storage import sha256
+from components.profiling import core, instruments
+from components.profiling.core import Subject, Watch
+from components.training import estimators
+from components.training.estimators import Job
 from tests.components.training import samples
 
-CPU = torch.device("cpu")
-PARAMETERS = Parameters(hidden=16, batch_size=8)
+OPERATIONS = [Operation(name="aten::mm", calls=1, self_cpu_ms=1.0, self_device_ms=None, share=0.4)]
+# what each kind's fit has to spend time on
+MEANT = {"boosted": "xgboost/", "net": "aten::addmm", "line": "linear_model/", "forest": "tree/"}
 
 
-@pytest.fixture(scope="module")
-def measured():
-    return core.measure(*samples.matrix(), PARAMETERS, CPU)
+def subject(name: str, rows: int = 600) -> Subject:
+    kind, parameters = samples.MODELS[name]["kind"], samples.MODELS[name]["parameters"]
+    job = Job(f"task.candidates.{name}.parameters", parameters, 0, 2, "cpu")
+    return Subject(name, CandidateKind(kind), job, *samples.matrix(rows))
 
 
-def rows() -> tuple[torch.Tensor, torch.Tensor]:
-    return mlp.resident(*samples.matrix(), CPU)
+def watch() -> Watch:
+    return Watch(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
 
 
-class Slow(Loop):
-    """A loop whose steps take at least a millisecond."""
+@pytest.mark.parametrize("name", samples.MODELS)
+def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
+    one = subject(name)
+    trained = estimators.fit(one.kind, one.job, one.matrix, one.labels)
 
-    def step(self, inputs, labels):
-        time.sleep(0.001)
+    profile, trace = core.measure(one, watch(), sha256(trained.graph))
 
-
-def loop(kind: type[Loop] = Loop) -> Loop:
-    return kind(mlp.network(3, PARAMETERS), PARAMETERS, steps=10_000)
-
-
-def test_an_epoch_over_the_rows_is_measured(measured):
-    profile, _ = measured
-
-    assert (profile.device, profile.model, profile.steps, profile.batch_size) == ("cpu", "mlp", 75, 8)
-    assert profile.rows_per_second == pytest.approx(600 / profile.seconds)
+    assert (profile.model, profile.kind, profile.rows, profile.reproduced) == (name, one.kind, 600, True)
+    assert [phase.name for phase in profile.phases] == list(PhaseName)
+    seconds = {phase.name: phase.seconds for phase in profile.phases}
+    assert profile.rows_per_second == pytest.approx(600 / seconds["fit"], rel=0.1)
+    assert [each.batch for each in profile.scoring] == [1, core.BATCH]
     assert profile.peak_memory_bytes > 50 * 2**20
-
-
-def test_of_many_rows_only_the_first_are_measured():
-    profile, _ = core.measure(*samples.matrix(rows=3000), Parameters(hidden=2, batch_size=1), CPU)
-
-    assert profile.steps == core.MEASURED_STEPS
-    assert profile.rows_per_second == pytest.approx(core.MEASURED_STEPS / profile.seconds)
-
-
-def test_the_operations_counted_are_those_of_the_matrix_products(measured):
-    profile, _ = measured
-
-    # a product of (n, k) and (k, m) takes 2nkm; forward and the weights' gradients need every layer's, and the
-    # gradient of its input only the last layer's
-    forward = 2 * 8 * (3 * 16 + 16 * 1)
-    expected = forward * 2 + 2 * 8 * 16 * 1
-    assert profile.flops_per_second == pytest.approx(expected * 75 / profile.seconds)
-
-
-def test_waiting_is_a_small_share_when_steps_are_slow_and_all_of_it_when_they_cost_nothing():
-    class Idle(Loop):
-        def step(self, inputs, labels):
-            pass
-
-    data = rows()
-
-    assert core.waiting(loop(Slow), data, PARAMETERS, copying=0.0) < 0.5
-    assert core.waiting(loop(Idle), data, PARAMETERS, copying=0.0) > 0.5
-
-
-def test_the_copy_to_the_device_counts_as_waiting():
-    # seventy-five steps of a millisecond, and ten seconds of copying
-    assert core.waiting(loop(Slow), rows(), PARAMETERS, copying=10.0) > 0.95
-
-
-def test_the_operations_with_most_time_come_first_and_their_shares_are_of_all(measured):
-    profile, _ = measured
-    times = [operation.self_cpu_ms for operation in profile.top_operations]
     shares = [operation.share for operation in profile.top_operations]
-
-    assert len(times) == core.TOP
-    assert times == sorted(times, reverse=True)
-    assert 0 < sum(shares) <= 1
-    assert {operation.self_device_ms for operation in profile.top_operations} == {0.0}
-    calls = {operation.name: operation.calls for operation in profile.top_operations}
-    assert calls["aten::addmm"] == 2 * core.PROFILED_STEPS
+    assert shares == sorted(shares, reverse=True)
+    assert 0 < sum(shares) <= 1.001
+    assert json.loads(gzip.decompress(trace))["traceEvents"]
+    everything = gzip.decompress(trace).decode() + str(profile.top_operations)
+    assert MEANT[name] in everything
 
 
-def test_the_trace_holds_the_profiled_steps_only(measured, tmp_path):
-    _, profiler = measured
-    profiler.export_chrome_trace(str(tmp_path / "trace.json"))
+def test_another_graph_than_the_trained_one_is_noticed():
+    profile, _ = core.measure(subject("line"), watch(), "0" * 64)
+    assert not profile.reproduced
 
-    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
+def test_of_the_mlp_only_the_first_steps_are_traced():
+    long = subject("net", rows=5000)
+    operations, trace = core.profiled(long, watch())
+    events = json.loads(gzip.decompress(trace))["traceEvents"]
     assert sum(event["name"] == "Optimizer.step#Adam.step" for event in events) == core.PROFILED_STEPS
+    assert {operation.self_device_ms for operation in operations} == {None}
 
 
-def test_the_diagnosis_says_when_the_loop_waits():
-    operations = [Operation("aten::mm", 1, 1.0, 0.0, 0.4)]
+def test_of_many_operations_those_with_the_largest_shares_are_kept():
+    many = [OPERATIONS[0].model_copy(update={"share": share / 100}) for share in range(30)]
+    assert [operation.share for operation in instruments.top(many)] == [share / 100 for share in range(29, 19, -1)]
 
-    assert core.diagnosis(0.5, operations).startswith("50% of the time passes waiting for rows; a larger batch_size")
-    assert core.diagnosis(0.013, operations) == (
-        "The loop computes: 1.3% of the time passes waiting for rows; aten::mm takes most, 40%."
-    )
+
+@pytest.mark.parametrize("phase", list(PhaseName))
+def test_the_diagnosis_names_the_longest_phase(phase):
+    seconds = dict.fromkeys(PhaseName, 1.0) | {phase: 6.0}
+    assert core.diagnosis(seconds, OPERATIONS).startswith(f"Of 10.0 s, {core.DOING[phase]} takes 60%")
+
+
+def test_the_diagnosis_says_when_the_fit_waits():
+    seconds = dict.fromkeys(PhaseName, 0.0)
+    slow = seconds | {PhaseName.READ: 1.0, PhaseName.FIT: 1.0}
+    quick = seconds | {PhaseName.READ: 0.1, PhaseName.FIT: 1.0}
+    assert "waits 50% of the time for its rows" in core.diagnosis(slow, OPERATIONS)
+    assert core.diagnosis(quick, OPERATIONS).endswith("within the fit, aten::mm takes most, 40%.")

@@ -1,54 +1,54 @@
-"""The step on real partitions."""
+"""The step after a real training, on real partitions."""
 
 import gzip
 import json
-import logging
 
 import pytest
 import torch
 
-from components.common.contracts.section import read_section
+from components.common.contracts import package
+from components.common.contracts.profile import Profile
 from components.common.errors import UserError
 from components.profiling.__main__ import body, parser
+from components.training import __main__ as training
 from tests.components.training import samples
 
 
-def flags(folder, models=None, device="cpu"):
-    features = samples.write_features(folder, samples.features())
-    return samples.flags(models, device=device, features=features, profile=str(folder / "profile"))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Flags of the step, by which the folder lies that training has left."""
+    folder = tmp_path_factory.mktemp("trained")
+    features, model = samples.write_features(folder, samples.features()), str(folder / "model")
+    training.body(training.parser().parse_args(samples.flags(device="cpu", features=features, model=model)))
+    return {"features": features, "model": model}
 
 
-def read(folder):
-    return json.loads((folder / "profile" / "profile.json").read_text())
+def flags(trained, folder, device="cpu"):
+    return samples.flags(device=device, profile=str(folder / "profile"), **trained)
 
 
-def test_a_profile_and_a_trace_are_written_and_nothing_but_progress_is_said(tmp_path):
-    done = samples.run("profiling", flags(tmp_path))
+def test_the_selected_model_is_profiled_and_nothing_but_progress_is_printed(trained, tmp_path):
+    done = samples.run("profiling", flags(trained, tmp_path))
 
     assert done.returncode == 0, done.stderr
-    assert read(tmp_path)["batch_size"] == samples.MODELS["net"]["parameters"]["batch_size"]
-    assert 0 < read(tmp_path)["data_wait_share"] < 1
-    assert len(read(tmp_path)["top_operations"]) == 10
-    _, facts, operations = read_section(str(tmp_path / "profile")).blocks
-    assert facts.facts[0].value == read(tmp_path)["rows_per_second"]
-    assert len(operations.rows) == 10
+    profile, model = Profile.read(str(tmp_path / "profile/profile.json")), package.load(trained["model"])
+    assert (profile.model, profile.kind) == (model.selected, model.candidates[model.selected].kind)
+    assert profile.reproduced
     trace = (tmp_path / "profile" / "trace.json.gz").read_bytes()
     assert len(trace) < 3_000_000
     assert json.loads(gzip.decompress(trace))["traceEvents"]
     assert len(done.stderr.splitlines()) == 2
 
 
-def test_a_config_without_an_mlp_gets_the_defaults_and_is_told(tmp_path, caplog):
-    with caplog.at_level(logging.INFO, "nightshift"):
-        metrics = body(parser().parse_args(flags(tmp_path, {"line": samples.MODELS["line"]})))
-
-    assert "no model of kind mlp; measuring one with default parameters" in caplog.text
-    assert read(tmp_path)["batch_size"] == 256
-    assert metrics == {name: read(tmp_path)[name] for name in ("rows_per_second", "data_wait_share")}
+def test_its_metrics_are_the_rates(trained, tmp_path):
+    metrics = body(parser().parse_args(flags(trained, tmp_path)))
+    profile = Profile.read(str(tmp_path / "profile/profile.json"))
+    assert metrics["rows_per_second"] == profile.rows_per_second
+    assert metrics["single_rows_per_second"] < metrics["scored_rows_per_second"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_cuda_without_a_gpu_is_refused_and_leaves_nothing(tmp_path):
+def test_cuda_without_a_gpu_is_refused_and_leaves_nothing(trained, tmp_path):
     with pytest.raises(UserError, match="--device cuda"):
-        body(parser().parse_args(flags(tmp_path, device="cuda")))
+        body(parser().parse_args(flags(trained, tmp_path, device="cuda")))
     assert not (tmp_path / "profile").exists()

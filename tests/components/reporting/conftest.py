@@ -13,6 +13,7 @@ import yaml
 
 from components.common.contracts.drift import Drift
 from components.common.contracts.evaluation import Evaluation
+from components.common.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
 from components.common.contracts.section import (
     Axis,
     Bars,
@@ -181,23 +182,25 @@ def write_profile(uri: str) -> None:
     operations = ["aten::addmm", "Optimizer.step#Adam.step", "aten::mm", "aten::index_select", "aten::copy_"]
     share = [0.412, 0.233, 0.171, 0.064, 0.031]
     top = [
-        {"name": name, "calls": 1050 + i, "self_cpu_ms": 2400.5 * part, "self_device_ms": None, "share": part}
+        Operation(name=name, calls=1050 + i, self_cpu_ms=2400.5 * part, self_device_ms=None, share=part)
         for i, (name, part) in enumerate(zip(operations, share, strict=True))
     ]
-    value = {
-        "device": "cpu",
-        "model": "mlp",
-        "steps": 1051,
-        "batch_size": 64,
-        "rows_per_second": 183_402.4,
-        "seconds": 2.4,
-        "data_wait_share": 0.064,
-        "peak_memory_bytes": 412_000_000,
-        "flops_per_second": 9.1e9,
-        "top_operations": top,
-        "diagnosis": "Matrix products take most of the time, so the arithmetic limits the training, not the data.",
-    }
-    write_json(f"{uri}/profile.json", value)
+    phases = {"read": 0.2, "matrix": 0.1, "fit": 4.4, "export": 0.01, "score": 0.1}
+    value = Profile(
+        model="mlp",
+        kind="mlp",
+        device="cpu",
+        rows=67_240,
+        phases=[Phase(name=PhaseName(name), seconds=seconds) for name, seconds in phases.items()],
+        rows_per_second=183_402.4,
+        data_wait_share=0.064,
+        scoring=[Scoring(batch=1, rows_per_second=60_000.0), Scoring(batch=4096, rows_per_second=2e6)],
+        peak_memory_bytes=412_000_000,
+        reproduced=True,
+        top_operations=top,
+        diagnosis="Matrix products take most of the time, so the arithmetic limits the training, not the data.",
+    )
+    value.write(f"{uri}/profile.json")
     write_bytes(f"{uri}/trace.json.gz", b"trace")
 
 
