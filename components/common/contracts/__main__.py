@@ -9,6 +9,7 @@ from components.common.contracts.deployment import Deployment
 from components.common.contracts.drift import Drift
 from components.common.contracts.evaluation import Evaluation
 from components.common.contracts.package import ModelPackage
+from components.common.contracts.profile import Profile
 from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import Section
 from components.common.contracts.tables import Manifest
@@ -21,6 +22,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "evaluation": Evaluation,
     "launch": Launch,
     "model": ModelPackage,
+    "profile": Profile,
     "request": Request,
     "section": Section,
     "table": Manifest,
