@@ -2,14 +2,13 @@
 
 A local folder holds `mlflow.db` (SQLite) and `artifacts/`; `mlflow ui --backend-store-uri
 sqlite:///<folder>/mlflow.db` shows it. A version is a copy of a model's files, so it outlives the run
-that made it. The alias `champion` marks the live version; the champions before it are remembered, oldest
-first, in a tag of the registered model, so that a rollback can be followed by another.
+that made it. The alias `champion` marks the live version for people and other tools; which one that is stands in the
+release record (see `release.py`).
 """
 
 import atexit
 import functools
 import getpass
-import json
 import os
 import shutil
 import tempfile
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from components.common.contracts.package import ModelPackage
 
 CHAMPION = "champion"
-EARLIER = "earlier_champions"
 REMOVED = "removed"
 MODEL = "model"
 CARD = "model_card.md"
@@ -52,7 +50,7 @@ class Version:
         version: its number, from 1.
         uri: folder of its files (see `package.py`) inside the registry.
         sha256: identity of the model, `ModelPackage.sha256`.
-        tags: lineage, and who registered, promoted or rolled it back and when.
+        tags: lineage, and who registered it and when.
     """
 
     name: str
@@ -90,13 +88,20 @@ def versions(registry: str, name: str) -> list[Version]:
         return _versions(client, registry, name)
 
 
-def champion(registry: str, name: str) -> Version | None:
-    """Return the live version with files that can be read at its `uri`, or None when there is none."""
+def alias(registry: str, name: str) -> int | None:
+    """Return the number of the version with the alias `champion`, None when there is none."""
     if _is_empty(registry):
         return None
     with _open(registry) as client:
-        number = _champion(client, name)
-        return _readable(registry, _version(client, registry, name, number)) if number else None
+        model = _model(client, name)
+        number = model.aliases.get(CHAMPION) if model else None
+        return int(number) if number else None
+
+
+def set_alias(registry: str, name: str, version: int) -> None:
+    """Give a version the alias `champion`."""
+    with _open(registry) as client:
+        client.set_registered_model_alias(name, CHAMPION, str(version))
 
 
 def find(registry: str, name: str, version: int) -> Version:
@@ -147,70 +152,6 @@ def register(
         audit = {"sha256": model.sha256, **_audit("registered")}
         created = client.create_model_version(name, source, run_id, tags=tags | audit, await_creation_for=0)
         return _version(client, registry, name, int(created.version))
-
-
-def promote(registry: str, name: str, version: int) -> Version:
-    """Make a version the champion; the champion before it is remembered for `rollback`.
-
-    Raises:
-        UserError: when there is no such version; the message lists what exists.
-    """
-    with _open(registry) as client:
-        chosen = _version(client, registry, name, version)
-        current = _champion(client, name)
-        if current:
-            client.set_registered_model_tag(name, EARLIER, json.dumps([*_earlier(client, name), current]))
-        _crown(client, chosen)
-        return _version(client, registry, name, version)
-
-
-def predecessor(registry: str, name: str) -> Version | None:
-    """Return the champion before this one, or None when there was none."""
-    with _open(registry) as client:
-        earlier = _earlier(client, name)
-        return _readable(registry, _version(client, registry, name, earlier[-1])) if earlier else None
-
-
-def previous(registry: str, name: str) -> Version:
-    """Return the version `rollback` would go back to.
-
-    Raises:
-        UserError: when there was no champion before this one.
-    """
-    found = predecessor(registry, name)
-    if found is None:
-        raise UserError(
-            f"there was no champion of {name!r} before this one, so there is nothing to roll back to; "
-            "`nightshift models` lists the versions, `nightshift promote VERSION` picks one"
-        )
-    return found
-
-
-def rollback(registry: str, name: str) -> Version:
-    """Make the champion before this one the champion again.
-
-    Raises:
-        UserError: when there was none.
-    """
-    with _open(registry) as client:
-        target = previous(registry, name)
-        earlier = _earlier(client, name)
-        current = _champion(client, name)
-        if current:
-            _tag(client, name, current, _audit("rolled_back"))
-        _crown(client, target)
-        client.set_registered_model_tag(name, EARLIER, json.dumps(earlier[:-1]))
-        return _version(client, registry, name, target.version)
-
-
-def pinned(registry: str, name: str) -> dict[int, str]:
-    """Return the versions that are needed however old they are, and as what."""
-    if _is_empty(registry):
-        return {}
-    with _open(registry) as client:
-        current, earlier = _champion(client, name), _earlier(client, name)
-    before = {earlier[-1]: "rollback target"} if earlier else {}
-    return before | ({current: CHAMPION} if current else {})
 
 
 def remove(registry: str, name: str, numbers: Iterable[int]) -> None:
@@ -314,22 +255,6 @@ def _model(client: "MlflowClient", name: str) -> Any:
     return next(iter(client.search_registered_models(f"name='{name}'")), None)
 
 
-def _champion(client: "MlflowClient", name: str) -> int | None:
-    model = _model(client, name)
-    number = model.aliases.get(CHAMPION) if model else None
-    return int(number) if number else None
-
-
-def _earlier(client: "MlflowClient", name: str) -> list[int]:
-    """Return the champions before this one, oldest first, without versions deleted since."""
-    model = _model(client, name)
-    existing = {int(version.version) for version in client.search_model_versions(f"name='{name}'")}
-    trail = json.loads(model.tags.get(EARLIER, "[]")) if model else []
-    numbers = [number for number in trail if number in existing]
-    # a process that ended between its two writes leaves the champion itself at the end
-    return numbers[:-1] if numbers and numbers[-1] == _champion(client, name) else numbers
-
-
 def _removed(client: "MlflowClient", name: str) -> list[str]:
     """Return the MLflow runs of removed versions that are not marked as deleted yet, which comes last."""
     experiment = client.get_experiment_by_name(name)
@@ -389,7 +314,7 @@ def _record(client: "MlflowClient", registry: str, name: str, model: "ModelPacka
     experiment, run_name = _experiment(client, registry, name), model.sha256[:8]
     # without a version of this model such a run is what a registration has left that was killed
     left = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
-    run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": _who()}, run_name=run_name)
+    run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": user()}, run_name=run_name)
     parameters = {"candidate": model.selected, **model.candidates[model.selected].parameters}
     client.log_batch(
         run.info.run_id,
@@ -426,21 +351,12 @@ def _store_card(client: "MlflowClient", registry: str, run_id: str, card: str) -
         storage.write_bytes(storage.join(os.path.dirname(_artifacts(registry, run_id)), CARD), card.encode())
 
 
-def _crown(client: "MlflowClient", version: Version) -> None:
-    _tag(client, version.name, version.version, _audit("promoted"))
-    client.set_registered_model_alias(version.name, CHAMPION, str(version.version))
-
-
-def _tag(client: "MlflowClient", name: str, number: int, tags: dict[str, str]) -> None:
-    for key, value in tags.items():
-        client.set_model_version_tag(name, str(number), key, value)
-
-
 def _audit(what: str) -> dict[str, str]:
-    return {f"{what}_at": datetime.now(UTC).isoformat(timespec="seconds"), f"{what}_by": _who()}
+    return {f"{what}_at": datetime.now(UTC).isoformat(timespec="seconds"), f"{what}_by": user()}
 
 
-def _who() -> str:
+def user() -> str:
+    """Return who this process runs as."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user need not have a name

@@ -61,6 +61,7 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     for library in ("alembic", "aiobotocore", "botocore"):
         logging.getLogger(library).setLevel(logging.WARNING)
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints a traceback beside the error it raises
     try:
         args = parser.parse_args()
         started = time.monotonic()

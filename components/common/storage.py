@@ -1,11 +1,10 @@
 """Files behind URIs: a local path, s3://, gs:// or whatever fsspec knows, read and written whole.
 
-A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic. What a store
-fails to do is tried again, with growing pauses.
+A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic. `stores.py` says
+what their errors mean and when a try is repeated.
 """
 
 import contextlib
-import errno
 import hashlib
 import io
 import json
@@ -16,17 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from components.common import locks
-from components.common.errors import UnavailableError, UserError
+from components.common import locks, stores
+from components.common.errors import UserError
 
 if TYPE_CHECKING:
     import fsspec
     import pandas as pd
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -38,25 +36,7 @@ class Entry:
     written: datetime
 
 
-INSTALL = {"s3": "aws", "gs": "gcp", "gcs": "gcp"}
-TRIES = 5
 PIECE = 1 << 20  # bytes of a large file that are held at once
-PAUSE = 0.5  # seconds: at most this long after the first try, twice as long after each further one
-# what a system error asks of the user
-ROOM, MOUNT = "make room there, then run the same command again", "mount it with file locks (Lustre: -o flock)"
-MENDS = {
-    errno.ENOSPC: ROOM,
-    errno.EDQUOT: ROOM,
-    errno.EROFS: "give a place that can be written to, or mount it for writing",
-    errno.ENOSYS: MOUNT,
-    errno.ENOLCK: MOUNT,
-    errno.EOPNOTSUPP: MOUNT,
-}
-# a store's answers that another try cannot change; s3fs gives them as errors of the system
-FINAL = (FileNotFoundError, FileExistsError, PermissionError, NotADirectoryError, IsADirectoryError)
-# whose errors, beside those of the system, are a store's answers or the network's; they have no class in common
-CLIENTS = {"aiohttp", "botocore", "gcsfs", "google"}
-FINAL_CODES = (errno.EPERM, errno.EINVAL, errno.ENAMETOOLONG, errno.EMSGSIZE, errno.ENOSYS)
 
 
 def join(root: str, *parts: str) -> str:
@@ -81,19 +61,19 @@ def exists(uri: str) -> bool:
         UserError: when the store refuses.
         UnavailableError: when it fails in every try; so do the other functions here.
     """
-    return _attempt(uri, lambda fs, path: bool(fs.exists(path)))
+    return stores.attempt(uri, lambda fs, path: bool(fs.exists(path)))
 
 
 def names(folder: str) -> list[str]:
     """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
-    entries = _attempt(folder, _listed)
+    entries = stores.attempt(folder, _listed)
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
 
 
 def free_share(folder: str) -> float | None:
     """Return how much of the file system below a folder is free, 0..1; None of a store, which has no end."""
-    fs, path = _open(folder)
-    if not _is_local(fs):
+    fs, path = stores.opened(folder)
+    if not stores.is_local(fs):
         return None
     usage = shutil.disk_usage(path)
     return usage.free / usage.total
@@ -105,7 +85,7 @@ def read_bytes(uri: str) -> bytes:
     Raises:
         UserError: when it is missing, not readable, or the store refuses.
     """
-    return _attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
+    return stores.attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
 
 
 def write_bytes(uri: str, data: bytes) -> None:
@@ -114,7 +94,9 @@ def write_bytes(uri: str, data: bytes) -> None:
     Raises:
         UserError: when the place is not writable, full, or the store refuses.
     """
-    _attempt(uri, lambda fs, path: _replace(path, io.BytesIO(data)) if _is_local(fs) else fs.pipe_file(path, data))
+    stores.attempt(
+        uri, lambda fs, path: replace(path, io.BytesIO(data)) if stores.is_local(fs) else fs.pipe_file(path, data)
+    )
 
 
 def copy(source: str, target: str) -> str:
@@ -127,9 +109,33 @@ def copy(source: str, target: str) -> str:
         UserError: when the source is missing, the target not writable or full, or a store refuses.
     """
     with _on_disk(source) as path:
-        digest = _attempt(path, lambda _, place: _digest(place))
-        _attempt(target, lambda fs, place: _place(path, place) if _is_local(fs) else _upload(fs, path, place))
+        digest = stores.attempt(path, lambda _, place: _digest(place))
+        stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else partial(_upload, fs))(path, place))
     return digest
+
+
+def replace(path: str, source: BinaryIO, condition: Callable[[], bool] = lambda: True) -> bool:
+    """Write a whole local file, atomically, if a condition holds; return whether it did.
+
+    Writers of the same file take turns, so what the condition finds is still so when the file is replaced.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    draft = f"{path}.tmp"
+    # a target has one draft, so the next writer takes over what a killed one left and nothing has to be cleaned up
+    with locks.held(draft) as file:
+        try:
+            if written := condition():
+                file.truncate(0)  # not before: it may have been somebody else's
+                shutil.copyfileobj(source, file, PIECE)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+        if not written:
+            os.unlink(draft)
+    return written
 
 
 def read_json(uri: str) -> Any:
@@ -175,7 +181,7 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
                 for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
                     yield batch.to_pandas()
         except Exception as error:
-            raise _raised(error, uri, is_local=True) from error
+            raise stores.raised(error, uri, stores.opened(path)[0]) from error
 
 
 def write_frame(uri: str, frame: "pd.DataFrame") -> str:
@@ -216,7 +222,7 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
 
 def walk(folder: str) -> "list[Entry]":
     """Return every file below a folder, however deep; none when the folder is missing."""
-    return _attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
+    return stores.attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
 
 
 def remove(uri: str) -> None:
@@ -225,7 +231,7 @@ def remove(uri: str) -> None:
     Raises:
         UserError: when it may not be removed, or the store refuses.
     """
-    _attempt(uri, _unlinked)
+    stores.attempt(uri, _unlinked)
 
 
 def remove_folder(path: str) -> None:
@@ -239,53 +245,7 @@ def remove_folder(path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise explained(error, path) from error
-
-
-def explained(error: OSError, place: str | None) -> UserError:
-    """Return what a user has to mend after an error of the system at a place, a path or a URI, if it has one."""
-    if place and isinstance(error, FileNotFoundError):
-        return UserError(f"{place} does not exist; check the path and the date")
-    if place and isinstance(error, PermissionError):
-        return UserError(f"{place}: permission denied; check the rights or the credentials")
-    reason = error.strerror or " ".join(str(error).split())
-    mend = MENDS.get(error.errno or 0, "check the path" if place else "")
-    return UserError("; ".join(filter(None, [f"{place}: {reason}" if place else reason, mend])))
-
-
-def _attempt(uri: str, operation: "Callable[[fsspec.AbstractFileSystem, str], T]") -> T:
-    """Do something at a URI; on a store as often as it may help."""
-    fs, path = _open(uri)
-    try:
-        return operation(fs, path) if _is_local(fs) else _patiently(operation, fs, path)
-    except Exception as error:
-        raise _raised(error, uri, _is_local(fs)) from error
-
-
-def _patiently(operation: "Callable[[fsspec.AbstractFileSystem, str], T]", *place: Any) -> T:
-    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
-
-    waits = wait_random_exponential(multiplier=PAUSE)
-    tries = Retrying(stop=stop_after_attempt(TRIES), wait=waits, retry=retry_if_exception(_may_pass), reraise=True)
-    return tries(operation, *place)
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Return whether a store may answer otherwise in a moment."""
-    kind = type(error)
-    if not isinstance(error, OSError) and not any(each.__module__.split(".")[0] in CLIENTS for each in kind.__mro__):
-        return False
-    final = isinstance(error, FINAL) or "Credentials" in kind.__name__ or "Validation" in kind.__name__
-    return not final and getattr(error, "errno", None) not in FINAL_CODES
-
-
-def _raised(error: Exception, uri: str, is_local: bool) -> Exception:
-    said = getattr(error, "strerror", None) or f"{type(error).__name__}: {' '.join(str(error).split())}"
-    if not is_local and _may_pass(error):
-        return UnavailableError(f"{uri}: {said} ({TRIES} tries); see how the store is, then run the same command again")
-    if isinstance(error, OSError):
-        return explained(error, uri)
-    return UserError(f"{uri}: {said}; check the path, the file and the credentials")
+        raise stores.explained(error, path) from error
 
 
 def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
@@ -300,28 +260,6 @@ def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
         fs.rm_file(path)
 
 
-def _open(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
-    import fsspec
-
-    # the tries are ours: those of botocore, and below of s3fs, would multiply them
-    fsspec.config.conf.setdefault("s3", {}).setdefault("config_kwargs", {})["retries"] = {"total_max_attempts": 1}
-    try:
-        # a listing that is remembered would hide what other processes write
-        fs, path = fsspec.core.url_to_fs(uri, use_listings_cache=False)
-    except ImportError:
-        extra = INSTALL.get(uri.split("://", 1)[0])
-        step = f"run in the checkout: pip install -e '.[{extra}]'" if extra else "give a folder, s3://... or gs://..."
-        raise UserError(f"{uri} needs a library that is missing; {step}") from None
-    except ValueError as error:
-        raise UserError(f"{uri}: {error}; give a folder, s3://... or gs://...") from None
-    fs.retries = 1
-    return fs, path
-
-
-def _is_local(fs: "fsspec.AbstractFileSystem") -> bool:
-    return "file" in fs.protocol
-
-
 def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
     try:
         return list(fs.ls(path, detail=False))
@@ -332,13 +270,13 @@ def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
 @contextmanager
 def _on_disk(uri: str) -> Iterator[str]:
     """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
-    fs, path = _open(uri)
-    if _is_local(fs):
+    fs, path = stores.opened(uri)
+    if stores.is_local(fs):
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = os.path.join(folder, "copy")
-        _attempt(uri, lambda fs, path: fs.get_file(path, copy))
+        stores.attempt(uri, lambda fs, path: fs.get_file(path, copy))
         yield copy
 
 
@@ -354,20 +292,4 @@ def _digest(path: str) -> str:
 
 def _place(source: str, path: str) -> None:
     with open(source, "rb") as file:
-        _replace(path, file)
-
-
-def _replace(path: str, source: BinaryIO) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    draft = f"{path}.tmp"
-    # a target has one draft, so the next writer takes over what a killed one left and nothing has to be cleaned up
-    with locks.held(draft) as file:
-        try:
-            file.truncate(0)  # not before: it may have been somebody else's
-            shutil.copyfileobj(source, file, PIECE)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            os.unlink(draft)
-            raise
+        replace(path, file)

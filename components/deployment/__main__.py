@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from components.common import storage
@@ -11,9 +12,11 @@ from components.common.splits import parse_date
 from components.common.step import Parser, log, run
 
 if TYPE_CHECKING:
+    from components.common.contracts.deployment import Deployment
+    from components.common.contracts.release import Entry, Release
     from components.common.contracts.verdict import Verdict
     from components.common.registry import Version
-    from components.deployment.core import Candidate
+    from components.deployment.core import Candidate, Decision
 
 
 def parser() -> Parser:
@@ -30,46 +33,76 @@ def parser() -> Parser:
     )
 
 
+@dataclass(frozen=True)
+class Settled:
+    """What became of a version, seen from one state of the release record.
+
+    Attributes:
+        decision: what becomes of it.
+        live: the version that is the champion then.
+        before: number of the champion before this run.
+        served: the part of deployment.json about the endpoint.
+        entry: the record's next state; None when it stays as it is.
+    """
+
+    decision: "Decision"
+    live: "Version | None"
+    before: int | None
+    served: dict[str, Any]
+    entry: "Entry | None"
+
+
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Deploy; what was done goes to `--deployment`."""
-    from components.common import registry
-    from components.common.contracts.deployment import Deployment, Outcome
+    from components.common import registry, release
     from components.common.contracts.section import write_section
     from components.common.contracts.verdict import FILE, Verdict
-    from components.deployment import core, endpoint, section
+    from components.deployment import endpoint, section
 
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
     verdicts = [Verdict.read(storage.join(uri, FILE)) for uri in (args.evaluation, args.drift)]
+    settled: list[Settled] = []
+
+    def decide(record: "Release | None") -> "Entry | None":
+        settled.append(_settle(args, version, record, verdicts))
+        return settled[-1].entry
+
     with registry.exclusive(state.registry):
-        champion = registry.champion(state.registry, config.name)
         version = _register(args, config, verdicts)
         log.info("%s: version %d is registered", config.name, version.version)
-        before = _before(args, champion, version, verdicts)
-        decision = core.decide(_candidate(version), _candidate(before) if before else None, verdicts)
-        if state.target is Target.RECORD_ONLY:
-            decision = core.unpromoted(decision, before is not None)
-        log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
-        live = version if decision.outcome is Outcome.PROMOTED else champion
-        served = _serve(state, live or version, is_live=live is not None)
-        # only now, so that a version that does not answer never becomes the champion
-        if decision.outcome is Outcome.PROMOTED:
-            registry.promote(state.registry, config.name, version.version)
-    record = Deployment(
-        model=version.name,
-        version=version.version,
-        sha256=version.sha256,
-        decision=decision.outcome,
-        reasons=decision.reasons,
-        champion_version=live and live.version,
-        previous_champion_version=before and before.version,
-        registry=state.registry,
-        target=state.target,
-        **served,
-    )
+        release.change(release.Place.of(state, config.name), decide)
+    record = _record(state, version, settled[-1])
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
     return {"version": version.version}
+
+
+def _settle(
+    args: argparse.Namespace, version: "Version", record: "Release | None", verdicts: "list[Verdict]"
+) -> Settled:
+    """Decide what becomes of a version from the release record, and serve what is live then."""
+    from components.common import registry, release
+    from components.common.contracts.deployment import Outcome
+    from components.common.contracts.release import Action
+    from components.deployment import core
+
+    state = State.parse(args.state)
+    before = _before(args, version, record, verdicts)
+    out = record is not None and version.version in record.rolled_back
+    challenger = core.Candidate(version.version, version.sha256, version.tags["train_last"], out)
+    decision = core.decide(challenger, before, verdicts)
+    if state.target is Target.RECORD_ONLY:
+        decision = core.unpromoted(decision, before is not None)
+    log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
+    promoted, number = decision.outcome is Outcome.PROMOTED, record.live.version if record else None
+    kept = registry.find(state.registry, version.name, number) if number else None
+    live = version if promoted else kept
+    # before the record changes, so that a version that does not answer never becomes the champion
+    served = _serve(state, live or version, is_live=live is not None)
+    changes = promoted and number != version.version
+    entry = release.entry(Action.PROMOTED, version, args.run, decision.reasons) if changes else None
+    return Settled(decision, live, before.version if before else None, served, entry)
 
 
 def _register(args: argparse.Namespace, config: Config, verdicts: "list[Verdict]") -> "Version":
@@ -92,24 +125,22 @@ def _register(args: argparse.Namespace, config: Config, verdicts: "list[Verdict]
 
 
 def _before(
-    args: argparse.Namespace, champion: "Version | None", version: "Version", verdicts: "list[Verdict]"
-) -> "Version | None":
+    args: argparse.Namespace, version: "Version", record: "Release | None", verdicts: "list[Verdict]"
+) -> "Candidate | None":
     """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
-    from components.common import registry
-
-    is_live = champion is not None and champion.version == version.version
-    # a gate that was run since has compared the version with itself
-    compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
-    if is_live and not compared and version.tags.get("parent_run") == args.run:
-        return registry.predecessor(State.parse(args.state).registry, version.name)
-    return champion
-
-
-def _candidate(version: "Version") -> "Candidate":
+    from components.common import registry, release
     from components.deployment.core import Candidate
 
-    tags = version.tags
-    return Candidate(version.version, version.sha256, tags["train_last"], "rolled_back_at" in tags)
+    if record is None:
+        return None
+    # a gate that was run since has compared the version with itself
+    compared = any(each.compared_with and each.compared_with.sha256 == version.sha256 for each in verdicts)
+    if record.live.sha256 != version.sha256 or record.run != args.run or compared:
+        return Candidate(record.live.version, record.live.sha256, str(record.live.trained_until or ""))
+    place = release.Place.of(State.parse(args.state), version.name)
+    number = release.predecessor(place, record)
+    found = registry.find(place.registry, place.name, number) if number else None
+    return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
 
 
 def _serve(state: State, version: "Version", is_live: bool) -> dict[str, Any]:
@@ -123,6 +154,23 @@ def _serve(state: State, version: "Version", is_live: bool) -> dict[str, Any]:
     server = endpoint.start_or_update(state.registry, version, example)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
+
+
+def _record(state: State, version: "Version", settled: Settled) -> "Deployment":
+    from components.common.contracts.deployment import Deployment
+
+    return Deployment(
+        model=version.name,
+        version=version.version,
+        sha256=version.sha256,
+        decision=settled.decision.outcome,
+        reasons=settled.decision.reasons,
+        champion_version=settled.live and settled.live.version,
+        previous_champion_version=settled.before,
+        registry=state.registry,
+        target=state.target,
+        **settled.served,
+    )
 
 
 if __name__ == "__main__":

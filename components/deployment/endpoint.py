@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.common import registry, storage
+from components.common import registry, release, storage
 from components.common.contracts import state as kept
 from components.common.errors import UserError
 from components.common.step import log
@@ -172,9 +172,9 @@ def _serving(root: str, name: str, pointer: Pointer, process: "subprocess.Popen[
 
 def _since(root: str, version: registry.Version) -> str:
     """Return when a version became the champion; now, when it is about to."""
-    champion = registry.champion(root, version.name)
-    known = champion.tags.get("promoted_at") if champion and champion.version == version.version else None
-    return known or datetime.now(UTC).isoformat(timespec="seconds")
+    record = release.read(release.Place(root, version.name))
+    is_live = record is not None and record.live.version == version.version
+    return (record.since if record and is_live else datetime.now(UTC)).isoformat(timespec="seconds")
 
 
 def _put_back(root: str, name: str, before: bytes | None) -> None:

@@ -1,134 +1,131 @@
-"""Look after registered models by hand: list, promote, roll back, end the endpoint.
+"""Manage registered models by hand: list, promote, roll back, stop the endpoint. `nightshift` calls these functions."""
 
-python -m components.deployment.manage models|promote VERSION|rollback|stop --registry R [--name N]
-"""
-
-import argparse
 from typing import TYPE_CHECKING
 
 from components.common.errors import UserError, nearest
-from components.common.step import Parser, run
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from components.common.contracts.release import Release
+    from components.common.contracts.state import State
     from components.common.registry import Version
 
 
-def parser() -> Parser:
-    """Return the flags."""
-    flags = Parser("deployment.manage", "Manage registered models and the local endpoint.")
-    flags.add_argument("action", choices=sorted(ACTIONS), help="what to do")
-    flags.add_argument("version", nargs="?", help="version to promote")
-    flags.add_argument("--registry", required=True, help="model registry: a folder or the URL of a tracking server")
-    flags.add_argument("--name", help="the registered model (default: the only one; stop: all)")
-    return flags
+def models(state: "State", name: str | None = None) -> None:
+    """Print the versions of one model, or of all.
 
+    Args:
+        state: where the registry and its release records are.
+        name: the registered model, which is the use case.
 
-def body(args: argparse.Namespace) -> None:
-    """Do what was asked for."""
-    ACTIONS[args.action](args)
-
-
-def models(args: argparse.Namespace) -> None:
-    """Print the versions of one model, or of all."""
+    Raises:
+        UserError: when nothing is registered.
+    """
     from rich.console import Console
 
-    from components.common import registry
+    from components.common import registry, release
 
-    for name in [args.name] if args.name else _names(args):
-        champion = registry.champion(args.registry, name)
-        Console().print(_table(name, registry.versions(args.registry, name), champion))
-
-
-def promote(args: argparse.Namespace) -> None:
-    """Make a version the champion."""
-    from components.common import registry
-
-    name = _name(args)
-    with registry.exclusive(args.registry):
-        version = registry.find(args.registry, name, _number(args, name))
-        _update(args, version)
-        _say(registry.promote(args.registry, name, version.version))
+    for each in [name] if name else _names(state):
+        record = release.read(release.Place.of(state, each))
+        Console().print(_table(each, registry.versions(state.registry, each), record))
 
 
-def rollback(args: argparse.Namespace) -> None:
-    """Make the champion before this one the champion again."""
-    from components.common import registry
+def promote(state: "State", number: str, name: str | None = None) -> None:
+    """Make a version the champion, and have a running endpoint serve it.
 
-    name = _name(args)
-    with registry.exclusive(args.registry):
-        _update(args, registry.previous(args.registry, name))
-        _say(registry.rollback(args.registry, name))
+    Args:
+        state: where the registry and its release records are.
+        number: the version, as the user wrote it.
+        name: the registered model; the only one where it is left out.
+
+    Raises:
+        UserError: when there is no such model or version; the message lists what exists.
+    """
+    from components.common import registry, release
+
+    place = release.Place.of(state, _name(state, name))
+    with registry.exclusive(state.registry):
+        _say(release.promote(place, _number(place.registry, place.name, number), lambda it: _update(state, it)))
 
 
-def stop(args: argparse.Namespace) -> None:
-    """End the endpoints of a registry, or that of one model."""
+def rollback(state: "State", name: str | None = None) -> None:
+    """Make the previous champion the champion again, and have a running endpoint serve it; arguments as `promote`.
+
+    Raises:
+        UserError: when there is no such model, or it has no previous champion.
+    """
+    from components.common import registry, release
+
+    place = release.Place.of(state, _name(state, name))
+    with registry.exclusive(state.registry):
+        _say(release.rollback(place, lambda it: _update(state, it)))
+
+
+def stop(state: "State", name: str | None = None) -> None:
+    """Stop the endpoint of a model, or all of a registry's."""
     from components.deployment import endpoint
 
-    stopped = endpoint.stop(args.registry, args.name)
-    _print(f"ended the endpoint of {', '.join(stopped)}" if stopped else "no endpoint is running")
+    stopped = endpoint.stop(state.registry, name)
+    _print(f"stopped the endpoint of {', '.join(stopped)}" if stopped else "no endpoint is running")
 
 
-ACTIONS = {"models": models, "promote": promote, "rollback": rollback, "stop": stop}
-
-
-def _update(args: argparse.Namespace, version: "Version") -> None:
-    """Have a running endpoint serve a version, before the registry says so: what fails here changes nothing."""
+def _update(state: "State", version: "Version") -> None:
+    """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
     from components.common import registry
     from components.deployment import endpoint
 
-    if registry.is_remote(args.registry) or not endpoint.running(args.registry, version.name):
+    if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
         _print("no endpoint is running here")
         return
-    state = endpoint.start_or_update(args.registry, version, endpoint.example(version.uri))
-    _print(f"{state.url} answers with version {version.version}")
+    server = endpoint.start_or_update(state.registry, version, endpoint.example(version.uri))
+    _print(f"{server.url} answers with version {version.version}")
 
 
-def _names(args: argparse.Namespace) -> list[str]:
+def _names(state: "State") -> list[str]:
     from components.common import registry
 
-    known = registry.names(args.registry)
+    known = registry.names(state.registry)
     if not known:
-        raise UserError(f"registry {args.registry} holds no model yet; `nightshift run` registers one")
+        raise UserError(f"registry {state.registry} holds no model yet; `nightshift run` registers one")
     return known
 
 
-def _name(args: argparse.Namespace) -> str:
-    known = _names(args)
-    if args.name is None and len(known) == 1:
+def _name(state: "State", name: str | None) -> str:
+    known = _names(state)
+    if name is None and len(known) == 1:
         return known[0]
-    if args.name not in known:
-        close = nearest(args.name or "", known)
-        raise UserError(f"--name is {args.name!r}; registered models: {', '.join(known)}{close}")
-    return str(args.name)
+    if name not in known:
+        raise UserError(f"--name is {name!r}; registered models: {', '.join(known)}{nearest(name or '', known)}")
+    return str(name)
 
 
-def _number(args: argparse.Namespace, name: str) -> int:
+def _number(registry_uri: str, name: str, number: str) -> int:
     from components.common import registry
 
-    if args.version and args.version.isdecimal():
-        return int(args.version)
-    existing = ", ".join(str(version.version) for version in registry.versions(args.registry, name))
-    raise UserError(f"version is {args.version!r}; existing versions of {name!r}: {existing}")
+    if number.isdecimal():
+        return int(number)
+    existing = ", ".join(str(version.version) for version in registry.versions(registry_uri, name))
+    raise UserError(f"version is {number!r}; existing versions of {name!r}: {existing}")
 
 
-def _table(name: str, versions: "list[Version]", champion: "Version | None") -> "Table":
+def _table(name: str, versions: "list[Version]", record: "Release | None") -> "Table":
     from rich import box
     from rich.table import Table
 
     # narrow enough for 80 columns
     table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("version", "trained on", "average\nprecision", "registered", "promoted (UTC)"):
+    for heading in ("version", "trained on", "average\nprecision", "registered", "live since (UTC)"):
         table.add_column(heading, no_wrap=True)
+    since = {entry.live.version: str(entry.since)[:16] for entry in record.entries} if record else {}
     for version in versions:
         tags = version.tags
         table.add_row(
-            f"{version.version} *" if champion and champion.version == version.version else str(version.version),
+            f"{version.version} *" if record and record.live.version == version.version else str(version.version),
             f"{tags.get('train_first')} .. {tags.get('train_last')}",
             f"{float(tags['average_precision']):.4f}" if "average_precision" in tags else "-",
             tags["registered_at"][:10],
-            tags.get("promoted_at", "-")[:16].replace("T", " "),
+            since.get(version.version, "-"),
         )
     return table
 
@@ -141,7 +138,3 @@ def _print(line: str) -> None:
     from rich.console import Console
 
     Console().print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-if __name__ == "__main__":
-    run(parser(), body)

@@ -8,6 +8,7 @@ from components.common import splits, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import tables
 from components.common.contracts.state import State
+from components.common.release import Place
 from components.common.splits import Days, Fold
 
 if TYPE_CHECKING:
@@ -34,17 +35,17 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Evaluate against the registry's champion."""
-    from components.common import registry
+    from components.common import release
 
-    return evaluate(args, registry.champion)
+    return evaluate(args, release.champion)
 
 
-def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | None]") -> dict[str, Any]:
+def evaluate(args: Namespace, find_champion: "Callable[[Place], Version | None]") -> dict[str, Any]:
     """Measure, compare, write the figures and the model card, then the verdict.
 
     Args:
         args: the flags.
-        find_champion: registry and model name -> the version that serves.
+        find_champion: place of the releases -> the version that serves.
     """
     from components.common.contracts import package
     from components.common.contracts.artifact import LabeledWindow
@@ -60,7 +61,7 @@ def evaluate(args: Namespace, find_champion: "Callable[[str, str], Version | Non
     candidates = {name: core.measure(rows, values, model, gate) for name, values in scores.items()}
 
     challenger = candidates[model.selected]
-    champion = _champion(find_champion(State.parse(args.state).registry, config.name), rows, gate)
+    champion = _champion(find_champion(Place.of(State.parse(args.state), config.name)), rows, gate)
     verdict = core.judge(challenger, champion, positives, gate)
     step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
     test = LabeledWindow(first=fold.test.first, last=fold.test.last, rows=len(rows), positives=positives)

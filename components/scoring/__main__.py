@@ -11,6 +11,7 @@ from components.common.config import Config, parse
 from components.common.contracts import tables
 from components.common.contracts.state import State
 from components.common.errors import UserError
+from components.common.release import Place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +82,7 @@ def body(args: Namespace) -> dict[str, Any]:
     from components.tabular.inputs import Scorer
 
     config, day, state = parse(args.config), splits.parse_date(args.date), State.parse(args.state)
-    source = Source(args.model, "unregistered") if args.model else _champion(state.registry, config.name)
+    source = Source(args.model, "unregistered") if args.model else _champion(Place.of(state, config.name))
     model, table = package.load(source.uri), tables.read_table(args.features)
     job = Job(config, state.lake, table, source, model, Scorer(source.uri, model))
     days = splits.watched(config, day, job.trained_until)
@@ -99,13 +100,14 @@ def body(args: Namespace) -> dict[str, Any]:
     return {"rows": parts[-1].rows, "flagged": flagged, "score_quantile": quantiles}
 
 
-def _champion(registry: str, name: str) -> Source:
-    from components.common import registry as models
+def _champion(place: Place) -> Source:
+    from components.common import release
 
-    version = models.champion(registry, name)
+    version = release.champion(place)
     if version is None:
         raise UserError(
-            f"registry {registry} has no champion of {name!r} to score with; run training first: nightshift run"
+            f"registry {place.registry} has no champion of {place.name!r} to score with; "
+            "run training first: nightshift run"
         )
     evaluated = version.tags.get("average_precision")
     return Source(version.uri, str(version.version), float(evaluated) if evaluated else None)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from components.common import storage
+from components.common import stores
 from components.common.errors import UnavailableError, UserError
 from components.common.step import USER_ERROR
 from pipelines.cli import definitions, kubeflow, models, runs, upkeep
@@ -23,7 +23,7 @@ def main() -> None:
         print(f"nightshift: {error}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
-        print(f"nightshift: {storage.explained(error, error.filename)}", file=sys.stderr)
+        print(f"nightshift: {stores.explained(error, error.filename)}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -1,34 +1,53 @@
 """Commands about registered models and the local endpoint."""
 
 import argparse
-import subprocess
-import sys
+from dataclasses import replace
 
+from components.common.contracts.state import State
+from components.deployment import manage
 from pipelines.cli import options
-
-ACTIONS = {
-    "models": "List the registered model versions.",
-    "promote": "Make a version the champion and serve it.",
-    "rollback": "Restore the previous champion.",
-    "stop": "Stop the local endpoint.",
-}
 
 
 def add(commands: options.Commands) -> None:
     """Add the commands."""
-    for action, text in ACTIONS.items():
-        command = options.add_command(commands, action, text)
+    for function in (models, promote, rollback, stop):
+        command = options.add_command(commands, function.__name__, str(function.__doc__))
         options.add_workspace(command)
-        if action == "promote":
+        if function is promote:
             command.add_argument("version", help="the version's number, as in `nightshift models`")
+        if function is not stop:
+            command.add_argument("--registry", help="a tracking server or another folder (default: the workspace's)")
+            command.add_argument("--audit", help="root of a tracking server's release records")
         command.add_argument("--name", help="the use case (default: the only one)")
-        command.set_defaults(command=manage, action=action)
+        command.set_defaults(command=function)
 
 
-def manage(args: argparse.Namespace) -> int:
-    """Run one of the deployment component's own commands."""
-    command = [sys.executable, "-m", "components.deployment.manage", args.action]
-    command += [args.version] if args.action == "promote" else []
-    command += ["--registry", options.state(args).registry]
-    command += ["--name", args.name] if args.name else []
-    return subprocess.run(command, check=False).returncode
+def models(args: argparse.Namespace) -> int:
+    """List the registered model versions."""
+    manage.models(_state(args), args.name)
+    return 0
+
+
+def promote(args: argparse.Namespace) -> int:
+    """Make a version the champion and serve it."""
+    manage.promote(_state(args), args.version, args.name)
+    return 0
+
+
+def rollback(args: argparse.Namespace) -> int:
+    """Restore the previous champion."""
+    manage.rollback(_state(args), args.name)
+    return 0
+
+
+def stop(args: argparse.Namespace) -> int:
+    """Stop the local endpoint."""
+    manage.stop(options.state(args), args.name)
+    return 0
+
+
+def _state(args: argparse.Namespace) -> State:
+    """Return the workspace's state, or with another registry."""
+    usual = options.state(args)
+    # a tracking server's records are never guessed to be in the workspace
+    return replace(usual, registry=args.registry, audit=args.audit or "") if args.registry else usual

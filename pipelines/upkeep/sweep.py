@@ -11,7 +11,7 @@ from rich import box
 from rich.filesize import decimal
 from rich.table import Table
 
-from components.common import registry, storage
+from components.common import registry, release, storage
 from components.common.config import Config
 from components.common.contracts.state import State
 from components.common.errors import UserError
@@ -103,7 +103,7 @@ def _remove(found: Plan, state: State, use_case: str) -> None:
 
 def _versions(uri: str, use_case: str) -> list[Version]:
     served = endpoint.pointed_at(uri, use_case)
-    pinned = ({served: "endpoint"} if served else {}) | registry.pinned(uri, use_case)
+    pinned = ({served: "endpoint"} if served else {}) | release.pinned(release.Place(uri, use_case))
     return [
         Version(
             name=str(version.version),

@@ -10,6 +10,7 @@ from components.common.contracts.drift import Drift
 from components.common.contracts.evaluation import Evaluation
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Profile
+from components.common.contracts.release import Release
 from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import Section
 from components.common.contracts.tables import Manifest
@@ -23,6 +24,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "launch": Launch,
     "model": ModelPackage,
     "profile": Profile,
+    "release": Release,
     "request": Request,
     "section": Section,
     "table": Manifest,

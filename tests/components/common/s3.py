@@ -57,7 +57,7 @@ class Fault:
     Attributes:
         method: of the requests.
         path: a part of their path.
-        answer: a status, or `hang`: none for a while, or `reset`: half of the content.
+        answer: a status; `hang`: none for a while; `lost`: done, without an answer; `reset`: half of the content.
         times: how many requests, counted down.
         code: of the error in S3's answer.
     """
@@ -123,6 +123,9 @@ class _Handler(BaseHTTPRequestHandler):
         connection.request(self.command, self.path, body, dict(self.headers))
         answer = connection.getresponse()
         headers = {name: value for name, value in answer.getheaders() if name.lower() in KEPT}
+        if fault and fault.answer == "lost":
+            self.close_connection = True
+            return
         self._answer(answer.status, headers, answer.read(), half=fault is not None)
         connection.close()
 

@@ -1,12 +1,17 @@
 """Object stores that fail: a real S3 server behind one that answers errors, late, or breaks off."""
 
+import copy
 from collections.abc import Iterator
+from typing import ClassVar
 
+import fsspec
 import pandas as pd
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
-from components.common import storage
+from components.common import storage, stores
 from components.common.errors import UnavailableError, UserError
+from tests.components.common import gcs
 from tests.components.common.s3 import Fault, Faulty, bucket
 
 URI = "s3://lake/faulty/a.parquet"
@@ -75,9 +80,18 @@ def test_a_store_that_stays_broken_is_given_up_on_with_what_it_said_and_how_ofte
     with pytest.raises(UnavailableError) as raised:
         storage.write_bytes(URI, b"after")
 
-    assert str(raised.value) == f"{URI}: We are sorry. (5 tries); see how the store is, then run the same command again"
+    assert str(raised.value) == f"{URI}: We are sorry. (5 tries); check the store, then run the same command again"
     assert [request[:3] for request in store.requests].count("PUT") == 5
     assert storage.read_bytes(URI) == b"before"
+
+
+@pytest.mark.parametrize("code", ["RequestTimeout", "Throttling"])
+def test_throttling_that_s3_answers_with_status_400_is_tried_again(store: Faulty, code: str) -> None:
+    store.faults.append(Fault("PUT", "lake", 400, 1, code))
+
+    storage.write_bytes(URI, b"after")
+
+    assert storage.read_bytes(URI) == b"after"
 
 
 @pytest.mark.parametrize(("status", "code"), [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "InvalidRequest")])
@@ -98,3 +112,47 @@ def test_a_mistake_of_ours_is_no_answer_of_a_store_and_is_made_once(store: Fault
 def test_a_bucket_whose_name_cannot_be_is_the_users_mistake(store: Faulty) -> None:
     with pytest.raises(UserError, match="Invalid bucket name"):
         storage.write_bytes("s3://no such bucket/a", b"")
+
+
+def test_no_option_of_ours_reaches_other_users_of_fsspec(store: Faulty) -> None:
+    before = copy.deepcopy(fsspec.config.conf)
+
+    storage.read_bytes(URI)
+
+    assert fsspec.config.conf == before
+    assert fsspec.filesystem("s3").retries > 1
+
+
+class Azure(MemoryFileSystem):
+    """A store whose answers carry a `status_code`, as those of Azure do."""
+
+    protocol = "azure"
+    answers: ClassVar[list[int]] = []
+
+    def cat_file(self, path: str, *_: object, **__: object) -> bytes:
+        error = RuntimeError("The server is busy.")
+        error.status_code = self.answers.pop(0)  # type: ignore[attr-defined]
+        raise error
+
+
+@pytest.mark.parametrize(("answers", "expected"), [([429, 503, 401], UserError), ([503] * 5, UnavailableError)])
+def test_throttling_by_azure_is_not_the_users_mistake(answers: list[int], expected: type[Exception]) -> None:
+    fsspec.register_implementation("azure", Azure, clobber=True)
+    Azure.answers[:] = answers
+
+    with pytest.raises(expected, match="The server is busy"):
+        storage.read_bytes("azure://lake/a")
+
+    assert not Azure.answers
+
+
+@pytest.mark.parametrize(("code", "expected"), [(429, UnavailableError), (503, UnavailableError), (401, UserError)])
+def test_googles_answers_are_judged_by_their_status(code: int, expected: type[Exception]) -> None:
+    with gcs.bucket():
+        fs, _ = stores.opened("gs://lake/a")
+        from gcsfs.retry import HttpError
+
+        found = stores.raised(HttpError({"code": code, "message": "We are sorry."}), "gs://lake/a", fs)
+
+    assert type(found) is expected
+    assert str(found).startswith(f"gs://lake/a: HttpError: We are sorry., {code}; check the ")

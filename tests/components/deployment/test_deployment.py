@@ -7,12 +7,13 @@ import httpx
 import pytest
 import yaml
 
-from components.common import registry, storage
+from components.common import registry, release, storage
 from components.common.contracts import package
 from components.common.contracts.package import DecisionRule
 from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
+from components.common.release import Place
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
 from tests.components.states import state
@@ -29,7 +30,7 @@ def place(tmp_path, stocked):
 
 def flags(place: Path, model: str, decision: str = "pass", target: str = "local") -> list[str]:
     """Write the verdicts of a model and return the step's flags."""
-    champion = registry.champion(f"{place}/registry", "fraud")
+    champion = release.champion(Place(f"{place}/registry", "fraud"))
     verdict = Verdict(
         gate="evaluation",
         decision=decision,
@@ -70,7 +71,7 @@ def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_
 
 def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save_model):
     report = deploy(place, save_model(0.4, "2018-08-01"))
-    version = registry.champion(f"{place}/registry", "fraud")
+    version = release.champion(Place(f"{place}/registry", "fraud"))
     assert {key: report[key] for key in ("model", "version", "decision", "champion_version", "endpoint_checked")} == {
         "model": "fraud",
         "version": 4,
@@ -102,7 +103,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
 
 
 def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
-    registry.promote(f"{place}/registry", "fraud", 3)
+    release.promote(Place(f"{place}/registry", "fraud"), 3)
     report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"]) == ("kept", 4)
     assert report["champion_version"] == report["previous_champion_version"] == 3
@@ -120,7 +121,7 @@ def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(place, save_
 @pytest.mark.parametrize("champion", [3, None])
 def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_decision(place, save_model, champion):
     if champion:
-        registry.promote(f"{place}/registry", "fraud", champion)
+        release.promote(Place(f"{place}/registry", "fraud"), champion)
     words = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
     records = []
     for _ in range(2):
@@ -129,10 +130,9 @@ def test_an_attempt_that_was_killed_after_promoting_is_finished_with_the_same_de
 
     assert records[0] == records[1]
     assert (records[1]["decision"], records[1]["previous_champion_version"]) == ("promoted", champion)
-    assert registry.champion(f"{place}/registry", "fraud").version == 4
-    assert registry.predecessor(f"{place}/registry", "fraud") == (
-        registry.find(f"{place}/registry", "fraud", champion) if champion else None
-    )
+    assert release.champion(Place(f"{place}/registry", "fraud")).version == 4
+    where = Place(f"{place}/registry", "fraud")
+    assert release.predecessor(where, release.read(where)) == champion
 
 
 def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save_model):
@@ -143,17 +143,17 @@ def test_another_run_of_the_same_model_keeps_the_champion_that_it_is(place, save
 
 
 def test_a_backfill_leaves_the_champion(place, save_model):
-    registry.promote(f"{place}/registry", "fraud", 3)
+    release.promote(Place(f"{place}/registry", "fraud"), 3)
     report = deploy(place, save_model(0.4, "2018-07-20"), target="register-only")
     assert report["decision"] == "kept"
     assert "newer than the champion's" in report["reasons"][0]
-    assert registry.champion(f"{place}/registry", "fraud").version == 3
+    assert release.champion(Place(f"{place}/registry", "fraud")).version == 3
 
 
 def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(place, save_model):
-    registry.promote(f"{place}/registry", "fraud", 3)
+    release.promote(Place(f"{place}/registry", "fraud"), 3)
     deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
-    registry.rollback(f"{place}/registry", "fraud")
+    release.rollback(Place(f"{place}/registry", "fraud"))
     report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
     assert (report["decision"], report["champion_version"]) == ("kept", 3)
 
@@ -173,7 +173,7 @@ def test_without_a_champion_a_model_that_fails_the_gate_is_only_registered(place
 
 
 def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save_model):
-    registry.promote(f"{place}/registry", "fraud", 3)
+    release.promote(Place(f"{place}/registry", "fraud"), 3)
     model = save_model(0.4, "2018-08-01")
     report = deploy(place, model, decision="fail")
     registered = registry.find(f"{place}/registry", "fraud", 4)
@@ -182,7 +182,7 @@ def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save
     other.write(f"{registered.uri}/model.json")
     with pytest.raises(UserError, match="cannot serve version 4"):
         deploy(place, model)
-    assert registry.champion(f"{place}/registry", "fraud").version == 3
+    assert release.champion(Place(f"{place}/registry", "fraud")).version == 3
     assert httpx.get(f"{report['endpoint']}/v1/model").json()["version"] == 3
 
 
@@ -211,7 +211,7 @@ def test_an_unknown_target_ends_the_command_with_one_line_and_code_2(tmp_path, s
     assert done.stderr == "deployment: state.target is 'remote'; allowed: local, register-only, record-only\n"
 
 
-@pytest.mark.parametrize("module", ["deployment", "deployment.server", "deployment.manage"])
+@pytest.mark.parametrize("module", ["deployment", "deployment.server"])
 def test_help_imports_no_heavy_library(module):
     command = [sys.executable, "-X", "importtime", "-m", f"components.{module}", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -1,22 +1,26 @@
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import httpx
 import pytest
 
-from components.common import registry
+from components.common import registry, release
+from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.deployment.manage import body, parser
+from components.common.release import Place
+from components.deployment import manage
+from tests.components import states
 
 
-def manage(folder: str, *words: str) -> None:
-    body(parser().parse_args([*words, "--registry", folder]))
+def kept_in(folder: str) -> State:
+    return State.parse(states.state(Path(folder).parent, registry=folder))
 
 
 def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    registry.promote(stocked, "fraud", 2)
-    manage(stocked, "models")
+    release.promote(Place(stocked, "fraud"), 2)
+    manage.models(kept_in(stocked))
     printed = capsys.readouterr().out
     rows = [re.split(r"  +", line.strip()) for line in printed.splitlines() if ".." in line]
     assert [row[:3] for row in rows] == [
@@ -30,56 +34,56 @@ def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monk
 
 def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked, serve, capsys):
     state = serve(1)
-    manage(stocked, "promote", "1")
-    manage(stocked, "promote", "3")
+    manage.promote(kept_in(stocked), "1")
+    manage.promote(kept_in(stocked), "3")
     assert httpx.get(f"{state.url}/v1/model").json()["version"] == 3
     before = datetime.now(UTC).isoformat(timespec="seconds")
-    manage(stocked, "rollback")
+    manage.rollback(kept_in(stocked))
     model = httpx.get(f"{state.url}/v1/model").json()
     assert model["version"] == 1
     assert model["champion_since"] >= before
-    assert registry.champion(stocked, "fraud").version == 1
+    assert release.champion(Place(stocked, "fraud")).version == 1
     assert "fraud: version 1 is the champion now" in capsys.readouterr().out
 
 
 def test_promote_without_an_endpoint_starts_none(stocked, capsys):
-    manage(stocked, "promote", "2")
-    assert registry.champion(stocked, "fraud").version == 2
+    manage.promote(kept_in(stocked), "2")
+    assert release.champion(Place(stocked, "fraud")).version == 2
     assert capsys.readouterr().out == "no endpoint is running here\nfraud: version 2 is the champion now\n"
 
 
 @pytest.mark.parametrize("version", ["9", "two", "2.0"])
 def test_a_wrong_version_is_answered_with_those_that_exist(stocked, version):
     with pytest.raises(UserError, match=r"existing versions.*: 1, 2, 3"):
-        manage(stocked, "promote", version)
-    assert registry.champion(stocked, "fraud") is None
+        manage.promote(kept_in(stocked), version)
+    assert release.champion(Place(stocked, "fraud")) is None
 
 
 def test_a_rollback_without_an_earlier_champion_is_refused(stocked):
-    manage(stocked, "promote", "1")
+    manage.promote(kept_in(stocked), "1")
     with pytest.raises(UserError, match="nothing to roll back to"):
-        manage(stocked, "rollback")
+        manage.rollback(kept_in(stocked))
 
 
 def test_a_model_has_to_be_named_where_there_are_several(stocked, save_model):
     registry.register(stocked, "handbook", save_model(0.5), {})
     with pytest.raises(UserError, match="--name is None; registered models: fraud, handbook"):
-        manage(stocked, "promote", "1")
+        manage.promote(kept_in(stocked), "1")
     with pytest.raises(UserError, match=r"--name is 'handbok'; .*did you mean 'handbook'\?"):
-        manage(stocked, "promote", "1", "--name", "handbok")
-    manage(stocked, "promote", "1", "--name", "handbook")
-    assert registry.champion(stocked, "fraud") is None
+        manage.promote(kept_in(stocked), "1", "handbok")
+    manage.promote(kept_in(stocked), "1", "handbook")
+    assert release.champion(Place(stocked, "fraud")) is None
 
 
 def test_an_empty_registry_says_how_to_fill_it(tmp_path):
     with pytest.raises(UserError, match="holds no model yet; `nightshift run` registers one"):
-        manage(str(tmp_path / "registry"), "models")
+        manage.models(kept_in(str(tmp_path / "registry")))
 
 
 def test_stop_ends_every_endpoint_of_the_registry(stocked, serve, capsys):
     state = serve(1)
-    manage(stocked, "stop")
+    manage.stop(kept_in(stocked))
     with pytest.raises(httpx.ConnectError):
         httpx.get(state.url)
-    manage(stocked, "stop")
-    assert capsys.readouterr().out == "ended the endpoint of fraud\nno endpoint is running\n"
+    manage.stop(kept_in(stocked))
+    assert capsys.readouterr().out == "stopped the endpoint of fraud\nno endpoint is running\n"

@@ -25,7 +25,7 @@ def run(folder: Path, frame: pd.DataFrame, champion: Version | None = None) -> t
     """Evaluate the model in `folder/model`; return evaluation.json and verdict.json."""
     output = folder / "evaluation"
     paths = {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
-    evaluate(samples.flags(**paths, state=state(folder), evaluation=str(output)), lambda _registry, _name: champion)
+    evaluate(samples.flags(**paths, state=state(folder), evaluation=str(output)), lambda _place: champion)
     return json.loads((output / "evaluation.json").read_text()), json.loads((output / "verdict.json").read_text())
 
 

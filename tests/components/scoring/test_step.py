@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.common import registry
+from components.common import registry, release
 from components.common.contracts import package, tables
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import Bars, read_section
 from components.common.errors import UserError
+from components.common.release import Place
 from components.scoring.__main__ import body
 from tests import packages
 from tests.components import samples
@@ -36,7 +37,7 @@ def by_champion(folder: Path, features: str) -> tables.Table:
 def register(folder: Path, promote: bool, **tags: str) -> None:
     version = registry.register(str(folder / "registry"), "tiny", str(folder / "model"), tags)
     if promote:
-        registry.promote(str(folder / "registry"), "tiny", version.version)
+        release.promote(Place(str(folder / "registry"), "tiny"), version.version)
 
 
 def test_the_newest_days_and_those_whose_labels_are_due_are_scored(tmp_path: Path, features: str) -> None:

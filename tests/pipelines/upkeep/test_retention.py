@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from components.common import registry, storage
+from components.common import registry, release, storage
 from components.common.config import parse
 from components.common.config.policy import Retention
 from components.common.contracts import package, tables
 from components.common.contracts.tables import Partition, Table
 from components.common.errors import UserError
+from components.common.release import Place
 from components.deployment import endpoint, server
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
@@ -175,7 +176,7 @@ def test_the_champions_run_and_partitions_stay_however_old(workspace: Workspace)
     made = workspace.run("made-1", 2000, part)
     workspace.run("new", 1)
     workspace.version(1, 2000, "made-1")
-    registry.promote(workspace.state.registry, "fraud", 1)
+    release.promote(Place(workspace.state.registry, "fraud"), 1)
 
     plan = workspace.collect()
 
@@ -191,7 +192,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     for number in (1, 2, 3):
         workspace.run(f"made-{number}", 500, workspace.partition(f"2020-01-0{number}", 500))
         workspace.version(number, 500, f"made-{number}")
-        registry.promote(workspace.state.registry, "fraud", number)
+        release.promote(Place(workspace.state.registry, "fraud"), number)
     workspace.run("new", 1)
 
     plan = workspace.collect()
@@ -200,7 +201,7 @@ def test_one_can_roll_back_afterwards(workspace: Workspace) -> None:
     command = [sys.executable, "-m", "pipelines.cli", "rollback", "--workspace", str(workspace.folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("fraud: version 2 is the champion now\n"), done.stderr
-    champion = registry.champion(workspace.state.registry, "fraud")
+    champion = release.champion(Place(workspace.state.registry, "fraud"))
     assert champion is not None
     assert package.load(champion.uri).sha256 == champion.sha256
 

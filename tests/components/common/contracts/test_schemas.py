@@ -48,7 +48,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     flags = samples.flags(
         features=features, state=state(folder), model=places["model"], evaluation=places["evaluation"]
     )
-    evaluate(flags, lambda _registry, _name: None)
+    evaluate(flags, lambda _place: None)
     # as a process: the library that draws its page warns of deprecations
     done = samples.run("drift", features=features, scores=samples.score(folder, features), drift=places["drift"])
     assert done.returncode == 0, done.stderr
