@@ -12,7 +12,7 @@ from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Profile
 from components.common.contracts.release import Release
 from components.common.contracts.request import Launch, Request
-from components.common.contracts.section import Section
+from components.common.contracts.section import Page, Section
 from components.common.contracts.tables import Manifest
 from components.common.contracts.verdict import Verdict
 
@@ -23,6 +23,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "evaluation": Evaluation,
     "launch": Launch,
     "model": ModelPackage,
+    "page": Page,
     "profile": Profile,
     "release": Release,
     "request": Request,
