@@ -31,14 +31,14 @@ help: ## Show this help
 run: $(VENV)/.run ## Run the daily pipeline: make run [DATA=folder or URI] [CONFIG=name or file] [DATE=YYYY-MM-DD]
 	@$(BIN)/nightshift run --data "$(DATA)" --config "$(CONFIG)" --device "$(DEVICE)" $(if $(DATE),--date "$(DATE)")
 
-stop: $(VENV)/.run ## End the local endpoint that a run has started
+stop: $(VENV)/.run ## Stop the local endpoint that a run has started
 	@$(BIN)/nightshift stop
 
 airflow: $(VENV)/.run $(AIRFLOW_VENV)/.installed ## Start a local Airflow with the DAGs: make airflow [DATA=...] [CONFIG=...]
 	@NIGHTSHIFT_WORKSPACE="$(CURDIR)" NIGHTSHIFT_PYTHON="$(CURDIR)/$(BIN)/python" NIGHTSHIFT_DATA="$(DATA)" \
 	  $(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone start --config "$(CONFIG)"
 
-airflow-stop: $(AIRFLOW_VENV)/.installed ## End the local Airflow with all its processes
+airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its processes
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
@@ -52,7 +52,7 @@ lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.dev ## Put the code into its canonical form
+format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -67,30 +67,30 @@ bench: $(VENV)/.bench ## Measure features and orchestration against other librar
 drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
 	$(BIN)/python -m benchmarks.drift
 
-kill-points: $(VENV)/.dev ## Kill every step with SIGKILL at some 300 points, run it again, and count what is lost or left over
+kill-points: $(VENV)/.dev ## Kill every step at some 300 points, rerun it, and count what is lost or left over
 	$(BIN)/python -m benchmarks.kill_points
 
-reproduce: $(VENV)/.dev ## Print the published comparison of models beside ours: make reproduce DATA=folder
+reproduce: $(VENV)/.dev ## Print the published comparison of models and ours: make reproduce DATA=folder
 	$(BIN)/python -m benchmarks.reproduce "$(DATA)"
 
-search: $(VENV)/.search ## Search the parameters of handbook-best, or go on searching: make search DATA=folder
+search: $(VENV)/.search ## Search the parameters of handbook-best, or resume the search: make search DATA=folder
 	$(BIN)/python -m benchmarks.search "$(DATA)"
 
-images: ## Build the images but the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
+images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
 	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
 	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_INDEX="$(TORCH_INDEX)" \
 	  --build-arg SOURCE="$$(git config --get remote.origin.url)" --build-arg REVISION="$$(git rev-parse HEAD)" \
 	  --build-arg VERSION=$(VERSION) --file containers/$$name/Dockerfile --tag nightshift/$$name:$(VERSION) . || exit 1; done
 
-sbom: $(VENV)/.dev ## List what the images hold, as CycloneDX, in runs/sbom/
+sbom: $(VENV)/.dev ## List the contents of the images as CycloneDX, in runs/sbom/
 	@mkdir -p runs/sbom
 	@for name in $(IMAGES); do $(BIN)/trivy image --quiet --skip-db-update --skip-java-db-update --format cyclonedx \
 	  --output runs/sbom/$$name.json nightshift/$$name:$(VERSION) && echo "wrote runs/sbom/$$name.json" || exit 1; done
 
-audit: $(VENV)/.dev ## Look the pinned versions up among the published vulnerabilities
+audit: $(VENV)/.dev ## Check the pinned versions against published vulnerabilities
 	@for file in constraints/*-py3.11.txt constraints/py3.11.txt; do $(BIN)/pip-audit --progress-spinner off --no-deps --disable-pip -r $$file || exit 1; done
 
-constraints: $(VENV)/.dev ## Resolve constraints/ anew for every supported Python
+constraints: $(VENV)/.dev ## Resolve constraints/ again for every supported Python
 	$(BIN)/python constraints/resolve.py
 
 infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would cost a month: make infra-plan CLOUD=aws ENV=dev
@@ -99,10 +99,10 @@ infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would 
 infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
 	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
 
-cluster-secrets: ## Make the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
+cluster-secrets: ## Create the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
 	@infra/cluster/secrets.sh "$(ARTIFACTS)"
 
-cluster-install: $(VENV)/.run ## Install what a cluster runs beside the pipelines: make cluster-install CLOUD=aws ENV=dev [DRY_RUN=1]
+cluster-install: $(VENV)/.run ## Install what else a cluster runs: make cluster-install CLOUD=aws ENV=dev [DRY_RUN=1]
 	@commands=$$($(BIN)/python -m infra.cluster install $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balancers: make cluster-uninstall CLOUD=aws ENV=dev [DRY_RUN=1]

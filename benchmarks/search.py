@@ -1,6 +1,6 @@
 """Walk-forward search of the parameters of the config `handbook-best`, on the published validation folds only.
 
-Optuna keeps its trials in `runs/search.db`, so that the search goes on where it was stopped; a trial that is worse
+Optuna keeps its trials in `runs/search.db`, so that the search resumes where it stopped; a trial that is worse
 than the median after a fold is pruned. The table of trials is committed as `benchmarks/search.csv`.
 """
 

@@ -181,7 +181,7 @@ variable "log_days" {
 }
 
 variable "budget" {
-  description = "Monthly limit in USD, anomaly in USD from which on to tell, and who is told"
+  description = "Monthly limit in USD, anomaly in USD from which on to notify, and who is notified"
   type = object({
     monthly_usd = number
     anomaly_usd = number

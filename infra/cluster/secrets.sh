@@ -10,7 +10,7 @@ fi
 
 password() { head -c 24 /dev/urandom | base64 | tr -d '+/='; }
 
-# secret NAMESPACE NAME: makes it from the lines KEY=VALUE it is told
+# secret NAMESPACE NAME: creates it from lines KEY=VALUE on its input
 secret() {
   kubectl create secret generic "$2" --namespace "$1" --from-env-file=/dev/stdin --dry-run=client --output yaml \
     | kubectl apply --filename -
@@ -30,7 +30,7 @@ POSTGRES_DB=mlflow"
 secret nightshift mlflow <<< "MLFLOW_BACKEND_STORE_URI=postgresql://mlflow:$database@postgresql:5432/mlflow
 MLFLOW_ARTIFACTS_DESTINATION=$artifacts
 MLFLOW_FLASK_SERVER_SECRET_KEY=$(password)"
-# steps log in with the same words as the registry was told
+# steps log in with the same credentials as the registry has
 for namespace in nightshift kubeflow; do
   secret $namespace nightshift-mlflow <<< "username=nightshift
 password=$login"

@@ -97,7 +97,7 @@ run "a_capacity_block_names_its_type_in_the_template_only" {
 
   assert {
     condition     = aws_eks_node_group.this.capacity_type == "CAPACITY_BLOCK"
-    error_message = "and the node group says so too"
+    error_message = "and so must the node group"
   }
 }
 

@@ -41,7 +41,7 @@ resource "aws_budgets_budget" "this" {
 }
 
 # by a tag, since an account may have one monitor of services only, and by one, since a monitor takes no more. AWS answers
-# with every part it was not given as null: without these each plan would make it anew, and forget what it has learnt.
+# with every part it was not given as null: without these each plan would recreate it and lose what it has learned.
 resource "aws_ce_anomaly_monitor" "this" {
   name         = var.name
   monitor_type = "CUSTOM"

@@ -19,7 +19,7 @@ variable "monthly_usd" {
 }
 
 variable "anomaly_usd" {
-  description = "USD above the expected from which on an anomaly is told"
+  description = "USD above the expected from which on an anomaly is reported"
   type        = number
 
   validation {
@@ -29,7 +29,7 @@ variable "anomaly_usd" {
 }
 
 variable "emails" {
-  description = "E-mail addresses that are told"
+  description = "E-mail addresses that are notified"
   type        = list(string)
 
   validation {

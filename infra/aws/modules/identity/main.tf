@@ -19,7 +19,7 @@ resource "aws_iam_role" "pods" {
 
   name = "${var.name}-${each.key}"
 
-  # the agent says for which account a pod asks: no other may take the role
+  # the agent names the account a pod asks for: no other may take the role
   assume_role_policy = jsonencode({
     Version = "2012-10-17"
     Statement = [{

@@ -201,7 +201,7 @@ resource "google_container_node_pool" "general" {
   }
 
   lifecycle {
-    # the autoscaler's, and a change would make the pool anew
+    # the autoscaler's, and a change would recreate the pool
     ignore_changes = [initial_node_count]
   }
 }

@@ -154,7 +154,7 @@ resource "google_container_node_pool" "gpu" {
   }
 
   lifecycle {
-    # the autoscaler's, and a change would make the pool anew
+    # the autoscaler's, and a change would recreate the pool
     ignore_changes = [initial_node_count]
 
     precondition {

@@ -1,5 +1,5 @@
 output "volume" {
-  description = "What the persistent volume says of the instance."
+  description = "The instance, as the persistent volume names it."
   value = {
     handle       = join("/", [google_lustre_instance.this.project, var.zone, google_lustre_instance.this.instance_id])
     ip           = split("@", google_lustre_instance.this.mount_point)[0]
