@@ -36,8 +36,8 @@ from rich.table import Table
 
 from components.common.contracts.state import Target
 from pipelines import arguments
+from pipelines.cli.progress import Progress
 from pipelines.engines.local import runs
-from pipelines.engines.local.progress import Progress
 from pipelines.environments import local
 
 DATE = "2025-06-30"

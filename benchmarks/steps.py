@@ -9,8 +9,8 @@ from rich.console import Console
 
 from components.common.contracts.state import Target
 from pipelines import arguments
+from pipelines.cli.progress import Progress, explain_failure
 from pipelines.engines.local import runs
-from pipelines.engines.local.progress import Progress, explain_failure
 from pipelines.environments import local
 
 WORKSPACE = Path("runs/reproduce")

@@ -4,6 +4,7 @@ import argparse
 import re
 import shlex
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from components.common.contracts.section import read_page
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
     from rich.console import Console
 
-    from pipelines.engines.local.progress import Progress, explain_failure
+    from pipelines.cli.progress import Progress, explain_failure
 
     this = _resumed(args) if args.resume else _started(args)
     if args.runner == "docker":
@@ -60,14 +61,16 @@ def backfill(args: argparse.Namespace) -> int:
     """Run a pipeline for past days without promoting or serving a model; complete days are skipped."""
     from rich.console import Console
 
+    from pipelines.cli import days
     from pipelines.engines.local import backfill as past
 
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))
     state = local(Path(args.workspace), target=Target.RECORD_ONLY)
     pipeline, parameters = arguments.compiled(args.pipeline), options.parameters(args)
-    found = list(past.backfill(pipeline, dates, parameters, state, console, args.force))
-    console.print(past.table(found))
+    watched = partial(days.progress, dates=dates, console=console)
+    found = list(past.backfill(pipeline, dates, parameters, state, watched, args.force))
+    console.print(days.table(found))
     return int(found[-1].state == "failed")
 
 
@@ -102,7 +105,7 @@ def _resumed(args: argparse.Namespace) -> Run:
 def _show(folder: Path) -> int:
     from rich.console import Console
 
-    from pipelines.engines.local.progress import show_page
+    from pipelines.cli.progress import show_page
 
     if page := read_page(str(folder)):
         show_page(page, folder, Console())

@@ -1,25 +1,18 @@
 """Run a pipeline for many past days, one after the other, leaving out those that are complete already."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from components.common.contracts.section import Estimate, Fact, read_page
 from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.common.figures import written
 from pipelines import arguments, ir
 from pipelines.engines.local import runs
-from pipelines.engines.local.progress import Progress, explain_failure
-from pipelines.engines.local.run import Run
+from pipelines.engines.local.run import Observer, Run
 from pipelines.engines.local.warm import Forks, Server
-
-TEXTS = ("date", "state")
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,7 @@ def backfill(
     dates: list[str],
     options: dict[str, Any],
     state: State,
-    console: Console,
+    watched: Callable[[Run], AbstractContextManager[Observer]],
     force: bool = False,
 ) -> Iterator[Day]:
     """Run the days in order until one fails; the same call again resumes there.
@@ -59,11 +52,11 @@ def backfill(
         dates: logical dates.
         options: the other parameters, as for one run.
         state: where this machine keeps things; its target should neither promote nor serve.
-        console: where progress goes.
+        watched: is given each run that is started, and observes it for as long as its block lasts.
         force: run complete days again too.
     """
     with Server() as server:
-        for number, day in enumerate(dates, 1):
+        for day in dates:
             fresh = runs.new(pipeline, options | {"date": day}, state)
             earlier = _earlier(fresh)
             complete = earlier is not None and runs.record(earlier).complete
@@ -71,37 +64,13 @@ def backfill(
                 yield Day(day, "complete", earlier)
                 continue
             run = fresh if complete or not earlier else runs.again(earlier)
-            console.print(f"\n[bold]{day}[/] ({number} of {len(dates)}), run {run.folder.name}", highlight=False)
-            with runs.alone(run), Progress(run.pipeline, console) as progress:
-                succeeded = replace(run, runner=Forks(server=server)).execute(progress)
+            done = "done" if run is fresh else "resumed"
+            run = replace(run, runner=Forks(server=server))
+            with runs.alone(run), watched(run) as observer:
+                succeeded = run.execute(observer)
+            yield Day(day, done if succeeded else "failed", run.folder)
             if not succeeded:
-                explain_failure(run, console)
-                yield Day(day, "failed", run.folder)
                 return
-            yield Day(day, "done" if run is fresh else "resumed", run.folder)
-
-
-def table(found: list[Day]) -> Table:
-    """Return the days with what their runs have to tell, a column each."""
-    made = Table(title="backfill", title_justify="left")
-    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    for column in columns:
-        made.add_column(column, justify="left" if column in TEXTS else "right")
-    for row in rows:
-        made.add_row(*[row.get(column, "") for column in columns])
-    return made
-
-
-def _figures(folder: Path) -> dict[str, str]:
-    """Return the highlights of a run's report, column -> text; none where it has no report."""
-    page = read_page(str(folder))
-    return {fact.label.lower(): _short(fact) for fact in page.highlights} if page else {}
-
-
-def _short(fact: Fact) -> str:
-    value = fact.value.value if isinstance(fact.value, Estimate) else fact.value
-    return written(value, fact.format)
 
 
 def _earlier(fresh: Run) -> Path | None:

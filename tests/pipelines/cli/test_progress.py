@@ -18,7 +18,7 @@ from components.common.contracts.section import (
     Table,
     Text,
 )
-from pipelines.engines.local.progress import show_page
+from pipelines.cli.progress import show_page
 
 COLUMNS = [Column(title="Candidate"), Column(title="Average precision", format="score")]
 ROWS = [Row(cells=["trees", Estimate(value=0.6, low=0.5, high=0.7)], tag="selected"), Row(cells=["[bold]line", None])]

@@ -1,0 +1,49 @@
+"""What a backfill prints: each day's progress, then a row a day."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from components.common.contracts.section import Estimate, Fact, read_page
+from components.common.figures import written
+from pipelines.cli.progress import Progress, explain_failure
+from pipelines.engines.local.backfill import Day
+from pipelines.engines.local.run import Run
+
+TEXTS = ("date", "state")
+
+
+@contextmanager
+def progress(run: Run, dates: list[str], console: Console) -> Iterator[Progress]:
+    """Show the run of one of the days while it goes on, and why it failed if it did."""
+    day = run.arguments["date"]
+    console.print(f"\n[bold]{day}[/] ({dates.index(day) + 1} of {len(dates)}), run {run.folder.name}", highlight=False)
+    with Progress(run.pipeline, console) as shown:
+        yield shown
+    explain_failure(run, console)
+
+
+def table(found: list[Day]) -> Table:
+    """Return the days with what their runs have to tell, a column each."""
+    made = Table(title="backfill", title_justify="left")
+    rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    for column in columns:
+        made.add_column(column, justify="left" if column in TEXTS else "right")
+    for row in rows:
+        made.add_row(*[row.get(column, "") for column in columns])
+    return made
+
+
+def _figures(folder: Path) -> dict[str, str]:
+    """Return the highlights of a run's report, column -> text; none where it has no report."""
+    page = read_page(str(folder))
+    return {fact.label.lower(): _short(fact) for fact in page.highlights} if page else {}
+
+
+def _short(fact: Fact) -> str:
+    value = fact.value.value if isinstance(fact.value, Estimate) else fact.value
+    return written(value, fact.format)
