@@ -34,6 +34,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from components.common.contracts.section import PAGE, SUFFIX
 from components.common.contracts.state import Target
 from pipelines import arguments
 from pipelines.cli.progress import Progress
@@ -181,9 +182,9 @@ def _content(path: Path) -> object:
         return ""
     if path.suffix == ".db":
         return _rows(path)
-    # artifacts do not say in their names what they are; pages show times
+    # artifacts do not say in their names what they are; pages show times, and so does what they are made of
     data = path.read_bytes()
-    if data.lstrip()[:1] == b"<":
+    if data.lstrip()[:1] == b"<" or path.name.endswith((SUFFIX, PAGE)):
         return ""
     try:
         return _stable(json.loads(data))
