@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -110,7 +109,7 @@ def copy(source: str, target: str) -> str:
     """
     with _on_disk(source) as path:
         digest = stores.attempt(path, lambda _, place: _digest(place))
-        stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else partial(_upload, fs))(path, place))
+        stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else fs.put_file)(path, place))
     return digest
 
 
@@ -278,11 +277,6 @@ def _on_disk(uri: str) -> Iterator[str]:
         copy = os.path.join(folder, "copy")
         stores.attempt(uri, lambda fs, path: fs.get_file(path, copy))
         yield copy
-
-
-def _upload(fs: "fsspec.AbstractFileSystem", source: str, path: str) -> None:
-    fs.max_concurrency = 2  # parts of 50 MB that s3fs holds at once
-    fs.put_file(source, path)
 
 
 def _digest(path: str) -> str:

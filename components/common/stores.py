@@ -53,6 +53,7 @@ def opened(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
         raise UserError(f"{uri}: {error}; give a folder, s3://... or gs://...") from None
     if is_s3(fs):
         fs.retries = 1  # of this instance, which no other options share
+        fs.max_concurrency = 1  # parts of 50 MB of a large file that are held at once
     return fs, path
 
 

@@ -1,5 +1,6 @@
 """A model on disk: what it is identified by, what it names, how it is copied."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from components.common.contracts.package import DecisionRule, File, Format, Inpu
 from components.common.errors import UserError
 from tests import packages
 from tests.components import samples
+from tests.components.common.s3 import bucket, environment
 
 WEIGHTS = {"first": [1.0, 0.0], "second": [0.25, 0.5]}
 MEGABYTE = 1 << 20
@@ -147,4 +149,18 @@ def test_a_package_of_any_size_is_copied_and_checked_in_little_memory(large: Pat
 
     assert int(done.stdout) < 300 * MEGABYTE
     assert (tmp_path / "copy" / LARGE).stat().st_size == (large / LARGE).stat().st_size
+    assert package.load(f"{tmp_path}/copy") == package.load(str(large))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("large", [256], indirect=True)
+def test_a_package_on_an_object_store_is_copied_in_little_memory_both_ways(large: Path, tmp_path: Path) -> None:
+    with bucket() as url:
+        for source, target in ((str(large), "s3://lake/model"), ("s3://lake/model", f"{tmp_path}/copy")):
+            words = [sys.executable, "-c", COPY, source, target]
+            there = os.environ | environment(url)
+            done = subprocess.run(words, capture_output=True, text=True, check=False, env=there)
+            assert done.returncode == 0, done.stderr
+            assert int(done.stdout) < 300 * MEGABYTE
+
     assert package.load(f"{tmp_path}/copy") == package.load(str(large))
