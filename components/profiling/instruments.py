@@ -75,7 +75,7 @@ def _python_operations(stats: pstats.Stats) -> list[Operation]:
     total = sum(own for _, _, own, _, _ in found.values())
     return [
         Operation(
-            name=name if file == "~" else f"{'/'.join(Path(file).parts[-2:])}:{name}",
+            name=_named(file, name),
             calls=calls,
             self_cpu_ms=round(own * 1000, 3),
             self_device_ms=None,
@@ -83,3 +83,10 @@ def _python_operations(stats: pstats.Stats) -> list[Operation]:
         )
         for (file, _, name), (_, calls, own, _, _) in found.items()
     ]
+
+
+def _named(file: str, name: str) -> str:
+    if file == "~":
+        return name
+    _, library, below = file.rpartition("site-packages/")
+    return f"{below if library else '/'.join(Path(file).parts[-2:])}:{name}"
