@@ -55,7 +55,7 @@ def main(data: str) -> None:
     left = TRIALS - len([trial for trial in study.trials if trial.state.is_finished()])
     study.optimize(lambda trial: _objective(trial, config, rows), n_trials=max(left, 0), callbacks=[_teller(console)])
     table = study.trials_dataframe(("number", "state", "value", "params", "user_attrs"))
-    # a trial under way when the search was stopped has no result
+    # a trial in progress when the search was stopped has no result
     table[table["state"] != "RUNNING"].to_csv(TABLE, index=False)
     console.print(f"best: {study.best_value:.4f} with {study.best_params}; wrote {TABLE}")
 

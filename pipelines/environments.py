@@ -65,9 +65,9 @@ class Placement:
         timeout: seconds after which its pod is ended.
         shared_memory: size of `/dev/shm`, through which torch's processes exchange tensors.
         volumes: what it mounts.
-        secrets: what it is told by reference.
+        secrets: what it gets by reference.
         labels: of its pod.
-        environment: what it is told, by environment variable.
+        environment: its environment variables.
     """
 
     image: str

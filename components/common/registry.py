@@ -308,7 +308,7 @@ def _readable(registry: str, version: Version) -> Version:
 
 
 def _record(client: "MlflowClient", registry: str, name: str, model: "ModelPackage", metrics: dict[str, float]) -> str:
-    """Make the MLflow run that carries the model's files, parameters and metrics, or go on with a killed one."""
+    """Make the MLflow run that carries the model's files, parameters and metrics, or complete an interrupted one."""
     from mlflow.entities import Metric, Param
 
     experiment, run_name = _experiment(client, registry, name), model.sha256[:8]

@@ -33,7 +33,7 @@ class Metrics:
             "nightshift_endpoint_request_seconds", "time to answer", by_route, buckets=SECONDS, registry=self.registry
         )
         in_flight = Gauge(
-            "nightshift_endpoint_requests_in_flight", "requests under way", ["use_case"], registry=self.registry
+            "nightshift_endpoint_requests_in_flight", "requests in progress", ["use_case"], registry=self.registry
         )
         self.in_flight = in_flight.labels(name)
         self._scores = _Scores(name)

@@ -266,7 +266,7 @@ def parser() -> Parser:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     import uvicorn
 
     if not args.port.isdecimal() or not 0 < int(args.port) < 65536:

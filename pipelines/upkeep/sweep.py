@@ -37,7 +37,7 @@ def planned(state: State, config: Config, now: datetime) -> Plan:
 def collect(state: State, config: Config, now: datetime) -> Plan:
     """Remove what may go of a use case; return what that was.
 
-    While that goes on nobody is promoted and no run of the use case starts, since a run may be about to use a day
+    Meanwhile nothing is promoted and no run of the use case starts, since a run may be about to use a day
     of a table that nothing names any more.
 
     Raises:

@@ -167,14 +167,14 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
         pytest.skip(f"the steps' environment is missing: {PYTHON}; make .venv/.run")
     folder = tmp_path_factory.mktemp("airflow")
     workspace, slack = folder / "workspace", Slack()
-    dags = shutil.copytree(Path(__file__).parent / "mending", folder / "dags")
+    dags = shutil.copytree(Path(__file__).parent / "fixing", folder / "dags")
     (dags / "follower.py").write_text(example())
     for config in (CONFIG, OTHER):
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
     places = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
-    others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "MENDING": str(folder)}
+    others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
     running = standalone.start(folder / "home", dags, places | others)
     by_hand = nightshift(
         *("run", "--date", DATE, "--target", "register-only"),
@@ -183,9 +183,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     try:
         made = Airflow(running, folder, slack, by_hand)
         trainings = [f"{name}_training" for name in USE_CASES]
-        for dag in ("mending", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
+        for dag in ("fixing", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
             made.unpause(dag)
-        made.trigger("mending", "first", date=DATE)
+        made.trigger("fixing", "first", date=DATE)
         made.trigger("small_ingestion", "missing", date=DATE, data=str(folder / "nothing"))
         for dag in trainings:
             made.trigger(dag, "first", date=DATE, target="register-only")
@@ -200,31 +200,31 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
 
 
 def test_a_step_that_fails_is_tried_again_and_then_holds_back_what_follows(airflow: Airflow) -> None:
-    assert airflow.end("mending", "first") == "failed"
-    assert airflow.states("mending", "first") == {"needing": "failed", "following": "upstream_failed"}
+    assert airflow.end("fixing", "first") == "failed"
+    assert airflow.states("fixing", "first") == {"needing": "failed", "following": "upstream_failed"}
     assert (airflow.folder / "tries").read_text() == f"{DATE}\n" * 2
     assert not (airflow.folder / "done").exists()
 
 
 def test_a_failed_step_is_told_to_the_webhook_once(airflow: Airflow) -> None:
-    text = "*mending: needing failed in first*\nexit code 1"
+    text = "*fixing: needing failed in first*\nexit code 1"
     told = until(lambda: [said for said in airflow.slack.texts if said.startswith(text)], "the failure is told")
     assert len(told) == 1
-    assert f"{airflow.running.url}/dags/mending/runs/first/tasks/needing" in told[0]
+    assert f"{airflow.running.url}/dags/fixing/runs/first/tasks/needing" in told[0]
 
 
 def test_a_run_past_its_deadline_is_told_to_the_webhook(airflow: Airflow) -> None:
-    text = "*mending: first is late*\ndue by 20"
+    text = "*fixing: first is late*\ndue by 20"
     assert until(lambda: [said for said in airflow.slack.texts if said.startswith(text)], "the delay is told")
 
 
-def test_clearing_a_mended_step_completes_the_run(airflow: Airflow) -> None:
-    (airflow.folder / "mended").touch()
-    airflow.clear("mending", "first", only_failed=True)
+def test_clearing_a_fixed_step_completes_the_run(airflow: Airflow) -> None:
+    (airflow.folder / "fixed").touch()
+    airflow.clear("fixing", "first", only_failed=True)
 
     until(lambda: (airflow.folder / "done").exists(), "the next step runs")
-    assert airflow.end("mending", "first") == "success"
-    assert airflow.states("mending", "first") == {"needing": "success", "following": "success"}
+    assert airflow.end("fixing", "first") == "success"
+    assert airflow.states("fixing", "first") == {"needing": "success", "following": "success"}
 
 
 def test_a_mistake_of_the_user_is_not_tried_again(airflow: Airflow) -> None:

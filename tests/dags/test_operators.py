@@ -70,11 +70,11 @@ def test_a_step_leaves_what_a_local_run_leaves(tmp_path: Path) -> None:
 
 
 def test_the_command_line_goes_on_with_a_run_that_failed_in_airflow(tmp_path: Path) -> None:
-    sample = Sample(tmp_path, first="true", second=f'test -e "{tmp_path}/mended" && echo "$0" > "$1"')
+    sample = Sample(tmp_path, first="true", second=f'test -e "{tmp_path}/fixed" && echo "$0" > "$1"')
     sample.execute("first")
     with pytest.raises(AirflowException, match="exit code 1"):
         sample.execute("second")
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
 
     words = ["run", "--resume", sample.folder.name, "--workspace", str(tmp_path)]
     subprocess.run([sys.executable, "-m", "pipelines.cli", *words], check=True, capture_output=True)

@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Observer(Protocol):
-    """Is told what happens, from several threads."""
+    """Observes what happens; called from several threads."""
 
     def started(self, task: ir.Task, log: Path) -> None:
         """A step's process starts."""
@@ -95,7 +95,7 @@ class Run:
     engine: str = "local"
 
     def execute(self, observer: Observer) -> bool:
-        """Run all steps; after a failure those under way finish and no other starts.
+        """Run all steps; after a failure those in progress finish and no other starts.
 
         Returns:
             whether every step went well.
@@ -151,7 +151,7 @@ class Run:
         Args:
             task: the step; those it needs are done.
             command: its command line.
-            observer: is told when a process starts.
+            observer: notified when a process starts.
         """
         fingerprint = self._fingerprint(task, command)
         before = self.earlier(task)

@@ -126,7 +126,7 @@ def alone(run: Run) -> Iterator[None]:
 
 @contextmanager
 def under_way(run: Run) -> Iterator[None]:
-    """Refuse `none_under_way` while a run goes on, or one step of it that another engine has ordered."""
+    """Refuse `none_under_way` during a run, or during one step of it that another engine has ordered."""
     gate = _gate(run.folder.parent, _use_case(run))
     gate.parent.mkdir(parents=True, exist_ok=True)
     with locks.held(gate, shared=True, inheritable=True):
@@ -142,7 +142,7 @@ def none_under_way(folder: Path, use_case: str) -> Iterator[None]:
         use_case: name in the config.
 
     Raises:
-        UserError: when a run of it is under way.
+        UserError: when a run of it is in progress.
     """
     gate = _gate(folder, use_case)
     gate.parent.mkdir(parents=True, exist_ok=True)

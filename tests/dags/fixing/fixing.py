@@ -1,4 +1,4 @@
-"""A step that fails until somebody mends what it needs, in a run that is late after a second."""
+"""A step that fails until somebody fixes what it needs, in a run that is late after a second."""
 
 from datetime import timedelta
 from pathlib import Path
