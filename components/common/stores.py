@@ -1,6 +1,6 @@
 """The file systems behind URIs: how each store is opened, what its errors mean, and when to try again.
 
-A store's errors are distinguished by their types and by the HTTP status they carry. An answer that may be different in a
+A store's errors are distinguished by their types and by their HTTP status. An answer that may be different in a
 moment (throttling, a server error, a broken connection) is tried again with growing pauses and then is an
 `UnavailableError`; any other is the user's to fix.
 """
