@@ -7,6 +7,7 @@ from components.common import splits, step, storage
 from components.common.config import parse
 from components.common.contracts import package, profile, tables
 from components.common.contracts.profile import PhaseName
+from components.common.contracts.section import write_section
 
 
 def parser() -> step.Parser:
@@ -29,7 +30,6 @@ def body(args: Namespace) -> dict[str, float]:
     config, day = parse(args.config), splits.parse_date(args.date)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from components.common.contracts.section import write_section
     from components.profiling import core, section
     from components.tabular import inputs, mlp
 
