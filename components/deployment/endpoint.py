@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.common import registry, release, storage
+from components.common import locks, registry, release, storage
 from components.common.contracts import state as kept
 from components.common.errors import UserError
 from components.common.step import log
@@ -75,7 +75,7 @@ def start_or_update(registry_uri: str, version: registry.Version, expected: Exam
         registry_uri: folder of the registry.
         version: what is to be served.
         expected: an event and the score that this version must answer with.
-        port: where a new server listens; a running one stays where it is.
+        port: where the first server of a use case listens, or on the next free port; later ones keep theirs.
 
     Raises:
         UserError: when the server does not start or does not serve this version; then everything is as before.
@@ -97,11 +97,12 @@ def running(registry_uri: str, name: str) -> State | None:
     """Return where the server of a model listens, or None when none of ours is running."""
     root = registry.root(registry_uri)
     uri = server.state_uri(root, name)
-    if not storage.exists(uri):
-        return None
-    state = State(**storage.read_json(uri))
-    # the number may belong to another process by now
-    return state if " ".join(_command(root, name)[1:]) in _command_line(state.pid) else None
+    # one that is just starting holds the lock before it has written where it listens
+    return _state(uri) if locks.is_held(server.lock_path(root, name)) else None
+
+
+def _state(uri: str) -> State | None:
+    return State(**storage.read_json(uri)) if storage.exists(uri) else None
 
 
 def pointed_at(registry_uri: str, name: str) -> int | None:
@@ -129,7 +130,6 @@ def _stop(root: str, name: str) -> bool:
     os.kill(state.pid, signal.SIGTERM)
     if not _within(STOP_SECONDS, lambda: running(root, name) is None):
         os.kill(state.pid, signal.SIGKILL)
-    Path(server.state_uri(root, name)).unlink()
     return True
 
 
@@ -186,7 +186,11 @@ def _put_back(root: str, name: str, before: bytes | None) -> None:
 
 
 def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
-    command = [*_command(root, name), str(port)]
+    # the port of the last time, where clients know it; gone, so that whoever finds a state finds the new server's
+    last = _state(server.state_uri(root, name))
+    storage.remove(server.state_uri(root, name))
+    words = ["--registry", root, "--name", name, "--port", str(last.port if last else port)]
+    command = [sys.executable, "-m", "components.deployment.server", *words]
     with Path(server.folder(root, name), "server.log").open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -194,21 +198,6 @@ def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
     # it outlives us; should it end first, somebody has to take note, or it stays as a zombie
     threading.Thread(target=process.wait, daemon=True).start()
     return process
-
-
-def _command(root: str, name: str) -> list[str]:
-    return [sys.executable, "-m", "components.deployment.server", "--registry", root, "--name", name, "--port"]
-
-
-def _command_line(pid: int) -> str:
-    """Return the arguments of a process with spaces between them; empty when it has ended."""
-    if Path("/proc/self/cmdline").exists():
-        try:
-            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            return ""
-    listing = ["ps", "-ww", "-o", "command=", "-p", str(pid)]
-    return subprocess.run(listing, capture_output=True, text=True, check=False).stdout
 
 
 def _call(state: State, path: str, body: object = None) -> Any:

@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.common import storage
+from components.common import locks, storage
 from components.common.errors import UserError
 from components.common.step import Parser, log, run
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from components.common.contracts.package import ModelPackage
-    from components.tabular.inputs import Scorer
+    from components.common.graph import Graph
+    from components.deployment.core import Rows
 
 HOST = "127.0.0.1"
 PORTS = 21
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 5
+LOCK_SECONDS = 5  # whoever looks whether a server runs holds its lock for a moment
 
 
 @dataclass(frozen=True)
@@ -78,13 +80,19 @@ def state_uri(registry: str, name: str) -> str:
     return storage.join(folder(registry, name), "state.json")
 
 
+def lock_path(registry: str, name: str) -> str:
+    """Return the file that a server holds a lock on as long as it runs."""
+    return storage.join(folder(registry, name), "server.lock")
+
+
 @dataclass(frozen=True)
 class Model:
     """A version in memory."""
 
     pointer: Pointer
     package: "ModelPackage"
-    scorer: "Scorer"
+    rows: "Rows"
+    graph: "Graph"
 
 
 def load(pointer: Pointer) -> Model:
@@ -94,12 +102,13 @@ def load(pointer: Pointer) -> Model:
         UserError: when its files are not those that were registered.
     """
     from components.common.contracts import package
+    from components.deployment.core import Rows
     from components.tabular.inputs import Scorer
 
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    return Model(pointer, manifest, Scorer(pointer.uri, manifest))
+    return Model(pointer, manifest, Rows(manifest.preprocessing), Scorer(pointer.uri, manifest).graph)
 
 
 class Current:
@@ -181,8 +190,8 @@ def score(name: str, model: Model, body: bytes) -> dict[str, Any]:
         request = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise core.RequestError("body", str(error), "JSON") from None
-    frame = core.frame(model.package.preprocessing, request)
-    predictions = core.predictions(model.scorer.score(frame), model.package.decision.threshold)
+    matrix = model.rows.matrix(request)
+    predictions = core.predictions(model.graph.score(matrix), model.package.decision.threshold)
     return {"model": name, "version": model.pointer.version, "predictions": predictions}
 
 
@@ -267,11 +276,19 @@ def parser() -> Parser:
 
 def body(args: argparse.Namespace) -> None:
     """Serve until stopped."""
-    import uvicorn
-
     if not args.port.isdecimal() or not 0 < int(args.port) < 65536:
         raise UserError(f"port is {args.port!r}; give a number from 1 to 65535")
     current = Current(pointer_uri(args.registry, args.name))
+    try:
+        with locks.held(lock_path(args.registry, args.name), seconds=LOCK_SECONDS):
+            _serve(args, current)
+    except BlockingIOError:
+        raise UserError(f"an endpoint of {args.name!r} runs already; `nightshift stop` stops it") from None
+
+
+def _serve(args: argparse.Namespace, current: Current) -> None:
+    import uvicorn
+
     listener = listen(int(args.port), host=args.host)
     state = State(os.getpid(), HOST, listener.getsockname()[1])
     storage.write_json(state_uri(args.registry, args.name), asdict(state))

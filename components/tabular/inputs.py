@@ -41,11 +41,11 @@ class Scorer:
         content = storage.read_bytes(place)
         check(place, storage.sha256(content), file)
         self._inputs = package.preprocessing
-        self._graph = Graph(content, threads)
+        self.graph = Graph(content, threads)
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, float32 of shape (rows,)."""
-        return self._graph.score(matrix(self._inputs, frame))
+        return self.graph.score(matrix(self._inputs, frame))
 
 
 def _categories(values: pd.Series) -> list[str]:

@@ -12,9 +12,11 @@ from components.common.contracts.verdict import Decision, Measure, Opponent, Ver
 from components.common.errors import UserError
 from components.deployment import core
 from components.deployment.core import Candidate, RequestError
+from components.tabular import inputs
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "web"]})
+ROWS = core.Rows(INPUTS)
 GOOD = {"amount": 1.5, "count": 2, "channel": "web"}
 CHAMPION = Candidate(1, "a" * 64, "2018-07-30")
 CHALLENGER = Candidate(2, "b" * 64, "2018-07-31")
@@ -156,13 +158,27 @@ def test_the_example_is_the_most_suspicious_event_without_a_missing_value():
 
 
 def test_a_category_that_training_never_saw_is_scored():
-    assert core.frame(INPUTS, {"instances": [GOOD | {"channel": "phone"}]})["channel"].tolist() == ["phone"]
+    assert ROWS.matrix({"instances": [GOOD | {"channel": "phone"}]}).tolist() == [[1.5, 2.0, 0.0, 0.0]]
 
 
 def test_features_may_come_in_any_order():
-    frame = core.frame(INPUTS, {"instances": [GOOD, {"channel": "shop", "count": 0, "amount": -1}]})
-    assert list(frame.columns) == ["amount", "count", "channel"]
-    assert frame.to_numpy().tolist() == [[1.5, 2.0, "web"], [-1.0, 0.0, "shop"]]
+    matrix = ROWS.matrix({"instances": [GOOD, {"channel": "shop", "count": 0, "amount": -1}]})
+    assert matrix.tolist() == [[1.5, 2.0, 0.0, 1.0], [-1.0, 0.0, 1.0, 0.0]]
+
+
+NUMBERS = st.floats(-core.LARGEST, core.LARGEST) | st.integers(-(10**30), 10**30)
+INSTANCES = st.fixed_dictionaries(
+    {"amount": NUMBERS, "count": NUMBERS, "channel": st.sampled_from(["shop", "web", "phone", ""]) | st.text()}
+)
+
+
+@given(st.lists(INSTANCES, min_size=1, max_size=5))
+def test_a_requests_rows_are_those_of_its_frame_to_the_bit(instances):
+    frame = pd.DataFrame(instances, columns=INPUTS.columns).astype({"amount": float, "count": float})
+
+    found = ROWS.matrix({"instances": instances})
+
+    assert (found.dtype, found.tobytes()) == (np.float32, inputs.matrix(INPUTS, frame).tobytes())
 
 
 @pytest.mark.parametrize(
@@ -190,7 +206,7 @@ def test_features_may_come_in_any_order():
 )
 def test_a_wrong_request_is_told_the_field_the_value_and_what_is_allowed(request_, field, value, allowed):
     with pytest.raises(RequestError) as caught:
-        core.frame(INPUTS, request_)
+        ROWS.matrix(request_)
     assert caught.value.field == field
     assert value in caught.value.value
     assert allowed in caught.value.allowed
@@ -207,16 +223,16 @@ JSON_VALUES = st.recursive(
 @given(st.dictionaries(st.sampled_from([*GOOD, "x"]), JSON_VALUES) | JSON_VALUES)
 def test_whatever_is_sent_is_a_finite_row_or_is_refused_in_valid_utf8(instance):
     try:
-        frame = core.frame(INPUTS, {"instances": [instance]})
+        rows = ROWS.matrix({"instances": [instance]})
     except RequestError as error:
         assert json.dumps([error.field, error.value, error.allowed], ensure_ascii=False).encode()
     else:
-        assert np.isfinite(INPUTS.matrix(frame)).all()
+        assert np.isfinite(rows).all()
 
 
 def test_a_lone_surrogate_is_shown_escaped():
     with pytest.raises(RequestError) as caught:
-        core.frame(INPUTS, {"instances": [GOOD | {"amount": "\ud800"}]})
+        ROWS.matrix({"instances": [GOOD | {"amount": "\ud800"}]})
     assert caught.value.value == "\\ud800"
 
 

@@ -210,6 +210,24 @@ def test_a_server_that_was_killed_is_started_again(stocked, serve):
     assert scored(second)["version"] == 1
 
 
+def test_a_second_server_of_a_use_case_is_refused(stocked, serve, free_port):
+    state = serve(1)
+    flags = ["--registry", stocked, "--name", "fraud", "--port", str(free_port)]
+    with pytest.raises(UserError, match=r"an endpoint of 'fraud' runs already; `nightshift stop` stops it"):
+        server.body(server.parser().parse_args(flags))
+    assert endpoint.running(stocked, "fraud") == state
+
+
+def test_a_server_that_is_started_again_listens_where_it_did(stocked, serve, free_port):
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", free_port))
+        other.listen()
+        first = serve(1)
+    endpoint.stop(stocked)
+    assert first.port != free_port
+    assert serve(1).port == first.port
+
+
 def test_models_of_one_registry_have_a_server_each(stocked, serve, save_model):
     registry.register(stocked, "handbook", save_model(0.9), {})
     states = [serve(1), serve(1, "handbook")]
