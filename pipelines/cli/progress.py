@@ -125,7 +125,8 @@ def _list(sentences: list[str], console: Console) -> None:
 def _drawn(block: Block) -> Table:
     table = Table(title=escape(block.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in block.columns:
-        table.add_column(escape(column.title), justify="left" if column.is_text else "right", no_wrap=True)
+        # names are shown whole; headings and intervals wrap on a narrow terminal
+        table.add_column(escape(column.title), justify="left" if column.is_text else "right", no_wrap=column.is_text)
     for row in block.rows:
         cells = [written(cell, column.format) for cell, column in zip(row.cells, block.columns, strict=True)]
         table.add_row(escape(f"{cells[0]} ({row.tag})" if row.tag else cells[0]), *map(escape, cells[1:]))
