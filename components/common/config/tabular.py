@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 import annotated_types
-from pydantic import Field, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from components.common.config.section import Positive, Section
 
@@ -16,6 +16,10 @@ class CandidateKind(StrEnum):
     MLP = "mlp"
     LOGISTIC_REGRESSION = "logistic_regression"
     RANDOM_FOREST = "random_forest"
+
+
+# names the candidate's file in the model package
+CandidateName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
 
 
 class Candidate(Section):
@@ -43,7 +47,7 @@ class Tabular(Section):
     select_by: Literal["average_precision", "auc_roc", "precision_at_k"] = Field(
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )
-    candidates: dict[str, Candidate] = Field(min_length=1, description="name -> what to train")
+    candidates: dict[CandidateName, Candidate] = Field(min_length=1, description="name -> what to train")
 
     @field_validator("windows_days")
     @classmethod

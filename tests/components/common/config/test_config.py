@@ -95,6 +95,7 @@ def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
         ("task.windows_days", [7, 0], "task.windows_days.1: Input should be greater than or equal to 1, got 0"),
         ("protocol.mode", "weekly", "protocol.mode: Input should be 'daily' or 'retrospective', got 'weekly'"),
         ("task.candidates.trees.kind", "svm", "task.candidates.trees.kind: Input should be 'xgboost', 'mlp'"),
+        ("task.candidates", {"../x": {"kind": "mlp"}}, "task.candidates.../x.[key]: String should match pattern"),
         ("task.candidates", {}, "task.candidates: Dictionary should have at least 1 item"),
         ("name", "My Fraud", "name: String should match pattern"),
         ("schedule.training", "0 0 2 * * *", "takes five fields in UTC, minute, hour, day of the month, month, day of"),
