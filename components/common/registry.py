@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,6 +101,11 @@ def alias(registry: str, name: str) -> int | None:
 def set_alias(registry: str, name: str, version: int) -> None:
     """Give a version the alias `champion`."""
     with _open(registry) as client:
+        from mlflow.exceptions import MlflowException
+
+        with suppress(MlflowException):  # two that set it for the first time both insert it, and one of them fails
+            client.set_registered_model_alias(name, CHAMPION, str(version))
+            return
         client.set_registered_model_alias(name, CHAMPION, str(version))
 
 
