@@ -100,7 +100,7 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation
     from components.tabular.inputs import Scorer
 
     if version is None:
-        return "There is no champion yet."
+        return "There was no champion to compare with."
     try:
         model = package.load(version.uri)
         missing = [name for name in model.preprocessing.columns if name not in rows]

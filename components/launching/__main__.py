@@ -44,14 +44,13 @@ def body(args: Namespace) -> dict[str, float]:
 
 def _launched(args: Namespace, day: date, reason: str) -> Launch:
     """Start the pipeline with this step's own parameters, or say how to start it where there is no Kubeflow."""
-    state = State.parse(args.state)
+    state, config = State.parse(args.state), parse(args.config)
     if not state.kubeflow:
-        told = f"no Kubeflow here; run: nightshift run {args.pipeline} --date {day}"
-        return Launch(new=False, said=told, reason=reason)
+        command = f"nightshift run {args.pipeline} --config {config.name} --date {day}"
+        return Launch(new=False, said=f"no Kubeflow here; run: {command}", reason=reason)
     from components.common.kubeflow import Place, Server
     from components.launching import core
 
-    config = parse(args.config)
     server = Server(Place.parse(state.kubeflow))
     definition = server.newest(args.pipeline)
     known = {"data": args.data, "device": args.device, "config": json.loads(args.config), "date": str(day)}

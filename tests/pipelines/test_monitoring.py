@@ -129,7 +129,7 @@ def test_a_request_is_printed_with_the_command_that_carries_it_out(workspace: Pa
     (line,) = [line for line in told[DRIFTED[1]].splitlines() if line.startswith("next")]
     assert shlex.split(line)[1:6] == ["nightshift", "run", "training", "--date", DRIFTED[1]]
     launch = left(workspace, f"fraud-monitoring-{DRIFTED[1]}-*/retraining/launch")
-    assert launch["said"] == f"no Kubeflow here; run: nightshift run training --date {DRIFTED[1]}"
+    assert launch["said"] == f"no Kubeflow here; run: nightshift run training --config fraud --date {DRIFTED[1]}"
     assert not [line for day in (*STABLE, DRIFTED[0], DRIFTED[2]) for line in told[day].splitlines() if "next" in line]
 
 

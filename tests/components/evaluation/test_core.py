@@ -18,7 +18,7 @@ from tests import packages
 
 GATE = Evaluation(top_k=20, min_positives=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
 OLD, NEW = "2024-03-01", "2024-03-02"
-NONE_YET = "There is no champion yet."
+NONE_YET = "There was no champion to compare with."
 
 
 def measured(average_precision: float | None) -> Metrics:

@@ -273,7 +273,7 @@ def test_the_command_writes_the_verdict_and_reports_the_selected_models_metrics(
 
     assert done.returncode == 0, done.stderr
     verdict = json.loads((tmp_path / "evaluation" / "verdict.json").read_text())
-    assert (verdict["decision"], verdict["reasons"][0]) == ("pass", "There is no champion yet.")
+    assert (verdict["decision"], verdict["reasons"][0]) == ("pass", "There was no champion to compare with.")
     metadata = json.loads((tmp_path / "out").read_text())["artifacts"]["evaluation"]["artifacts"][0]["metadata"]
     assert metadata["passed"] == 1
     measures = {measure["name"]: measure["value"] for measure in verdict["measures"]}

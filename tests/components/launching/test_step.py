@@ -170,7 +170,7 @@ def test_a_wrong_place_is_named(place: dict[str, str], message: str, kubeflow: K
 def test_without_kubeflow_the_step_says_how_to_carry_the_request_out(kubeflow: Kubeflow, tmp_path: Path) -> None:
     done = samples.run("launching", **vars(flags(kubeflow, tmp_path, state=state(tmp_path))))
     assert done.returncode == 0, done.stderr
-    command = f"nightshift run training --date {samples.DATE}"
+    command = f"nightshift run training --config tiny --date {samples.DATE}"
     assert done.stderr == f"no Kubeflow here; run: {command}: Inputs moved.\n"
     assert not outcome(tmp_path)["new"]
 
