@@ -305,7 +305,7 @@ def test_a_store_that_fails_leaves_no_manifest_that_names_what_is_missing(step, 
 
     assert failed.returncode == 1
     assert re.fullmatch(
-        r"ingestion: s3://lake/\S+date=2024-03-08/\S+: We are sorry. \(5 tries\); see how the store is, "
+        r"ingestion: s3://lake/\S+date=2024-03-08/\S+: We are sorry. \(5 tries\); check the store, "
         "then run the same command again\n",
         failed.stderr,
     )

@@ -159,7 +159,7 @@ def test_a_champion_that_was_trained_on_later_days_scores_them_and_says_so(
     with caplog.at_level(logging.WARNING, "nightshift"):
         table = by_champion(tmp_path, features)
 
-    assert "trained until 2024-03-19: its scores of 2024-03-19 .. 2024-03-20 tell nothing" in caplog.text
+    assert "trained until 2024-03-19: its scores of 2024-03-19 .. 2024-03-20 say nothing" in caplog.text
     assert (table.details["trained_until"], len(table.partitions)) == ("2024-03-19", 2)
 
 
