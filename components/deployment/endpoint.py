@@ -134,10 +134,7 @@ def _stop(root: str, name: str) -> bool:
 
 
 def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: int) -> State:
-    process = None if running(root, name) else _launch(root, name, port)
-    state = _serving(root, name, pointer, process)
-    if process and state.port != port:
-        log.info("port %d was taken, the endpoint listens on %d", port, state.port)
+    state = _serving(root, name, pointer, port)
     answer = _call(state, "/v1/score", {"instances": [expected.features]})
     right = answer and answer["version"] == pointer.version
     if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
@@ -148,13 +145,17 @@ def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: in
     return state
 
 
-def _serving(root: str, name: str, pointer: Pointer, process: "subprocess.Popen[bytes] | None") -> State:
-    """Wait until the server answers with a version."""
+def _serving(root: str, name: str, pointer: Pointer, port: int) -> State:
+    """Start the server where none is running, and wait until it answers with a version."""
+    process: subprocess.Popen[bytes] | None = None
     log_file = Path(server.folder(root, name), "server.log")
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process and process.poll() is not None:
             raise UserError(f"the endpoint did not start: {_last_line(log_file)}; its log is {log_file}")
+        # asked again and again: one that was killed may hold its lock for a moment longer
+        if not process and not locks.is_held(server.lock_path(root, name)):
+            process = _launch(root, name, port)
         state = running(root, name)
         health = _call(state, "/healthz") if state else None
         if state and health and health["wanted"] == pointer.version:
@@ -162,6 +163,8 @@ def _serving(root: str, name: str, pointer: Pointer, process: "subprocess.Popen[
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
             served = _call(state, "/v1/model")
             if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
+                if process and state.port != port:
+                    log.info("port %d was taken, the endpoint listens on %d", port, state.port)
                 return state
         time.sleep(0.05)
     raise UserError(
