@@ -69,7 +69,7 @@ def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:
     on_kubeflow(kubeflow, "schedule")
     server = Server(Place(kubeflow.url, "nightshift"))
     definition = server.newest("training")
-    values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}}
+    values = dict.fromkeys(definition.parameters, "x") | {"config": {"name": "fraud"}, "state": {}}
     for state in ("SUCCEEDED", "FAILED", "RUNNING"):
         server.submit(f"run-{state}", definition, values)
         run = kubeflow.runs[-1]
