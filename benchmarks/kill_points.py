@@ -95,6 +95,7 @@ MEASURED = {
     "lake_free_share",
     "started",
     "finished",
+    "since",
     "state",
     "fingerprint",
 }
