@@ -24,7 +24,8 @@ from tests.pipelines.test_monitoring import config
 from tests.processes import wait_until
 from tests.prometheus import pushgateway, running
 
-pytestmark = pytest.mark.slow
+# in one group, so that all of it is run and scraped once
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("metrics")]
 
 TRAINED, NEXT = "2025-06-30", "2025-07-01"
 AGAIN = {"job", "instance", "__name__", "le"}  # labels that Prometheus adds, or a histogram
