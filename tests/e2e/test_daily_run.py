@@ -14,6 +14,9 @@ import yaml
 from components.reporting.summary import Summary
 from tests.e2e.command import newest, nightshift
 
+# in one group, so that one worker makes the run that all of it looks at
+pytestmark = pytest.mark.xdist_group("daily-run")
+
 DATE = "2025-06-30"
 
 

@@ -22,7 +22,8 @@ from pipelines import configs
 from tests.e2e.command import nightshift
 from tests.e2e.other_data import MAKE
 
-pytestmark = pytest.mark.slow
+# in one group, so that one worker makes the runs that all of it looks at
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("use-cases")]
 
 DATE = date(2025, 6, 30)
 SAYS = {

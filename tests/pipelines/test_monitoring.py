@@ -13,7 +13,8 @@ import yaml
 
 from pipelines import configs
 
-pytestmark = pytest.mark.slow
+# in one group, so that one worker makes the runs that all of it looks at
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("monitoring")]
 
 TRAINED = "2025-06-30"
 STABLE = ("2025-07-01", "2025-07-02")
