@@ -19,7 +19,7 @@ Moment = Annotated[datetime, AfterValidator(_utc)]
 
 
 def score_names(top_k: int) -> tuple[str, str, str, str]:
-    """Return the names of a model's metrics, which say how many cards are checked a day."""
+    """Return the names of a model's metrics, which say how many entities can be checked per day."""
     return "auc_roc", "average_precision", f"precision_at_{top_k}", f"precision_at_{top_k}_ceiling"
 
 
