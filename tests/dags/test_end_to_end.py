@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
 
@@ -315,6 +316,13 @@ def test_a_backfill_trains_a_past_day_of_its_use_case_and_promotes_no_model(airf
     deployment = airflow.artifact(f"runs/other-training-{day}-backfill-*/deployment/deployment")
     assert deployment["target"] == "record-only"
     assert deployment["decision"] != "promoted"
+
+
+def test_a_persons_request_and_a_tasks_never_wait_for_each_other_in_one_process(airflow: Airflow) -> None:
+    health = {
+        url: httpx.get(f"{url}/execution/health").status_code for url in (airflow.running.url, airflow.running.tasks)
+    }
+    assert health == {airflow.running.url: 404, airflow.running.tasks: 200}
 
 
 def test_it_cannot_be_started_twice(airflow: Airflow) -> None:

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 # one that ends takes the others along
 LEADER = 'airflow db migrate || exit; for part; do { eval "$part"; kill -TERM 0; } & done; wait'
 PARTS = (
-    "airflow api-server",
+    "airflow api-server --apps core",
     "airflow dag-processor",
     "airflow scheduler --skip-serve-logs",
     "airflow triggerer --skip-serve-logs",
@@ -53,12 +53,15 @@ class Standalone:
         home: its folder, with the database, the logs and the password.
         session: id of the session of all its processes.
         url: of the UI and the API.
+        tasks: URL of the API that tasks call, a process of its own: on SQLite, a request that writes while another one
+            of the same process does waits until it fails.
         reports: URL under which the folder of the runs is served.
     """
 
     home: str
     session: int
     url: str
+    tasks: str
     reports: str
 
     @property
@@ -108,14 +111,14 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the password lies in it
     if found := running(home):
         raise UserError(f"Airflow is already running at {found.url}; use it, or stop it first: make airflow-stop")
-    url, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8081))
-    environment = {**os.environ, **_settings(home, dags, url), "NIGHTSHIFT_REPORTS": reports, **variables}
+    url, tasks, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8082, 8081))
+    environment = {**os.environ, **_settings(home, dags, url, tasks), "NIGHTSHIFT_REPORTS": reports, **variables}
     served = Place.named(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs
     with locks.held(_lock(home), seconds=0) as lock, _log(home).open("w") as log:
         leader = subprocess.Popen(
-            ["sh", "-c", LEADER, "airflow", *PARTS, _file_server(served, reports)],
+            ["sh", "-c", LEADER, "airflow", *PARTS, _task_server(tasks), _file_server(served, reports)],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -123,7 +126,7 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-        made = Standalone(str(home), leader.pid, url, reports)
+        made = Standalone(str(home), leader.pid, url, tasks, reports)
         lock.truncate(0)
         lock.write(json.dumps(asdict(made)).encode())
     try:
@@ -158,27 +161,34 @@ def _free(port: int) -> int:
         return int(tried.getsockname()[1])
 
 
-def _settings(home: Path, dags: Path, url: str) -> dict[str, str]:
+def _settings(home: Path, dags: Path, url: str, tasks: str) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags.resolve()),
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{tasks}/execution/",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "4",  # so many processes wait for tasks
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__HOST": "127.0.0.1",
-        "AIRFLOW__API__PORT": url.rsplit(":", 1)[-1],
+        "AIRFLOW__API__PORT": _port(url),
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # seconds; the default, 5, is short for busy cores
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
     }
 
 
+def _task_server(url: str) -> str:
+    return f"airflow api-server --apps execution --port {_port(url)}"
+
+
 def _file_server(folder: Path, url: str) -> str:
-    port = url.rsplit(":", 1)[-1]
-    words = [sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1", "--directory", str(folder)]
+    words = [sys.executable, "-m", "http.server", _port(url), "--bind", "127.0.0.1", "--directory", str(folder)]
     return shlex.join(words)
+
+
+def _port(url: str) -> str:
+    return url.rsplit(":", 1)[-1]
 
 
 def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
@@ -192,7 +202,7 @@ def _wait(made: Standalone, leader: "subprocess.Popen[bytes]") -> None:
             print(f"  {part}", flush=True)
             named.add(part)
         # the API for tasks is made on its first request, for which a task would not wait long enough
-        if parts and named >= set(parts) and _answer(f"{made.url}/execution/health"):
+        if parts and named >= set(parts) and _answer(f"{made.tasks}/execution/health"):
             return
         time.sleep(1)
     log = _log(Path(made.home))
