@@ -69,8 +69,8 @@ def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:
     """Run one check on the configurations in `source`.
 
     Args:
-        name: `validate`, `plan`, `checkov`, a file of Terraform tests, a policy over the plan of dev, or a check of
-            one cloud, which is a function in its `checks.py`.
+        name: `validate`, `plan`, `checkov`, a file of Terraform tests, or a check of one cloud, which is a function in
+            its `checks.py`.
         cloud: aws or gcp.
         source: a folder like `infra/`.
 
@@ -86,8 +86,5 @@ def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:
         checkov(cloud, source)
     elif name.endswith(".tftest.hcl"):
         terraform.run(cloud, f"terraform test -no-color -filter=tests/{name}", source)
-    elif name in policies(cloud):
-        broken = list(policies(cloud)[name](terraform.plan(cloud, "dev", source)))
-        assert not broken, broken
     else:
         getattr(importlib.import_module(f"tests.infra.{cloud}.checks"), name)(source)

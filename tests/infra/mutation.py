@@ -2,6 +2,7 @@
 
 import importlib
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,9 @@ class Defect:
         file: where, below the cloud's folder.
         before: the text there, which occurs once.
         after: what stands in its place.
-        caught_by: the check that has to fail, by its name in `checks.run`.
+        caught_by: the check that has to fail, by its name in `checks.run` or among the cloud's policies.
         says: a part of what that check answers, so that it does not fail for another reason.
+        alone: whether other defects that are sown beside it could not be seen.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Defect:
     after: str
     caught_by: str
     says: str
+    alone: bool = False
 
 
 def defects(cloud: str) -> tuple[Defect, ...]:
@@ -35,11 +38,12 @@ def defects(cloud: str) -> tuple[Defect, ...]:
     return found
 
 
-def sow(defect: Defect, cloud: str, folder: Path) -> Path:
-    """Copy `infra/` below `folder`, with the defect in it, and return the copy."""
+def sow(sown: Iterable[Defect], cloud: str, folder: Path) -> Path:
+    """Copy `infra/` below `folder`, with the defects in it, and return the copy."""
     source = Path(shutil.copytree(INFRA, folder / "infra"))
-    path = source / cloud / defect.file
-    text = path.read_text()
-    assert text.count(defect.before) == 1, f"{defect.before!r} occurs {text.count(defect.before)} times in {path}"
-    path.write_text(text.replace(defect.before, defect.after))
+    for defect in sown:
+        path = source / cloud / defect.file
+        text = path.read_text()
+        assert text.count(defect.before) == 1, f"{defect.before!r} occurs {text.count(defect.before)} times in {path}"
+        path.write_text(text.replace(defect.before, defect.after))
     return source

@@ -19,7 +19,7 @@ DEFECTS = (
         '"AL2023_x86_64_NVIDIA"',
         '"AL2023_x86_64_GPU"',
         "plan",
-        "is not one of the API's values",
+        "'AL2023_x86_64_GPU' is not one of the API's values",
     ),
     Defect(
         "a taint that Kubernetes knows by another name",
@@ -27,7 +27,7 @@ DEFECTS = (
         '"NO_SCHEDULE"',
         '"NoSchedule"',
         "plan",
-        "is not one of the API's values",
+        "'NoSchedule' is not one of the API's values",
     ),
     Defect(
         "an import path on PERSISTENT_2",
@@ -68,6 +68,7 @@ DEFECTS = (
         '{ "nightshift/pool" = var.name }',
         "nodes_are_what_the_pipelines_ask_for",
         "no node is labelled nightshift/pool=gpu",
+        alone=True,
     ),
     Defect(
         "databases whose disks are in another zone than the nodes",
@@ -100,6 +101,7 @@ DEFECTS = (
         'more-spot = {\n    instance_types = ["g6.2xlarge", "g5.2xlarge"]\n    capacity       = "spot"',
         "plan",
         "name three instance types or more",
+        alone=True,
     ),
     Defect(
         "a pool the autoscaler cannot start from zero",

@@ -20,7 +20,7 @@ DEFECTS = (
         'state    = "ENCRYPTED"',
         'state    = "ON"',
         "validate",
-        "is not one of the API's values",
+        "'ON' is not one of the API's values",
     ),
     Defect(
         "spot without a fallback",
