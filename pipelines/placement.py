@@ -1,4 +1,4 @@
-"""Tells kfp what a step gets; see `pipelines.environments.Placement`."""
+"""Passes to kfp what a step gets; see `pipelines.environments.Placement`."""
 
 from kfp import kubernetes
 from kfp.dsl import PipelineTask

@@ -264,7 +264,7 @@ def _declared(spec: dict[str, Any]) -> list[str]:
 
 
 def _passes(error: BaseException) -> bool:
-    """Tell what may be gone at the next attempt."""
+    """Return whether an error may be gone at the next attempt."""
     if isinstance(error, api.ApiException):
         return bool(error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or error.status == HTTPStatus.TOO_MANY_REQUESTS)
     return isinstance(error, urllib3.exceptions.HTTPError)

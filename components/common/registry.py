@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.common import locks, storage
+from components.common.contracts import package
+from components.common.contracts.package import ModelPackage
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-
-    from components.common.contracts.package import ModelPackage
 
 CHAMPION = "champion"
 REMOVED = "removed"
@@ -61,7 +61,7 @@ class Version:
 
 
 def is_remote(registry: str) -> bool:
-    """Tell a tracking server from a folder.
+    """Return whether a registry is a tracking server and not a folder.
 
     Raises:
         UserError: when it is neither.
@@ -140,8 +140,6 @@ def register(
     Raises:
         UserError: when a file of the model is missing or not the one its manifest names.
     """
-    from components.common.contracts import package
-
     model = package.load(model_uri)
     with _open(registry) as client:
         known = [version for version in _versions(client, registry, name) if version.sha256 == model.sha256]
@@ -312,7 +310,7 @@ def _readable(registry: str, version: Version) -> Version:
     return replace(version, uri=path.rstrip("/"))
 
 
-def _record(client: "MlflowClient", registry: str, name: str, model: "ModelPackage", metrics: dict[str, float]) -> str:
+def _record(client: "MlflowClient", registry: str, name: str, model: ModelPackage, metrics: dict[str, float]) -> str:
     """Make the MLflow run that carries the model's files, parameters and metrics, or complete an interrupted one."""
     from mlflow.entities import Metric, Param
 
@@ -337,8 +335,6 @@ def _experiment(client: "MlflowClient", registry: str, name: str) -> str:
 
 
 def _store_files(client: "MlflowClient", registry: str, run_id: str, model_uri: str) -> str:
-    from components.common.contracts import package
-
     if not is_remote(registry):
         folder = _artifacts(registry, run_id)
         package.copy(model_uri, folder)

@@ -1,4 +1,4 @@
-"""What a step tells Prometheus: numbers pushed to a Pushgateway at its end, since no scrape would meet it alive."""
+"""What a step reports to Prometheus: numbers pushed to a Pushgateway at its end; no scrape would meet it alive."""
 
 import logging
 import os

@@ -5,17 +5,21 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.common import storage
+from components.common import registry, release, storage
 from components.common.config import Config, parse
+from components.common.contracts import package
+from components.common.contracts.deployment import Deployment, Outcome
+from components.common.contracts.release import Action, Entry, Release
+from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
+from components.common.contracts.verdict import FILE, Verdict
+from components.common.lineage import code_version
+from components.common.registry import Version
 from components.common.splits import parse_date
 from components.common.step import Parser, log, run
+from components.deployment import endpoint, section
 
 if TYPE_CHECKING:
-    from components.common.contracts.deployment import Deployment
-    from components.common.contracts.release import Entry, Release
-    from components.common.contracts.verdict import Verdict
-    from components.common.registry import Version
     from components.deployment.core import Candidate, Decision
 
 
@@ -46,25 +50,20 @@ class Settled:
     """
 
     decision: "Decision"
-    live: "Version | None"
+    live: Version | None
     before: int | None
     served: dict[str, Any]
-    entry: "Entry | None"
+    entry: Entry | None
 
 
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Deploy; what was done goes to `--deployment`."""
-    from components.common import registry, release
-    from components.common.contracts.section import write_section
-    from components.common.contracts.verdict import FILE, Verdict
-    from components.deployment import endpoint, section
-
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
     verdicts = [Verdict.read(storage.join(uri, FILE)) for uri in (args.evaluation, args.drift)]
     settled: list[Settled] = []
 
-    def decide(record: "Release | None") -> "Entry | None":
+    def decide(record: Release | None) -> Entry | None:
         settled.append(_settle(args, version, record, verdicts))
         return settled[-1].entry
 
@@ -78,13 +77,8 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     return {"version": version.version}
 
 
-def _settle(
-    args: argparse.Namespace, version: "Version", record: "Release | None", verdicts: "list[Verdict]"
-) -> Settled:
+def _settle(args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict]) -> Settled:
     """Decide what becomes of a version from the release record, and serve what is live then."""
-    from components.common import registry, release
-    from components.common.contracts.deployment import Outcome
-    from components.common.contracts.release import Action
     from components.deployment import core
 
     state = State.parse(args.state)
@@ -105,10 +99,7 @@ def _settle(
     return Settled(decision, live, before.version if before else None, served, entry)
 
 
-def _register(args: argparse.Namespace, config: Config, verdicts: "list[Verdict]") -> "Version":
-    from components.common import registry
-    from components.common.contracts import package
-    from components.common.lineage import code_version
+def _register(args: argparse.Namespace, config: Config, verdicts: list[Verdict]) -> Version:
     from components.deployment import core
 
     content = config.model_dump(mode="json")
@@ -125,10 +116,9 @@ def _register(args: argparse.Namespace, config: Config, verdicts: "list[Verdict]
 
 
 def _before(
-    args: argparse.Namespace, version: "Version", record: "Release | None", verdicts: "list[Verdict]"
+    args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict]
 ) -> "Candidate | None":
     """Return the champion before this run: an attempt of it that was killed may have promoted its version."""
-    from components.common import registry, release
     from components.deployment.core import Candidate
 
     if record is None:
@@ -143,10 +133,8 @@ def _before(
     return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
 
 
-def _serve(state: State, version: "Version", is_live: bool) -> dict[str, Any]:
+def _serve(state: State, version: Version, is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
-    from components.deployment import endpoint
-
     example = endpoint.example(version.uri)
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.features}
     if state.target is not Target.LOCAL or not is_live:
@@ -156,9 +144,7 @@ def _serve(state: State, version: "Version", is_live: bool) -> dict[str, Any]:
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
 
 
-def _record(state: State, version: "Version", settled: Settled) -> "Deployment":
-    from components.common.contracts.deployment import Deployment
-
+def _record(state: State, version: Version, settled: Settled) -> Deployment:
     return Deployment(
         model=version.name,
         version=version.version,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from components.common import locks, registry, release, storage
+from components.common.contracts import package
 from components.common.contracts import state as kept
 from components.common.errors import UserError
 from components.common.step import log
@@ -58,7 +59,6 @@ def example(uri: str) -> Example:
     """Score one event of a model's reference sample with the model's own files."""
     import pandas as pd
 
-    from components.common.contracts import package
     from components.deployment import core
     from components.tabular.inputs import Scorer
 

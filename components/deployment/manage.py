@@ -2,17 +2,18 @@
 
 from typing import TYPE_CHECKING
 
+from components.common import registry, release
+from components.common.contracts.release import Release
+from components.common.contracts.state import State
 from components.common.errors import UserError, nearest
+from components.common.registry import Version
+from components.deployment import endpoint
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from components.common.contracts.release import Release
-    from components.common.contracts.state import State
-    from components.common.registry import Version
 
-
-def models(state: "State", name: str | None = None) -> None:
+def models(state: State, name: str | None = None) -> None:
     """Print the versions of one model, or of all.
 
     Args:
@@ -24,14 +25,12 @@ def models(state: "State", name: str | None = None) -> None:
     """
     from rich.console import Console
 
-    from components.common import registry, release
-
     for each in [name] if name else _names(state):
         record = release.read(release.Place.of(state, each))
         Console().print(_table(each, registry.versions(state.registry, each), record))
 
 
-def promote(state: "State", number: str, name: str | None = None) -> None:
+def promote(state: State, number: str, name: str | None = None) -> None:
     """Make a version the champion, and have a running endpoint serve it.
 
     Args:
@@ -42,39 +41,30 @@ def promote(state: "State", number: str, name: str | None = None) -> None:
     Raises:
         UserError: when there is no such model or version; the message lists what exists.
     """
-    from components.common import registry, release
-
     place = release.Place.of(state, _name(state, name))
     with registry.exclusive(state.registry):
         _say(release.promote(place, _number(place.registry, place.name, number), lambda it: _update(state, it)))
 
 
-def rollback(state: "State", name: str | None = None) -> None:
+def rollback(state: State, name: str | None = None) -> None:
     """Make the previous champion the champion again, and have a running endpoint serve it; arguments as `promote`.
 
     Raises:
         UserError: when there is no such model, or it has no previous champion.
     """
-    from components.common import registry, release
-
     place = release.Place.of(state, _name(state, name))
     with registry.exclusive(state.registry):
         _say(release.rollback(place, lambda it: _update(state, it)))
 
 
-def stop(state: "State", name: str | None = None) -> None:
+def stop(state: State, name: str | None = None) -> None:
     """Stop the endpoint of a model, or all of a registry's."""
-    from components.deployment import endpoint
-
     stopped = endpoint.stop(state.registry, name)
     _print(f"stopped the endpoint of {', '.join(stopped)}" if stopped else "no endpoint is running")
 
 
-def _update(state: "State", version: "Version") -> None:
+def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
-    from components.common import registry
-    from components.deployment import endpoint
-
     if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
         _print("no endpoint is running here")
         return
@@ -82,16 +72,14 @@ def _update(state: "State", version: "Version") -> None:
     _print(f"{server.url} answers with version {version.version}")
 
 
-def _names(state: "State") -> list[str]:
-    from components.common import registry
-
+def _names(state: State) -> list[str]:
     known = registry.names(state.registry)
     if not known:
         raise UserError(f"registry {state.registry} holds no model yet; `nightshift run` registers one")
     return known
 
 
-def _name(state: "State", name: str | None) -> str:
+def _name(state: State, name: str | None) -> str:
     known = _names(state)
     if name is None and len(known) == 1:
         return known[0]
@@ -101,15 +89,13 @@ def _name(state: "State", name: str | None) -> str:
 
 
 def _number(registry_uri: str, name: str, number: str) -> int:
-    from components.common import registry
-
     if number.isdecimal():
         return int(number)
     existing = ", ".join(str(version.version) for version in registry.versions(registry_uri, name))
     raise UserError(f"version is {number!r}; existing versions of {name!r}: {existing}")
 
 
-def _table(name: str, versions: "list[Version]", record: "Release | None") -> "Table":
+def _table(name: str, versions: list[Version], record: Release | None) -> "Table":
     from rich import box
     from rich.table import Table
 
@@ -130,7 +116,7 @@ def _table(name: str, versions: "list[Version]", record: "Release | None") -> "T
     return table
 
 
-def _say(version: "Version") -> None:
+def _say(version: Version) -> None:
     _print(f"{version.name}: version {version.version} is the champion now")
 
 

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from components.common import splits, step, storage
 from components.common.config import Config, parse
-from components.common.contracts import tables
+from components.common.contracts import drift, package, tables, verdict
+from components.common.contracts.artifact import Window
+from components.common.contracts.drift import Promise, Signal
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.section import write_section
 from components.common.errors import UserError
 from components.common.splits import Days
+from components.drift import section
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
-
-    from components.common.contracts.drift import Signal
-    from components.common.contracts.package import ModelPackage
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Job:
     day: date
     features: tables.Table
     scores: tables.Table
-    model: "ModelPackage"
+    model: ModelPackage
     reference: "pd.DataFrame"
 
     @property
@@ -59,10 +61,7 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Compare, write the page, the figures, then the verdict."""
-    from components.common.contracts import drift, package, verdict
-    from components.common.contracts.artifact import Window
-    from components.common.contracts.section import write_section
-    from components.drift import core, evidently_report, section
+    from components.drift import core, evidently_report
 
     config, day = parse(args.config), splits.parse_date(args.date)
     features = tables.read_table(args.features)
@@ -146,9 +145,8 @@ def _joined(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True)
 
 
-def _signals(job: Job) -> "Iterator[Signal]":
+def _signals(job: Job) -> Iterator[Signal]:
     """Yield what the number of rows says, and what the labels that are due do."""
-    from components.common.contracts.drift import Promise
     from components.drift import core
 
     limits = job.config.drift

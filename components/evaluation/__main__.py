@@ -4,19 +4,21 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from components.common import splits, step, storage
+from components.common import release, splits, step, storage
 from components.common.config import Config, parse
-from components.common.contracts import tables
+from components.common.config.policy import Evaluation
+from components.common.contracts import evaluation, package, tables, verdict
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.evaluation import Curves
+from components.common.contracts.section import write_section
 from components.common.contracts.state import State
+from components.common.registry import Version
 from components.common.release import Place
 from components.common.splits import Days, Fold
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.common.config.policy import Evaluation
-    from components.common.contracts.evaluation import Curves
-    from components.common.registry import Version
     from components.evaluation.core import Champion, Contender, Trial
     from components.evaluation.explain import Explanation
 
@@ -35,20 +37,16 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Evaluate against the registry's champion."""
-    from components.common import release
-
     return evaluate(args, release.champion)
 
 
-def evaluate(args: Namespace, find_champion: "Callable[[Place], Version | None]") -> dict[str, Any]:
+def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) -> dict[str, Any]:
     """Measure, compare, write the figures and the model card, then the verdict.
 
     Args:
         args: the flags.
         find_champion: place of the releases -> the version that serves.
     """
-    from components.common.contracts import package
-    from components.common.contracts.artifact import LabeledWindow
     from components.evaluation import core, notes, visuals
     from components.tabular.inputs import Scorer
 
@@ -62,8 +60,8 @@ def evaluate(args: Namespace, find_champion: "Callable[[Place], Version | None]"
 
     challenger = candidates[model.selected]
     champion = _champion(find_champion(Place.of(State.parse(args.state), config.name)), rows, gate)
-    verdict = core.judge(challenger, champion, positives, gate)
-    step.log.info("%s: %s", verdict.decision, " ".join(verdict.reasons))
+    judged = core.judge(challenger, champion, positives, gate)
+    step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     test = LabeledWindow(first=fold.test.first, last=fold.test.last, rows=len(rows), positives=positives)
     labels, chosen = rows["label"].to_numpy(dtype="int8"), scores[model.selected]
     curves = core.curves(labels, chosen)
@@ -71,9 +69,9 @@ def evaluate(args: Namespace, find_champion: "Callable[[Place], Version | None]"
     for note in unusual:
         step.log.warning("%s", note)
     unseen = notes.unseen(rows, model.preprocessing)
-    trial = core.Trial(config, model, test, candidates, champion, verdict, unseen, unusual)
+    trial = core.Trial(config, model, test, candidates, champion, judged, unseen, unusual)
     _save(args.evaluation, trial, curves, _explained(args.model, trial, rows.assign(score=chosen), curves))
-    reported = {"passed": float(verdict.passed), **_measured("", challenger)}
+    reported = {"passed": float(judged.passed), **_measured("", challenger)}
     if isinstance(champion, core.Champion):
         reported |= _measured("champion_", champion)
     drawn = {"classification": visuals.classification(labels, chosen, model.decision.threshold)}
@@ -88,14 +86,13 @@ def _measured(whose: str, contender: "Contender") -> dict[str, float]:
 def _test_rows(features: str, fold: Fold, config: Config) -> "pd.DataFrame":
     from components.evaluation import core
 
-    # the days since training began tell which customers are known as compromised
+    # the days since training began show which customers are known as compromised
     history = tables.read_table(features).read(Days(fold.train.first, fold.test.last))
     return core.checked(splits.test_rows(history, fold, config.protocol.drop_compromised))
 
 
-def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation") -> "Champion | str":
+def _champion(version: Version | None, rows: "pd.DataFrame", gate: Evaluation) -> "Champion | str":
     """Return the champion measured on the rows, or a sentence why there is none to compare with."""
-    from components.common.contracts import package
     from components.evaluation import core
     from components.tabular.inputs import Scorer
 
@@ -112,7 +109,7 @@ def _champion(version: "Version | None", rows: "pd.DataFrame", gate: "Evaluation
         return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
 
 
-def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves") -> "Explanation":
+def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: Curves) -> "Explanation":
     """Explain the selected candidate; `scored` are the test rows with its `score`."""
     from components.evaluation import explain
     from components.tabular.inputs import Scorer
@@ -125,10 +122,8 @@ def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: "Curves
     )
 
 
-def _save(folder: str, trial: "Trial", curves: "Curves", explained: "Explanation") -> None:
+def _save(folder: str, trial: "Trial", curves: Curves, explained: "Explanation") -> None:
     """Write figures, section and model card, then `verdict.json`, by which the folder is complete."""
-    from components.common.contracts import evaluation, verdict
-    from components.common.contracts.section import write_section
     from components.evaluation import card, section
 
     trial.figures(curves).write(storage.join(folder, evaluation.FILE))

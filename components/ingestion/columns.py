@@ -63,7 +63,7 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
 
 
 def given(column: pd.Series) -> pd.Series:
-    """Tell which values are there at all: neither null nor empty text."""
+    """Return which values are there at all: neither null nor empty text."""
     return column.notna() if pd.api.types.is_numeric_dtype(column) else texts(column).notna()
 
 
@@ -92,7 +92,7 @@ def ids(column: pd.Series, as_text: bool = False) -> pd.Series:
 
 
 def whole(column: pd.Series) -> pd.Series:
-    """Tell which values are whole numbers as they are written, bool; what is missing speaks against none."""
+    """Return which values are whole numbers as they are written, bool; missing values count as such."""
     if pd.api.types.is_signed_integer_dtype(column):
         return pd.Series(True, column.index)
     if pd.api.types.is_float_dtype(column):

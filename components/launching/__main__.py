@@ -10,7 +10,7 @@ from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.splits import last_complete_day, parse_date
-from components.launching import section
+from components.launching import core, section
 
 
 def parser() -> step.Parser:
@@ -49,7 +49,6 @@ def _launched(args: Namespace, day: date, reason: str) -> Launch:
         command = f"nightshift run {args.pipeline} --config {config.name} --date {day}"
         return Launch(new=False, said=f"no Kubeflow here; run: {command}", reason=reason)
     from components.common.kubeflow import Place, Server
-    from components.launching import core
 
     server = Server(Place.parse(state.kubeflow))
     definition = server.newest(args.pipeline)

@@ -3,16 +3,17 @@
 from argparse import Namespace
 from dataclasses import asdict
 from datetime import date
-from typing import TYPE_CHECKING
 
 from components.common import step, storage
 from components.common.config import parse
+from components.common.contracts import drift
+from components.common.contracts.request import Request
+from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
 from components.common.errors import UserError
 from components.common.splits import parse_date
-
-if TYPE_CHECKING:
-    from components.monitoring.core import Entry
+from components.monitoring import core, section
+from components.monitoring.core import Entry
 
 
 def parser() -> step.Parser:
@@ -28,11 +29,6 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, float]:
     """Decide, write the day's audit entry if it has none, then the request."""
-    from components.common.contracts import drift
-    from components.common.contracts.request import Request
-    from components.common.contracts.section import write_section
-    from components.monitoring import core, section
-
     config, day, state = parse(args.config), parse_date(args.date), State.parse(args.state)
     found = drift.Drift.read(storage.join(args.drift, drift.FILE))
     if found.window.last != day:
@@ -49,10 +45,8 @@ def body(args: Namespace) -> dict[str, float]:
     return {"retrain": float(entry.retrain)}
 
 
-def _log(folder: str, until: date) -> "list[Entry]":
+def _log(folder: str, until: date) -> list[Entry]:
     """Read the entries of the days up to and including one, oldest first."""
-    from components.monitoring.core import Entry
-
     days = [name for name in storage.names(folder) if name.endswith(".json") and name <= f"{until}.json"]
     return [Entry(**storage.read_json(storage.join(folder, name))) for name in days]
 

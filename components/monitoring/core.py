@@ -85,7 +85,7 @@ def decide(seen: Observation, log: Sequence[Entry], policy: Controller, backfill
 
 
 def _objections(today: Entry, log: Sequence[Entry], policy: Controller, backfill: bool) -> Iterator[str]:
-    """Yield what speaks against asking for a retraining, what tells a reader most first."""
+    """Yield what speaks against asking for a retraining, the most informative first."""
     if not today.raised:
         yield "Nothing has drifted."
     if LABELS in today.raised:

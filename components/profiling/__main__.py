@@ -8,6 +8,7 @@ from components.common.config import parse
 from components.common.contracts import package, profile, tables
 from components.common.contracts.profile import PhaseName
 from components.common.contracts.section import write_section
+from components.profiling import section
 
 
 def parser() -> step.Parser:
@@ -30,7 +31,7 @@ def body(args: Namespace) -> dict[str, float]:
     config, day = parse(args.config), splits.parse_date(args.date)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from components.profiling import core, section
+    from components.profiling import core
     from components.tabular import inputs, mlp
 
     mlp.torch_device(args.device)

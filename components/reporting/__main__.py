@@ -3,16 +3,17 @@
 from argparse import Namespace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.common import step, storage
 from components.common.config import parse
+from components.common.contracts.section import PAGE, read_section
 from components.common.contracts.state import State
+from components.common.lineage import code_version
 from components.common.splits import parse_date
-
-if TYPE_CHECKING:
-    from components.reporting.core import Found, Head
-    from components.reporting.summary import Summary
+from components.reporting import core, overview
+from components.reporting.core import Found, Head
+from components.reporting.summary import Summary
 
 # file -> its artifact, and its path inside when that is a folder
 FILES = {
@@ -53,15 +54,13 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> None:
     """Gather what is there, summarize it, write summary and report twice, the page's data and the overview once."""
-    from components.common.contracts.section import PAGE
-    from components.common.lineage import code_version
-    from components.reporting import core, overview, page, report
+    from components.reporting import page, report
 
     config, day = parse(args.config), parse_date(args.date)
     runs = State.parse(args.state).runs
     folder = storage.join(runs, args.run)
     found = gather(args.executor_input, folder)
-    head = core.Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
+    head = Head(args.run, day, args.device, args.data, config, code_version(), datetime.now(UTC))
     summary = core.summarize(head, found, repeated(runs, head, found.record.get("pipeline")))
     shown = page.compose(summary, found)
     html = report.render(shown, summary, folder).encode()
@@ -75,11 +74,8 @@ def body(args: Namespace) -> None:
     step.log.info("%s: %s", summary.status, storage.join(folder, "report.html"))
 
 
-def gather(executor_input: dict[str, Any], folder: str) -> "Found":
+def gather(executor_input: dict[str, Any], folder: str) -> Found:
     """Read what the steps of a run left so far."""
-    from components.common.contracts.section import read_section
-    from components.reporting.core import Found
-
     inputs = executor_input.get("inputs", {}).get("artifacts", {})
     artifacts: dict[str, str] = {name: value["artifacts"][0]["uri"] for name, value in inputs.items()}
     places = {
@@ -99,10 +95,8 @@ def gather(executor_input: dict[str, Any], folder: str) -> "Found":
     )
 
 
-def repeated(runs: str, head: "Head", pipeline: str | None) -> dict[str, Any] | None:
+def repeated(runs: str, head: Head, pipeline: str | None) -> dict[str, Any] | None:
     """Return the summary of the newest earlier run that has to have given the same; None without one."""
-    from components.reporting import core
-
     if pipeline is None:
         return None
     # a run's name ends in the time of its start
@@ -116,7 +110,7 @@ def repeated(runs: str, head: "Head", pipeline: str | None) -> dict[str, Any] | 
     return None
 
 
-def point_latest(runs: str, summary: "Summary") -> None:
+def point_latest(runs: str, summary: Summary) -> None:
     """Move the link `<runs>/latest` to a run, unless it points at one that started later; locally only."""
     import fsspec
 
@@ -134,7 +128,7 @@ def point_latest(runs: str, summary: "Summary") -> None:
         step.log.warning("%s/latest does not point at this run: %s", root, error)
 
 
-def _starts_later(uri: str, summary: "Summary") -> bool:
+def _starts_later(uri: str, summary: Summary) -> bool:
     started = storage.read_json(uri).get("started") if summary.started and storage.exists(uri) else None
     return bool(started and summary.started and datetime.fromisoformat(started) > summary.started)
 

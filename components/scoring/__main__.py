@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from components.common import splits, step, storage
+from components.common import release, splits, step, storage
 from components.common.config import Config, parse
-from components.common.contracts import tables
+from components.common.contracts import package, tables
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.common.release import Place
+from components.scoring import section
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.common.contracts.package import ModelPackage
     from components.tabular.inputs import Scorer
 
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
@@ -45,7 +47,7 @@ class Job:
     lake: str
     features: tables.Table
     source: Source
-    model: "ModelPackage"
+    model: ModelPackage
     scorer: "Scorer"
 
     @property
@@ -76,9 +78,6 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
-    from components.common.contracts import package
-    from components.common.contracts.section import write_section
-    from components.scoring import section
     from components.tabular.inputs import Scorer
 
     config, day, state = parse(args.config), splits.parse_date(args.date), State.parse(args.state)
@@ -101,8 +100,6 @@ def body(args: Namespace) -> dict[str, Any]:
 
 
 def _champion(place: Place) -> Source:
-    from components.common import release
-
     version = release.champion(place)
     if version is None:
         raise UserError(
@@ -148,8 +145,6 @@ def _promised(job: Job) -> dict[str, Any] | None:
 
 def _save(folder: str, job: Job, scores: tables.Table) -> None:
     """Copy what drift compares with, which may lie where only this process can read it; then write the manifest."""
-    from components.common.contracts import package
-
     package.copy(job.source.uri, folder, only=[package.REFERENCE])
     tables.write_table(storage.join(folder, "scores.json"), scores)
 

@@ -5,9 +5,11 @@ from argparse import Namespace
 
 from components.common import splits, step
 from components.common.config import parse
-from components.common.contracts import tables
+from components.common.contracts import package, tables
+from components.common.contracts.section import write_section
 from components.common.lineage import code_version
 from components.common.splits import Days
+from components.training import section
 
 
 def parser() -> step.Parser:
@@ -30,10 +32,8 @@ def body(args: Namespace) -> dict[str, float | None]:
         step.log.info("rank %s of %s has nothing to do: rank 0 trains alone", rank, os.environ.get("WORLD_SIZE"))
         return {}
     config, day = parse(args.config), splits.parse_date(args.date)
-    from components.common.contracts import package
-    from components.common.contracts.section import write_section
     from components.tabular import mlp
-    from components.training import core, section
+    from components.training import core
 
     mlp.torch_device(args.device)
     plan, table = splits.plan(config, day), tables.read_table(args.features)

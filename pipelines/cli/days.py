@@ -27,7 +27,7 @@ def progress(run: Run, dates: list[str], console: Console) -> Iterator[Progress]
 
 
 def table(found: list[Day]) -> Table:
-    """Return the days with what their runs have to tell, a column each."""
+    """Return the days with the highlights of their runs, a column each."""
     made = Table(title="backfill", title_justify="left")
     rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
     columns = list(dict.fromkeys(column for row in rows for column in row))

@@ -4,8 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
+import yaml
+
 from pipelines import arguments, configs
 from pipelines.cli import options
+from pipelines.compiling import compile_pipelines
 from pipelines.environments import SITES, site
 
 
@@ -25,8 +28,6 @@ def add(commands: options.Commands) -> None:
 
 def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
-    from pipelines.compiling import compile_pipelines
-
     for name in args.environment or SITES:
         for path in compile_pipelines(site(name), Path(args.folder)):
             options.say(f"wrote {path}")
@@ -40,6 +41,4 @@ def schema(_: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Check a config and print it with all defaults filled in."""
-    import yaml
-
     return options.say(yaml.safe_dump(configs.load(args.config), sort_keys=False).rstrip())

@@ -14,6 +14,7 @@ from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import arguments
 from pipelines.cli import options
+from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
 from pipelines.environments import local
@@ -62,7 +63,6 @@ def backfill(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from pipelines.cli import days
-    from pipelines.engines.local import backfill as past
 
     console = Console()
     dates = past.days(parse_date(args.first), parse_date(args.last))

@@ -1,4 +1,4 @@
-"""Shows Prometheus the runs on Kubeflow, from outside of them: what did not start, or was killed, can tell nobody."""
+"""Shows Prometheus the runs on Kubeflow, from outside: what did not start, or was killed, cannot report itself."""
 
 import threading
 import time

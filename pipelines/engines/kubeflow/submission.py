@@ -152,7 +152,7 @@ def _named(server: Server, name: str) -> list[api.V2beta1RecurringRun]:
 
 
 def _alike(run: api.V2beta1RecurringRun, wanted: api.V2beta1RecurringRun | None) -> bool:
-    """Tell by the fingerprint, since the server writes a definition in its own way."""
+    """Return whether a run is as wanted, by its fingerprint: the server writes a definition in its own way."""
     return wanted is not None and run.description == wanted.description and run.status != "DISABLED"
 
 

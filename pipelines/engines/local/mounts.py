@@ -41,7 +41,7 @@ def roots(arguments: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def is_local(uri: str) -> bool:
-    """Tell a folder of this machine from a URI and from the simulator."""
+    """Return whether data is a folder of this machine, and neither a URI nor the simulator."""
     return uri.startswith("/")
 
 

@@ -19,20 +19,20 @@ log = logging.getLogger(__name__)
 
 
 def failed(context: Any) -> None:
-    """Tell of a task that has failed and is not tried again."""
+    """Report a task that has failed and is not tried again."""
     task, run = context["ti"], context["dag_run"]
     error = str(context.get("exception") or "").strip()
     tell(f"{task.dag_id}: {task.task_id} failed in {run.run_id}", f"{error}\n{task.log_url}")
 
 
 def late(context: Any) -> None:
-    """Tell of a run that is not done by its deadline."""
+    """Report a run that is not done by its deadline."""
     run = context["dag_run"]
     tell(f"{run['dag_id']}: {run['dag_run_id']} is late", f"due by {context['deadline']['deadline_time']}")
 
 
 def tell(subject: str, text: str) -> None:
-    """Send a message; a channel that does not take it is logged, since the failure it tells of counts more."""
+    """Send a message; a channel that does not take it is logged, since the failure it reports counts more."""
     log.error("%s: %s", subject, text)
     for connection, send in CHANNELS.items():
         try:
