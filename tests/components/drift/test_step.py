@@ -33,6 +33,9 @@ def training_sample(frame: pd.DataFrame) -> pd.DataFrame:
     return rows[["amount", "risk", "label"]].assign(score=rows["amount"].astype("float32"))
 
 
+pytestmark = pytest.mark.xdist_group("drift-step")
+
+
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which the step has run once: amounts have risen since training, risks have not."""

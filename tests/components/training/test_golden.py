@@ -26,6 +26,7 @@ PUBLISHED = {
 }
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("golden"),
     pytest.mark.skipif(not GOLDEN.exists(), reason="needs the published data in ../shared/data/handbook"),
 ]
 
