@@ -10,7 +10,7 @@ import pytest
 from components.common import registry
 from components.common.contracts import package
 from components.common.contracts.package import Inputs
-from tests import packages
+from tests import packages, tracking
 from tests.kubeflow import Kubeflow, serve
 
 INPUTS = Inputs(numeric=["amount", "customer_count_1d"], categorical={"channel": ["shop", "it's web"]})
@@ -83,6 +83,13 @@ def registry_template(tmp_path_factory):
 def stocked(registry_template, tmp_path):
     """A registry of one's own with versions 1, 2, 3 of `fraud`, none of them promoted."""
     return str(shutil.copytree(registry_template, tmp_path / "registry"))
+
+
+@pytest.fixture(scope="session")
+def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of an MLflow server; tests that use it belong to the group `tracking`, so that one is started."""
+    with tracking.serve(tmp_path_factory.mktemp("tracking")) as url:
+        yield url
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 A local folder holds `mlflow.db` (SQLite) and `artifacts/`; `mlflow ui --backend-store-uri
 sqlite:///<folder>/mlflow.db` shows it. A version is a copy of a model's files, so it outlives the run
 that made it. The alias `champion` marks the live version for people and other tools; which one that is stands in the
-release record (see `release.py`).
+release record (see `release.py`). Whatever asks a server that does not answer raises `UnavailableError`.
 """
 
 import atexit
@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.common import locks, storage
 from components.common.contracts import package
 from components.common.contracts.package import ModelPackage
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -137,6 +138,9 @@ def register(
         metrics: shown with the MLflow run that carries the files.
         card: the model card, Markdown; kept beside the files as `model_card.md`.
 
+    Returns:
+        the version, with files that can be read at its `uri`.
+
     Raises:
         UserError: when a file of the model is missing or not the one its manifest names.
     """
@@ -144,7 +148,7 @@ def register(
     with _open(registry) as client:
         known = [version for version in _versions(client, registry, name) if version.sha256 == model.sha256]
         if known:
-            return known[0]
+            return _readable(registry, known[0])
         run_id = _record(client, registry, name, model, metrics or {})
         source = _store_files(client, registry, run_id, model_uri)
         if card:
@@ -154,7 +158,7 @@ def register(
             client.create_registered_model(name)
         audit = {"sha256": model.sha256, **_audit("registered")}
         created = client.create_model_version(name, source, run_id, tags=tags | audit, await_creation_for=0)
-        return _version(client, registry, name, int(created.version))
+        return _readable(registry, _version(client, registry, name, int(created.version)))
 
 
 def remove(registry: str, name: str, numbers: Iterable[int]) -> None:
@@ -222,15 +226,35 @@ def _open(registry: str) -> Iterator["MlflowClient"]:
         for name, value in SETTINGS.items():
             os.environ.setdefault(name, value)
         from mlflow.exceptions import MlflowException
+        from requests import RequestException
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
             if _is_empty(registry):
                 _create(root(registry))
             yield _client(registry if is_remote(registry) else f"sqlite:///{root(registry)}/mlflow.db")
-        except (MlflowException, SQLAlchemyError) as error:
-            reason = str(error).splitlines()[0][:300]
-            raise UserError(f"registry {registry}: {reason}; check the folder or the server") from error
+        except (MlflowException, RequestException, SQLAlchemyError) as error:
+            raise _explained(registry, error) from error
+
+
+def _explained(registry: str, error: Any) -> UserError | UnavailableError:
+    said = f"registry {registry}: {str(error).splitlines()[0][:300]}"
+    if not is_remote(registry):
+        return UserError(f"{said}; check the folder")
+    if _is_passing(error):
+        return UnavailableError(f"{said}; check that the server runs, then run the same command again")
+    return UserError(f"{said}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD")
+
+
+def _is_passing(error: Any) -> bool:
+    """Return whether a server may answer later; what never reached it counts as its silence."""
+    from requests import RequestException
+
+    if isinstance(error, RequestException):
+        status = 503 if error.response is None else error.response.status_code
+    else:
+        status = error.get_http_status_code()
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _create(folder: str) -> None:

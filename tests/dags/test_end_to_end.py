@@ -235,6 +235,15 @@ def test_a_mistake_of_the_user_is_not_tried_again(airflow: Airflow) -> None:
     assert tasks["announce_day"]["state"] == "upstream_failed"
 
 
+def test_a_failed_run_that_is_not_late_yet_can_be_cleared(airflow: Airflow) -> None:
+    assert airflow.end("small_ingestion", "missing") == "failed"
+
+    airflow.clear("small_ingestion", "missing", only_failed=True)
+
+    until(lambda: airflow.tasks("small_ingestion", "missing")["ingestion"]["try_number"] == 2, "it is tried again")
+    assert airflow.end("small_ingestion", "missing") == "failed"
+
+
 def test_a_run_makes_what_the_command_line_makes(airflow: Airflow) -> None:
     said = airflow.by_hand.communicate(timeout=SECONDS)[0]
     assert airflow.by_hand.returncode == 0, said

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, DeadlineAlert, DeadlineReference, SyncCallback
+from airflow.sdk import DAG, BaseOperator, DeadlineAlert, SyncCallback
 
 from pipelines import arguments, ir
 from pipelines.engines.airflow import operators
+from pipelines.engines.airflow.deadlines import QueuedAt
 from pipelines.engines.airflow.operators import forms
 from pipelines.engines.airflow.operators.alerts import failed, late
 from pipelines.engines.airflow.operators.context import Place, Rendering
@@ -26,7 +27,7 @@ def dag(pipeline: str, place: Place, deadline: timedelta, **options: Any) -> Ite
     Args:
         pipeline: name of a shipped one, or a file of compiled YAML.
         place: where and for which use case it runs.
-        deadline: time after a run was queued at which it is reported as late.
+        deadline: time after a run was first queued at which it is reported as late.
         options: for the DAG: `schedule`, `doc_md` ...
 
     Yields:
@@ -42,7 +43,7 @@ def dag(pipeline: str, place: Place, deadline: timedelta, **options: Any) -> Ite
         params=forms.start(compiled, place),
         user_defined_macros=rendering.macros,
         max_active_runs=1,
-        deadline=DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, deadline, SyncCallback(late)),
+        deadline=DeadlineAlert(QueuedAt(), deadline, SyncCallback(late)),
         **common(place),
         **options,
     )

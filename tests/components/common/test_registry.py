@@ -1,7 +1,9 @@
 import os
 import shutil
 import sys
+import threading
 from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from components.common import registry, release
 from components.common.contracts import package
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.release import Place
 from components.tabular.inputs import Scorer
 from tests.processes import SECONDS, started
@@ -136,6 +138,47 @@ def test_a_file_that_is_no_database_is_said_to_be_one(tmp_path):
         registry.versions(str(tmp_path), "fraud")
 
 
-def test_a_server_that_does_not_answer_is_said_to_be_one():
-    with pytest.raises(UserError, match=r"registry http://127.0.0.1:9: .*; check the folder or the server"):
-        registry.alias("http://127.0.0.1:9", "fraud")
+@pytest.fixture
+def answering():
+    """`answering(status)` is the URL of a server that answers everything with that status."""
+    with ExitStack() as stack:
+
+        def serve(status: int) -> str:
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    self.send_error(status)
+
+                def log_message(self, *words: object) -> None:
+                    pass
+
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield serve
+
+
+@pytest.fixture
+def one_try(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:9", "http://mlflow.invalid:5000"])
+def test_a_server_that_does_not_answer_may_do_so_later(one_try, server):
+    with pytest.raises(
+        UnavailableError, match=rf"registry {server}: .*; check that the server runs, then run the same"
+    ):
+        registry.alias(server, "fraud")
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503])
+def test_a_server_that_fails_may_do_better_later(one_try, answering, status):
+    with pytest.raises(UnavailableError, match=rf"{status}.*; check that the server runs, then run the same command"):
+        registry.versions(answering(status), "fraud")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404])
+def test_what_a_server_refuses_is_the_users_to_fix(one_try, answering, status):
+    with pytest.raises(UserError, match=rf"{status}.*; check what the server says, and the login in MLFLOW_TRACKING"):
+        registry.versions(answering(status), "fraud")

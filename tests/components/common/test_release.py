@@ -2,13 +2,7 @@
 
 import json
 import os
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -247,37 +241,8 @@ def test_a_deployment_that_comes_second_decides_again_from_the_newer_record(uri:
     assert (record, record.history) == (seen[1], [])
 
 
-@pytest.fixture(scope="module")
-def tracking_server(tmp_path_factory):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    store = tmp_path_factory.mktemp("server")
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db", "--artifacts-destination", str(store / "files")]
-    with (store / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **registry.SETTINGS}
-        )
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health", process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, 15)
-        process.wait(timeout=30)
-
-
-def _wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
-    while process.poll() is None:
-        try:
-            with urllib.request.urlopen(url):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.1)
-    raise AssertionError(f"{url} does not answer")
-
-
 @pytest.mark.slow
+@pytest.mark.xdist_group("tracking")
 def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, tmp_path):
     uri = save_model(0.5)
     registry.register(tracking_server, "fraud", uri, {"config": json.dumps({"long": "x" * 20_000})})
@@ -292,6 +257,7 @@ def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, t
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("tracking")
 def test_deployments_that_race_on_a_tracking_server_leave_one_record_and_its_alias(tracking_server, tmp_path):
     from mlflow import MlflowClient
 

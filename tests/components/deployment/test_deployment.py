@@ -28,9 +28,12 @@ def place(tmp_path, stocked):
     endpoint.stop(stocked)
 
 
-def flags(place: Path, model: str, decision: str = "pass", target: str = "local") -> list[str]:
+def flags(
+    place: Path, model: str, decision: str = "pass", target: str = "local", registry: str | None = None
+) -> list[str]:
     """Write the verdicts of a model and return the step's flags."""
-    champion = release.champion(Place(f"{place}/registry", "fraud"))
+    kept = registry or f"{place}/registry"
+    champion = release.champion(Place(kept, "fraud", f"{place}/audit"))
     verdict = Verdict(
         gate="evaluation",
         decision=decision,
@@ -49,7 +52,7 @@ def flags(place: Path, model: str, decision: str = "pass", target: str = "local"
         "model": model,
         "evaluation": f"{place}/evaluation",
         "drift": f"{place}/drift",
-        "state": state(place, target=target),
+        "state": state(place, target=target, registry=kept),
         "run": "run-1",
         "deployment": f"{place}/deployment.json",
     }
@@ -59,6 +62,21 @@ def flags(place: Path, model: str, decision: str = "pass", target: str = "local"
 def deploy(place: Path, model: str, decision: str = "pass", target: str = "local") -> dict:
     body(parser().parse_args(flags(place, model, decision, target)))
     return json.loads((place / "deployment.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tracking")
+def test_a_model_is_promoted_through_a_tracking_server_and_the_next_run_compares_with_it(
+    tracking_server, tmp_path, save_model
+):
+    for weight, day in ((0.4, "2018-08-01"), (0.5, "2018-08-02")):
+        given = flags(tmp_path, save_model(weight, day), target="register-only", registry=tracking_server)
+        body(parser().parse_args([*given, "--run", day]))
+
+    deployed = json.loads((tmp_path / "deployment.json").read_text())
+    assert (deployed["decision"], deployed["version"], deployed["previous_champion_version"]) == ("promoted", 2, 1)
+    champion = release.champion(Place(tracking_server, "fraud", f"{tmp_path}/audit"))
+    assert (champion.version, package.load(champion.uri).sha256) == (2, deployed["sha256"])
 
 
 def test_the_model_card_lies_in_the_registry_beside_the_model_with_the_drift_of_its_day(place, save_model):

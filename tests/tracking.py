@@ -1,0 +1,41 @@
+"""A real MLflow tracking server that keeps its models' files itself, as one on a cluster does."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from components.common import registry
+from tests.processes import SECONDS, wait_until
+
+
+@contextmanager
+def serve(store: Path) -> Iterator[str]:
+    """Start a server whose database and files lie in a folder, wait for it, and yield its URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db", "--artifacts-destination", str(store / "files")]
+    with (store / "log").open("w") as log:
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **registry.SETTINGS}
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until(lambda: _answers(url) or process.poll() is not None, f"{url} answers")
+        assert process.poll() is None, (store / "log").read_text()
+        yield url
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(SECONDS)
+
+
+def _answers(url: str) -> bool:
+    with urllib.request.urlopen(f"{url}/health"):
+        return True
