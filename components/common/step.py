@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -56,6 +57,7 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         body: does the work; the metrics it returns are reported as metadata of all of the step's artifacts, and to
             Prometheus. Under an artifact's name it returns metadata of that one alone.
     """
+    _heed_sigterm()
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -70,6 +72,12 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     except (UserError, UnavailableError) as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
+
+
+def _heed_sigterm() -> None:
+    """Have SIGTERM end a container's first process too, for which the kernel provides no default action."""
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def measures(component: str, seconds: float, device: str) -> dict[str, Any]:

@@ -47,6 +47,20 @@ def left(engine: Any, folder: Path) -> list[str]:
     return [container.name for container in found if str(folder) in container.labels[LABEL]]
 
 
+SLEEPING = "run(Parser('sleeping', ''), lambda _: print('ready', flush=True) or time.sleep(600))"
+
+
+def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(engine: Any) -> None:
+    code = f"import time; from components.common.step import Parser, run; {SLEEPING}"
+    container = engine.containers.run(image("base"), ["python", "-c", code], detach=True)
+    try:
+        wait_until(lambda: b"ready" in container.logs(), "the step runs")
+        container.stop(timeout=60)
+        assert container.wait()["StatusCode"] == 128 + signal.SIGTERM
+    finally:
+        container.remove(force=True)
+
+
 @pytest.mark.slow
 def test_a_run_in_containers_makes_the_same_bytes_as_one_in_processes(engine: Any, tmp_path: Path) -> None:
     for runner in ("docker", "process"):

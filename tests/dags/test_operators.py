@@ -281,6 +281,18 @@ class _Mail(socketserver.StreamRequestHandler):
             self.wfile.write(b"250 done\r\n")
 
 
+def test_a_long_error_is_reported_with_its_first_line_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    error = "\n".join(["exit code 1", *("x" * 100 for _ in range(1000)), "the reason"])
+    ti = SimpleNamespace(dag_id="fraud_training", task_id="training", log_url="http://airflow/log")
+
+    alerts.failed({"ti": ti, "dag_run": SimpleNamespace(run_id="one"), "exception": AirflowException(error)})
+
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said.startswith("fraud_training: training failed in one: exit code 1\n...x")
+    assert said.endswith("x\nthe reason\nhttp://airflow/log")
+    assert 1500 < len(said) < 2000
+
+
 def test_a_failure_is_told_by_mail(monkeypatch: pytest.MonkeyPatch) -> None:
     with socketserver.TCPServer(("127.0.0.1", 0), _Mail) as server:
         thread = threading.Thread(target=server.handle_request)
@@ -353,25 +365,38 @@ def test_a_refusal_of_kubeflow_is_not_tried_again(load: Load, kubeflow: Kubeflow
         task.execute(inside)
 
 
-def ended_pod(exit_code: int) -> k8s.V1Pod:
-    ended = k8s.V1ContainerState(terminated=k8s.V1ContainerStateTerminated(exit_code=exit_code))
-    status = k8s.V1ContainerStatus(image="", image_id="", name="base", ready=False, restart_count=0, state=ended)
-    phase = "Failed" if exit_code else "Succeeded"
+def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
+    ended = k8s.V1ContainerStateTerminated(exit_code=exit_code, reason=reason, message=message)
+    state = k8s.V1ContainerState(terminated=ended)
+    status = k8s.V1ContainerStatus(image="", image_id="", name="base", ready=False, restart_count=0, state=state)
+    container = k8s.V1Container(name="base", resources=k8s.V1ResourceRequirements(limits={"memory": "2G"}))
     return k8s.V1Pod(
         metadata=k8s.V1ObjectMeta(name="pod", namespace="nightshift"),
-        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="base")]),
-        status=k8s.V1PodStatus(phase=phase, container_statuses=[status]),
+        spec=k8s.V1PodSpec(containers=[container]),
+        status=k8s.V1PodStatus(phase="Failed" if exit_code else "Succeeded", container_statuses=[status]),
     )
 
 
-@pytest.mark.parametrize(("exit_code", "tried_again"), [(2, False), (1, True), (137, True)])
-def test_a_pod_that_ends_with_a_users_mistake_is_not_tried_again(
-    exit_code: int, tried_again: bool, load: Load, cluster: list[dict[str, Any]]
+@pytest.mark.parametrize(
+    ("pod", "tried_again", "text"),
+    [
+        (ended_pod(2, "Error", "ingestion: --date is 'x'"), False, "^exit code 2\ningestion: --date is 'x'$"),
+        (ended_pod(1, "Error", "reading\nno answer"), True, "^exit code 1\nreading\nno answer$"),
+        (ended_pod(137, "Error"), True, "^exit code 137$"),
+        (
+            ended_pod(137, "OOMKilled"),
+            False,
+            r"^killed: it needed more memory than its limit, 2G; raise memory_limit of",
+        ),
+    ],
+    ids=["a user's mistake", "a failure", "a kill", "out of memory"],
+)
+def test_a_pod_that_would_fail_again_is_not_tried_again_and_each_failure_has_the_steps_own_words(
+    pod: k8s.V1Pod, tried_again: bool, text: str, load: Load, cluster: list[dict[str, Any]]
 ) -> None:
     task = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"].get_task("ingestion")
-    pod = ended_pod(exit_code)
 
-    with pytest.raises(AirflowException, match="Pod pod returned a failure") as raised:
+    with pytest.raises(AirflowException, match=text) as raised:
         task.cleanup(pod, pod)
     assert isinstance(raised.value, AirflowFailException) is not tried_again
 
@@ -393,6 +418,6 @@ def test_a_preempted_pod_is_followed_by_another_within_the_same_try_but_not_fore
     assert deferred.value.method_name == "trigger_reentry"
     assert deferred.value.trigger.serialize()[1]["trigger_kwargs"]["preemptions"] == 1
 
-    with pytest.raises(AirflowException, match="Pod pod returned a failure"):
+    with pytest.raises(AirflowException, match="exit code 75"):
         task.trigger_reentry(inside, event | {"preemptions": PREEMPTIONS})
     assert len(cluster) == 1

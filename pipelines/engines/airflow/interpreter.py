@@ -80,12 +80,10 @@ def words(step: ir.Task) -> list[str]:
 
 
 def _common(step: ir.Task) -> dict[str, Any]:
-    seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))
     return {
         "task_id": step.name,
         "retries": step.retry.count,
         "retry_delay": timedelta(seconds=step.retry.seconds),
         "retry_exponential_backoff": step.retry.factor,
-        "execution_timeout": timedelta(seconds=seconds) if seconds else None,
         "pool": GPU_POOL if "accelerator" in step.resources else "default_pool",
     }

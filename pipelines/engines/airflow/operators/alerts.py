@@ -14,6 +14,7 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
 SLACK, EMAIL = "nightshift_slack", "nightshift_email"
+ERROR_LENGTH = 1500  # characters
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,17 @@ log = logging.getLogger(__name__)
 def failed(context: Any) -> None:
     """Report a task that has failed and is not tried again."""
     task, run = context["ti"], context["dag_run"]
-    error = str(context.get("exception") or "").strip()
+    error = _shortened(str(context.get("exception") or "").strip())
     tell(f"{task.dag_id}: {task.task_id} failed in {run.run_id}", f"{error}\n{task.log_url}")
+
+
+def _shortened(error: str) -> str:
+    """Return the first line of an error and as much of its end as a message holds."""
+    if len(error) <= ERROR_LENGTH:
+        return error
+    first, rest = error.split("\n", 1) if "\n" in error else ("", error)
+    first = first[: ERROR_LENGTH // 2]
+    return f"{first}\n...{rest[len(first) - ERROR_LENGTH :]}"
 
 
 def late(context: Any) -> None:

@@ -14,6 +14,7 @@ from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
+USER = 10001  # as in the images; without a group, Kubernetes would run them as root's
 STARTUP_SECONDS = 1800  # a GPU node may have to be made first
 
 
@@ -21,11 +22,15 @@ class PreemptedError(AirflowException):
     """A pod was ended early and has saved what its successor needs."""
 
 
-ENDS: dict[int | None, type[AirflowException]] = {USER_ERROR: AirflowFailException, PREEMPTED: PreemptedError}
+ENDS: dict[int, type[AirflowException]] = {USER_ERROR: AirflowFailException, PREEMPTED: PreemptedError}
+OUT_OF_MEMORY = "OOMKilled"
 
 
 class PodOperator(KubernetesPodOperator):
-    """A pod of a step. A mistake of the user (exit code 2) is not retried, a preemption (75) always, within a try."""
+    """A pod of a step. A mistake of the user (exit code 2) is not retried, a preemption (75) always, within a try.
+
+    Neither is a step that was killed for its memory, since it would be again.
+    """
 
     template_fields = (*KubernetesPodOperator.template_fields, "links")
     operator_extra_links = (REPORT, MODEL)
@@ -51,17 +56,20 @@ class PodOperator(KubernetesPodOperator):
         """Clean up as its parent does.
 
         Raises:
-            AirflowFailException: on a mistake of the user.
+            AirflowFailException: on a mistake of the user, and when memory did not suffice.
             PreemptedError: on a preemption.
-            AirflowException: on any other failure.
+            AirflowException: on any other failure. The text of each is the exit code and the step's last lines.
         """
         try:
             super().cleanup(pod, remote_pod, *rest, **options)
-        except Exception as error:
-            code = _exit_code(remote_pod, self.base_container_name)
-            if code not in ENDS:
+        except Exception:
+            ended = _end(remote_pod, self.base_container_name)
+            if ended is None:
                 raise
-            raise ENDS[code](str(error)) from None
+            if ended.reason == OUT_OF_MEMORY:
+                raise AirflowFailException(_out_of_memory(remote_pod, self.base_container_name)) from None
+            said = "\n".join(filter(None, [f"exit code {ended.exit_code}", ended.message]))
+            raise ENDS.get(ended.exit_code, AirflowException)(said) from None
 
 
 def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
@@ -89,12 +97,20 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         secrets=[_secret(item, key) for item in settings.get("secretAsEnv", []) for key in item["keyToEnv"]],
         volumes=[*map(_claim, settings.get("pvcMount", [])), *map(_scratch, settings.get("emptyDirMounts", []))],
         volume_mounts=_mounts(settings),
-        security_context=k8s.V1PodSecurityContext(run_as_non_root=True),
+        security_context=k8s.V1PodSecurityContext(
+            run_as_non_root=True,
+            run_as_user=USER,
+            run_as_group=USER,
+            seccomp_profile=k8s.V1SeccompProfile(type="RuntimeDefault"),
+        ),
         container_security_context=k8s.V1SecurityContext(
             allow_privilege_escalation=False, capabilities=k8s.V1Capabilities(drop=["ALL"])
         ),
         active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
         startup_timeout_seconds=STARTUP_SECONDS,
+        # the end of the log is what a failure is reported with; the pod's specification would bury it
+        termination_message_policy="FallbackToLogsOnError",
+        log_pod_spec_on_failure=False,
         deferrable=True,
         **options,
     )
@@ -131,9 +147,17 @@ def _mounts(settings: dict[str, Any]) -> list[k8s.V1VolumeMount]:
     return [k8s.V1VolumeMount(name=name, mount_path=path) for name, path in (claims | scratch).items()]
 
 
-def _exit_code(pod: k8s.V1Pod | None, container: str) -> int | None:
-    """Return the exit code of a pod's container, if it has one."""
+def _end(pod: k8s.V1Pod | None, container: str) -> k8s.V1ContainerStateTerminated | None:
+    """Return how a pod's container ended, if it has."""
     for status in (pod and pod.status and pod.status.container_statuses) or []:
         if status.name == container and status.state.terminated:
-            return int(status.state.terminated.exit_code)
+            return status.state.terminated
     return None
+
+
+def _out_of_memory(pod: k8s.V1Pod, container: str) -> str:
+    (limits,) = [each.resources.limits for each in pod.spec.containers if each.name == container]
+    return (
+        f"killed: it needed more memory than its limit, {limits['memory']}; raise memory_limit of its role in "
+        "pipelines/environments.py, or give it less data"
+    )

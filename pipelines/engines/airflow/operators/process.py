@@ -3,6 +3,7 @@
 import logging
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +30,8 @@ class StepOperator(BaseOperator):
     operator_extra_links = (REPORT, MODEL)
 
     def __init__(self, *, step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> None:
-        super().__init__(**options)
+        seconds = int(step.kubernetes.get("activeDeadlineSeconds", 0))  # a pod counts them itself, once it has a node
+        super().__init__(execution_timeout=timedelta(seconds=seconds) if seconds else None, **options)
         self.step = replace(step, retry=ir.Retry())  # Airflow's own
         self.argv = argv
         self.links = TEMPLATES
