@@ -37,7 +37,7 @@ class Change:
 class Store:
     """Guards its objects with `changed`, which is notified of every change.
 
-    What it returns is not to be changed, but for what `get` and `list` return, which are copies.
+    What it returns is not to be changed, but for what `get` and `copies` return, which are copies.
     """
 
     def __init__(self, history: int = HISTORY) -> None:
@@ -45,7 +45,7 @@ class Store:
         self.version = 1
         self.oldest = 1
         self._history: deque[Change] = deque(maxlen=history)
-        self._objects: dict[str, dict[tuple[str, str], Json]] = {}
+        self._objects: dict[Kind, dict[tuple[str, str], Json]] = {}
 
     def peek(self, kind: Kind, name: str, namespace: str = "") -> Json | None:
         """The object itself, to read."""
@@ -58,7 +58,7 @@ class Store:
                 raise missing(kind, name)
             return copy.deepcopy(found)
 
-    def list(self, kind: Kind, namespace: str = "") -> list[Json]:
+    def copies(self, kind: Kind, namespace: str = "") -> list[Json]:
         """All of a namespace, or of the cluster, by name."""
         with self.changed:
             return copy.deepcopy(list(self.each(kind, namespace)))
@@ -68,6 +68,11 @@ class Store:
         with self.changed:
             found = sorted(self._of(kind).items())
         return (value for (place, _), value in found if namespace in ("", place))
+
+    def kinds(self) -> list[Kind]:
+        """Those that there are objects of."""
+        with self.changed:
+            return list(self._objects)
 
     def add(self, kind: Kind, value: Json) -> Json:
         meta = value["metadata"]
@@ -120,7 +125,7 @@ class Store:
             self.oldest = self.version + 1
 
     def _of(self, kind: Kind) -> dict[tuple[str, str], Json]:
-        return self._objects.setdefault(kind.resource, {})
+        return self._objects.setdefault(kind, {})
 
     def _write(self, kind: Kind, before: Json | None, value: Json) -> Json:
         after = copy.deepcopy(value)
