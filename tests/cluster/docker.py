@@ -1,0 +1,107 @@
+"""Containers of a container engine, through the `docker` command, which every environment of the project finds."""
+
+import json
+import signal
+import subprocess
+from typing import IO, Any
+
+from tests.cluster.runtimes import Container, Ended, StartError
+
+LABEL = "nightshift.test-cluster"
+
+
+class DockerProcess:
+    """A container, and the command that is attached to it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        command = ["docker", "start", "--attach", name]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        assert self._process.stdout
+        self.output: IO[bytes] = self._process.stdout
+
+    def signal(self, number: int) -> None:
+        # one that has ended, or not begun, has no process to tell; `kill` before the start ends it at once
+        if _docker("kill", "--signal", str(number), self._name).returncode and number == signal.SIGKILL:
+            _docker("rm", "--force", self._name)
+
+    def wait(self) -> Ended:
+        code = self._process.wait()
+        state = _inspected("container", self._name)
+        _docker("rm", "--force", "--volumes", self._name)
+        if state is None:
+            return Ended(code)
+        return Ended(state["State"]["ExitCode"], state["State"]["OOMKilled"])
+
+
+class DockerRuntime:
+    """Runs containers in this machine's network, so that pods reach servers of the tests.
+
+    Images are never pulled: those that are not there cannot be.
+    """
+
+    def __init__(self, network: str = "host") -> None:
+        self._network = network
+
+    def user(self, image: str) -> str | None:
+        found = _inspected("image", image)
+        return None if found is None else found["Config"].get("User") or ""
+
+    def start(self, container: Container) -> DockerProcess:
+        words = ["create", "--pull", "never", "--name", container.name, "--network", self._network]
+        done = _docker(*words, "--label", LABEL, *_options(container), container.image, *_command(container))
+        if done.returncode:
+            raise StartError(done.stderr.strip())
+        return DockerProcess(container.name)
+
+
+def reachable() -> bool:
+    """Whether a container engine answers."""
+    try:
+        return not _docker("version").returncode
+    except OSError:
+        return False
+
+
+def _docker(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=False)
+
+
+def _inspected(kind: str, name: str) -> Any:
+    done = _docker(kind, "inspect", name)
+    return None if done.returncode else json.loads(done.stdout)[0]
+
+
+def _options(container: Container) -> list[str]:
+    found = [f"--env={name}={value}" for name, value in container.environment.items()]
+    for mount in container.mounts:
+        found += ["--volume", f"{mount.source}:{mount.path}{':ro' if mount.read_only else ''}"]
+    found += [*_identity(container), *_limits(container)]
+    if container.folder:
+        found += ["--workdir", container.folder]
+    if container.command:
+        found += ["--entrypoint", container.command[0]]
+    return found
+
+
+def _identity(container: Container) -> list[str]:
+    found = [f"--group-add={group}" for group in container.groups]
+    if container.user is not None:
+        # a user without a group is in root's, as on a node
+        found.append(f"--user={container.user}:{container.group or 0}")
+    found += [f"--cap-drop={name}" for name in container.capabilities.get("drop", [])]
+    found += [f"--cap-add={name}" for name in container.capabilities.get("add", [])]
+    found += [] if container.escalation else ["--security-opt=no-new-privileges"]
+    return found + (["--read-only"] if container.read_only else [])
+
+
+def _limits(container: Container) -> list[str]:
+    found = [f"--cpus={container.cpus}"] if container.cpus else []
+    if container.memory:
+        # as much with swap as without: none
+        found += [f"--memory={container.memory}", f"--memory-swap={container.memory}"]
+    return found
+
+
+def _command(container: Container) -> list[str]:
+    return [*container.command[1:], *container.args]

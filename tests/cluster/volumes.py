@@ -1,0 +1,142 @@
+"""A pod's volumes as folders of this machine, and its environment."""
+
+import base64
+import os
+import re
+import shutil
+from pathlib import Path
+
+from tests.cluster import quantities
+from tests.cluster.kinds import CONFIG_MAP, SECRET, Json, Kind
+from tests.cluster.store import Store
+
+REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
+OPEN = 0o777  # what a container's user, whoever it is, may write to
+
+
+class ConfigError(Exception):
+    """Something that a container refers to is not there."""
+
+
+def folders(store: Store, pod: Json, root: Path, claims: Path) -> dict[str, Path]:
+    """Make a pod's volumes.
+
+    Raises:
+        ConfigError: when one's source is not there.
+    """
+    found = {}
+    for volume in pod["spec"].get("volumes", []):
+        folder = root / "volumes" / volume["name"]
+        found[volume["name"]] = _folder(store, pod, volume, folder, claims)
+    return found
+
+
+def _folder(store: Store, pod: Json, volume: Json, folder: Path, claims: Path) -> Path:
+    namespace = pod["metadata"]["namespace"]
+    if claim := volume.get("persistentVolumeClaim"):
+        folder = claims / namespace / claim["claimName"]
+    if "hostPath" in volume:
+        return Path(volume["hostPath"]["path"])
+    folder.mkdir(parents=True, exist_ok=True)
+    if "emptyDir" in volume or claim:
+        folder.chmod(OPEN)
+    sources = volume["projected"]["sources"] if "projected" in volume else [volume]
+    for source in sources:
+        _fill(store, pod, source, folder)
+    return folder
+
+
+def _fill(store: Store, pod: Json, source: Json, folder: Path) -> None:
+    for key, kind in (("secret", SECRET), ("configMap", CONFIG_MAP)):
+        if key in source:
+            wanted = source[key]
+            name = wanted.get("secretName") or wanted["name"]
+            values = data(store, kind, name, pod["metadata"]["namespace"], bool(wanted.get("optional")))
+            paths = {item["key"]: item["path"] for item in wanted.get("items", [])} or {name: name for name in values}
+            for key_, path in paths.items():
+                if key_ not in values:
+                    raise ConfigError(f"references non-existent {key} key: {key_}")
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_bytes(values[key_])
+    for item in source.get("downwardAPI", {}).get("items", []):
+        (folder / item["path"]).write_text(_field(pod, item["fieldRef"]["fieldPath"]))
+
+
+def data(store: Store, kind: Kind, name: str, namespace: str, optional: bool = False) -> dict[str, bytes]:
+    """What a secret or a config map holds.
+
+    Raises:
+        ConfigError: when it is not there, and has to be.
+    """
+    value = store.peek(kind, name, namespace)
+    if value is None and not optional:
+        raise ConfigError(f'{kind.name.lower()} "{name}" not found')
+    value = value or {}
+    plain = value.get("data", {}) if kind == CONFIG_MAP else value.get("stringData", {})
+    found = {key: text.encode() for key, text in plain.items()}
+    encoded = value.get("data", {}) if kind == SECRET else value.get("binaryData", {})
+    return found | {key: base64.b64decode(text) for key, text in encoded.items()}
+
+
+def environment(store: Store, pod: Json, container: Json) -> dict[str, str]:
+    """A container's environment.
+
+    Raises:
+        ConfigError: when something that it refers to is not there.
+    """
+    namespace = pod["metadata"]["namespace"]
+    found = {"HOSTNAME": pod["metadata"]["name"]}
+    for source in container.get("envFrom", []):
+        for key, kind in (("secretRef", SECRET), ("configMapRef", CONFIG_MAP)):
+            if key in source:
+                values = data(store, kind, source[key]["name"], namespace, bool(source[key].get("optional")))
+                found |= {source.get("prefix", "") + name: value.decode() for name, value in values.items()}
+    for item in container.get("env", []):
+        value = _value(store, pod, container, item)
+        if value is not None:
+            found[item["name"]] = expanded(value, found)
+    return found
+
+
+def _value(store: Store, pod: Json, container: Json, item: Json) -> str | None:
+    source = item.get("valueFrom")
+    if source is None:
+        return str(item.get("value", ""))
+    if "fieldRef" in source:
+        return _field(pod, source["fieldRef"]["fieldPath"])
+    if "resourceFieldRef" in source:
+        part, _, name = source["resourceFieldRef"]["resource"].partition(".")
+        return str(int(quantities.number(container.get("resources", {}).get(part, {}).get(name, 0))))
+    key, kind = ("secretKeyRef", SECRET) if "secretKeyRef" in source else ("configMapKeyRef", CONFIG_MAP)
+    wanted, namespace = source[key], pod["metadata"]["namespace"]
+    values = data(store, kind, wanted["name"], namespace, bool(wanted.get("optional")))
+    if wanted["key"] not in values and not wanted.get("optional"):
+        raise ConfigError(f"couldn't find key {wanted['key']} in {kind.name} {namespace}/{wanted['name']}")
+    return values[wanted["key"]].decode() if wanted["key"] in values else None
+
+
+def _field(pod: Json, path: str) -> str:
+    match = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
+    if match:
+        return str(pod["metadata"].get(match[1], {}).get(match[2], ""))
+    if path in ("status.podIP", "status.hostIP"):
+        return "127.0.0.1"
+    found = pod
+    for name in path.split("."):
+        found = found.get(name, "")
+    return str(found)
+
+
+def expanded(text: str, values: dict[str, str]) -> str:
+    """Replace $(NAME) by what it stands for; one that stands for nothing stays."""
+
+    def value(match: "re.Match[str]") -> str:
+        return "$" if match[1] == "$" else values.get(match[2], match[0])
+
+    return REFERENCE.sub(value, text)
+
+
+def give(path: Path, group: int | None) -> None:
+    """Give a volume to the group that a pod's fsGroup names."""
+    if group is not None and os.getuid() == 0:
+        shutil.chown(path, group=group)
