@@ -1,0 +1,164 @@
+"""A cluster for a test: the API server, its nodes, and what runs on them."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any
+
+from tests.cluster.api import Api, served
+from tests.cluster.controllers import Controllers
+from tests.cluster.kinds import BUILT_IN, NAMESPACE, NODE, POD, Json, custom
+from tests.cluster.kubelet import Kubelet, Settings
+from tests.cluster.operations import condition
+from tests.cluster.problems import RefusedError, missing
+from tests.cluster.rbac import ADMIN, User
+from tests.cluster.runtimes import Runtime
+from tests.cluster.store import Store, now
+
+CRDS = Path(__file__).parents[3] / "shared" / "charts" / "crds"
+ROOM = {"cpu": "16", "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
+UNREACHABLE = "node.kubernetes.io/unreachable"
+CONFIG = """
+apiVersion: v1
+kind: Config
+current-context: cluster
+contexts: [{name: cluster, context: {cluster: cluster, user: user}}]
+clusters: [{name: cluster, cluster: {server: "%s"}}]
+users: [{name: user, user: {token: "%s"}}]
+"""
+
+
+class Cluster:
+    """Everything that a test does to a cluster other than through its API."""
+
+    def __init__(self, api: Api, kubelet: Kubelet) -> None:
+        self.api = api
+        self._operations = api.operations
+        self._kubelet = kubelet
+
+    @property
+    def url(self) -> str:
+        return self.api.url
+
+    def config(self, path: Path, token: str = "") -> Path:
+        """Write a kubeconfig."""
+        path.write_text(CONFIG % (self.url, token))
+        return path
+
+    def log_in(self, token: str, user: User = ADMIN) -> str:
+        """Let requests with a token be a user's; from the first one on, all requests need a token."""
+        self.api.tokens[token] = user
+        return token
+
+    def apply(self, *values: Json) -> None:
+        """Create objects, or patch those that are there, as the administrator."""
+        for value in values:
+            kind = next(
+                (
+                    kind
+                    for kind in self.api.kinds
+                    if (kind.api_version, kind.name) == (value["apiVersion"], value["kind"])
+                ),
+                None,
+            )
+            if kind is None:
+                raise RefusedError(404, f"no matches for kind {value['kind']!r} in version {value['apiVersion']!r}")
+            meta = value["metadata"]
+            namespace = meta.get("namespace", "default") if kind.namespaced else ""
+            self._operations.patch(kind, meta["name"], value, "application/apply-patch+yaml", namespace)
+
+    def add_namespace(self, name: str, **labels: str) -> None:
+        given = {label.replace("__", "/").replace("_", "-"): value for label, value in labels.items()}
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": given}})
+
+    def add_node(
+        self, name: str, labels: dict[str, str] | None = None, taints: Iterable[Json] = (), **room: Any
+    ) -> None:
+        """Add a node; `room` is what it has besides or instead of a plain one, e.g. `gpus=1`."""
+        if "gpus" in room:
+            room["nvidia.com/gpu"] = str(room.pop("gpus"))
+        given = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"} | (labels or {})
+        node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": given}, "spec": {}}
+        if taints:
+            node["spec"]["taints"] = list(taints)
+        node["status"] = {"capacity": ROOM | room, "allocatable": ROOM | room}
+        condition(node, "Ready", "True", "KubeletReady")
+        self._kubelet.find(name)
+        self.api.store.add(NODE, node)
+
+    def taint(self, node: str, key: str, effect: str = "NoSchedule", value: str = "") -> None:
+        new = {"key": key, "effect": effect, "timeAdded": now()} | ({"value": value} if value else {})
+        self._operations.change(NODE, node, lambda found: found["spec"].setdefault("taints", []).append(new))
+
+    def untaint(self, node: str, key: str) -> None:
+        def edit(found: Json) -> None:
+            found["spec"]["taints"] = [taint for taint in found["spec"].get("taints", []) if taint["key"] != key]
+
+        self._operations.change(NODE, node, edit)
+
+    def cordon(self, node: str, unschedulable: bool = True) -> None:
+        self._operations.change(NODE, node, lambda found: found["spec"].update(unschedulable=unschedulable))
+
+    def drain(self, node: str) -> list[str]:
+        """Cordon a node and evict its pods; return the names of those that a budget keeps."""
+        self.cordon(node)
+        kept = []
+        for pod in self.pods():
+            if pod["spec"].get("nodeName") == node:
+                try:
+                    self._operations.evict(pod["metadata"]["name"], pod["metadata"]["namespace"])
+                except RefusedError:
+                    kept.append(pod["metadata"]["name"])
+        return kept
+
+    def lose(self, node: str) -> None:
+        """A machine is gone: its pods end and nobody says so, and some time later the node is known as not ready."""
+
+        def edit(found: Json) -> None:
+            condition(found, "Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+
+        if self.api.store.peek(NODE, node) is None:
+            raise missing(NODE, node)
+        self._kubelet.lose(node)
+        self._operations.change(NODE, node, edit)
+        for effect in ("NoSchedule", "NoExecute"):
+            self.taint(node, UNREACHABLE, effect)
+
+    def remove_node(self, node: str) -> None:
+        """The cloud has taken a machine away: its node and pods are deleted."""
+        self._kubelet.lose(node)
+        self._operations.delete(NODE, node)
+
+    def kill(self, pod: str, namespace: str, number: int = SIGKILL) -> None:
+        """Send a signal to a pod's containers."""
+        self._kubelet.kill(self.api.store.get(POD, pod, namespace), number)
+
+    def pods(self, namespace: str = "") -> list[Json]:
+        return self.api.store.copies(POD, namespace)
+
+
+@contextlib.contextmanager
+def running(runtime: Runtime, folder: Path, crds: Path | None = None, **settings: Any) -> Iterator[Cluster]:
+    """Run a cluster without nodes; its state is below a folder.
+
+    Args:
+        runtime: what runs containers.
+        folder: for volumes; what a claim holds is in `claims/<namespace>/<name>`.
+        crds: with CustomResourceDefinitions, e.g. `CRDS`.
+        settings: of the kubelets.
+    """
+    store = Store()
+    api = Api(store, (*BUILT_IN, *(custom(crds) if crds else ())))
+    kubelet = Kubelet(store, api.operations, Settings(runtime, folder / "pods", folder / "claims", **settings))
+    api.log = kubelet.log
+    for name in ("default", "kube-system"):
+        api.operations.create(NAMESPACE, {"metadata": {"name": name}})
+    controllers = Controllers(store, api.operations, kubelet.sync)
+    with served(api):
+        controllers.start()
+        try:
+            yield Cluster(api, kubelet)
+        finally:
+            controllers.stop()
+            kubelet.stop()

@@ -1,0 +1,156 @@
+"""What the cluster does by itself, whenever something changes."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from tests.cluster import admission, events, quantities, scheduling
+from tests.cluster.kinds import CLAIM, EVENT, NAMESPACE, NODE, POD, QUOTA, VOLUME, Json, Kind
+from tests.cluster.operations import Operations, condition
+from tests.cluster.problems import RefusedError
+from tests.cluster.store import Store
+
+LOOK = 0.2  # seconds after which it looks although nothing has changed
+UNSCHEDULABLE = "Unschedulable"
+
+
+class Controllers(threading.Thread):
+    """The scheduler, the garbage collector and what fills in statuses."""
+
+    def __init__(self, store: Store, operations: Operations, sync: Callable[[], None]) -> None:
+        super().__init__(name="controllers", daemon=True)
+        self._store, self._operations = store, operations
+        self._stopped = threading.Event()
+        self._tainted: dict[str, float] = {}
+        # the kubelet last: it starts what the others have placed
+        self._steps = (self._bind, self._schedule, self._taints, self._orphans, self._namespaces, self._quotas, sync)
+
+    def run(self) -> None:
+        seen = 0
+        while not self._stopped.is_set():
+            with self._store.changed:
+                self._store.changed.wait_for(lambda seen=seen: self._store.version != seen, LOOK)
+                seen = self._store.version
+            for step in self._steps:
+                # somebody else was faster: the next round sees it
+                with contextlib.suppress(RefusedError):
+                    step()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+    def _schedule(self) -> None:
+        waiting = [pod for pod in self._store.copies(POD) if _waits(pod)]
+        for pod in sorted(waiting, key=lambda pod: -pod["spec"].get("priority", 0)):
+            with self._store.changed:
+                node, why = scheduling.place(self._store, pod)
+                if node:
+                    self._assign(pod, node)
+                else:
+                    self._unplaced(pod, why)
+
+    def _assign(self, pod: Json, node: str) -> None:
+        def edit(value: Json) -> None:
+            value["spec"]["nodeName"] = node
+            condition(value, "PodScheduled", "True")
+
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self._operations.change(POD, name, edit, namespace)
+        events.record(self._store, pod, "Scheduled", f"Successfully assigned {namespace}/{name} to {node}")
+
+    def _unplaced(self, pod: Json, why: str) -> None:
+        def edit(value: Json) -> None:
+            condition(value, "PodScheduled", "False", UNSCHEDULABLE, why)
+
+        before = {item["type"]: item.get("message") for item in pod["status"].get("conditions", [])}
+        if before.get("PodScheduled") != why:
+            self._operations.change(POD, pod["metadata"]["name"], edit, pod["metadata"]["namespace"])
+            events.record(self._store, pod, "FailedScheduling", why, "Warning")
+
+    def _bind(self) -> None:
+        """Give every claim its volume; a claim of a class or volume that is not there waits."""
+        classes = {
+            value["metadata"]["name"]
+            for kind in self._store.kinds()
+            if kind.name == "StorageClass"
+            for value in self._store.each(kind)
+        }
+        for claim in self._store.copies(CLAIM):
+            spec = claim["spec"]
+            known = spec.get("storageClassName", "") in classes | {""}
+            there = "volumeName" not in spec or self._store.peek(VOLUME, spec["volumeName"])
+            if known and there and claim.get("status", {}).get("phase") != "Bound":
+                claim["status"] = {
+                    "phase": "Bound",
+                    "accessModes": spec["accessModes"],
+                    "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+                }
+                self._store.replace(CLAIM, claim)
+
+    def _taints(self) -> None:
+        """Delete pods from nodes that no longer want them, at once or when they have been tolerated long enough."""
+        for pod in self._store.copies(POD):
+            node = self._store.peek(NODE, pod["spec"].get("nodeName", ""))
+            if node is None or "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in admission.ENDED:
+                continue
+            seconds = scheduling.seconds_left(pod, node["spec"].get("taints", []))
+            uid = pod["metadata"]["uid"]
+            if seconds is None:
+                self._tainted.pop(uid, None)
+            elif time.monotonic() >= self._tainted.setdefault(uid, time.monotonic()) + seconds:
+                self._displace(pod, "DeletionByTaintManager", None)
+
+    def _displace(self, pod: Json, reason: str, grace: int | None) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        self._operations.change(
+            POD, name, lambda value: condition(value, "DisruptionTarget", "True", reason), namespace
+        )
+        options = {} if grace is None else {"gracePeriodSeconds": grace}
+        self._operations.delete(POD, name, namespace, options)
+
+    def _orphans(self) -> None:
+        """Delete pods whose node is gone, and objects whose owners are."""
+        for pod in self._store.copies(POD):
+            node = pod["spec"].get("nodeName")
+            if node and self._store.peek(NODE, node) is None:
+                self._displace(pod, "DeletionByPodGC", 0)
+        there = {value["metadata"]["uid"] for kind in self._store.kinds() for value in self._store.each(kind)}
+        for kind, value in self._everything():
+            owners = value["metadata"].get("ownerReferences", [])
+            if owners and "deletionTimestamp" not in value["metadata"] and not there & {item["uid"] for item in owners}:
+                self._operations.delete(kind, value["metadata"]["name"], value["metadata"].get("namespace", ""))
+
+    def _everything(self) -> Iterator[tuple[Kind, Json]]:
+        return ((kind, value) for kind in self._store.kinds() for value in self._store.copies(kind))
+
+    def _namespaces(self) -> None:
+        for namespace in self._store.copies(NAMESPACE):
+            if "deletionTimestamp" in namespace["metadata"]:
+                self._emptied(namespace)
+
+    def _emptied(self, namespace: Json) -> None:
+        name = namespace["metadata"]["name"]
+        left = [(kind, value) for kind, value in self._everything() if value["metadata"].get("namespace") == name]
+        for kind, value in left:
+            if "deletionTimestamp" not in value["metadata"]:
+                self._operations.delete(kind, value["metadata"]["name"], name)
+        if all(kind == EVENT for kind, _ in left):
+            self._store.remove(NAMESPACE, namespace)
+
+    def _quotas(self) -> None:
+        for quota in self._store.copies(QUOTA):
+            hard = quota["spec"].get("hard", {})
+            taken = admission.usage(self._store, quota["metadata"]["namespace"])
+            used = {key: quantities.text(quantities.number(str(taken[key]))) for key in hard}
+            if quota.get("status") != {"hard": hard, "used": used}:
+                self._store.replace(QUOTA, quota | {"status": {"hard": hard, "used": used}})
+
+
+def _waits(pod: Json) -> bool:
+    return (
+        not pod["spec"].get("nodeName")
+        and "deletionTimestamp" not in pod["metadata"]
+        and pod["status"]["phase"] == "Pending"
+    )
