@@ -262,7 +262,7 @@ class Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - their names
 
     def _answer(self, path: str, query: dict[str, str]) -> None:
         api, body = self.server.api, self._body()
@@ -296,6 +296,8 @@ class Handler(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers.get("content-length") or 0))
         if not content:
             return None
+        if "protobuf" in self.headers.get("content-type", ""):
+            raise RefusedError(415, "the body of the request was in an unknown format: protobuf")
         try:
             return yaml.safe_load(content) if "yaml" in self.headers.get("content-type", "") else json.loads(content)
         except ValueError as error:

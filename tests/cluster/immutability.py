@@ -22,8 +22,7 @@ def check(kind: Kind, before: Json, after: Json) -> None:
     """
     name = after["metadata"]["name"]
     for field in FIELDS.get(kind.name, ()):
-        if before.get(field) != after.get(field):
-            raise invalid(kind, name, f"{field}: Invalid value: {after.get(field)}: field is immutable")
+        _same(kind, name, field, before, after)
     if before.get("immutable") and before.get("data") != after.get("data"):
         raise invalid(kind, name, "data: Forbidden: field is immutable when `immutable` is set")
     if kind == POD and _rest_of_a_pod(before) != _rest_of_a_pod(after):
@@ -31,12 +30,14 @@ def check(kind: Kind, before: Json, after: Json) -> None:
         raise invalid(kind, name, f"spec: Forbidden: pod updates may not change fields other than {allowed}")
     if kind == JOB:
         for field in ("template", "selector", "completionMode"):
-            if before["spec"].get(field) != after["spec"].get(field):
-                raise invalid(
-                    kind, name, f"spec.{field}: Invalid value: {after['spec'].get(field)}: field is immutable"
-                )
+            _same(kind, name, field, before["spec"], after["spec"], "spec.")
     if kind == CLAIM:
         _claim(name, before["spec"], after["spec"])
+
+
+def _same(kind: Kind, name: str, field: str, before: Json, after: Json, path: str = "") -> None:
+    if before.get(field) != after.get(field):
+        raise invalid(kind, name, f"{path}{field}: Invalid value: {after.get(field)}: field is immutable")
 
 
 def _rest_of_a_pod(pod: Json) -> Json:
@@ -62,5 +63,5 @@ def _claim(name: str, before: Json, after: Json) -> None:
         )
     if {**before, "resources": 0} != {**after, "resources": 0} and before.get("volumeName"):
         raise invalid(
-            CLAIM, name, "spec: Forbidden: spec is immutable after creation except resources.requests for bound claims"
+            CLAIM, name, "spec: Forbidden: immutable after creation except resources.requests for bound claims"
         )

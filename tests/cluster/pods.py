@@ -1,5 +1,6 @@
 """The life of one pod on its node."""
 
+import contextlib
 import threading
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -52,7 +53,7 @@ class Runner(threading.Thread):
             self._limit()
             self._publish("Pending", startTime=now())
             self._mount()
-            if self._initialized():
+            if self._prepared():
                 self._main()
             self._finish()
         except StoppedError:
@@ -128,7 +129,7 @@ class Runner(threading.Thread):
         if self._ending.wait(self._settings.again if seconds is None else seconds):
             raise StoppedError
 
-    def _initialized(self) -> bool:
+    def _prepared(self) -> bool:
         """Run the init containers one after the other, as far as they succeed."""
         return all(self._lived(item) == 0 for item in self._pod["spec"].get("initContainers", []))
 
@@ -140,10 +141,8 @@ class Runner(threading.Thread):
             thread.join()
 
     def _live(self, item: Json) -> None:
-        try:
+        with contextlib.suppress(StoppedError):
             self._lived(item)
-        except StoppedError:
-            pass
 
     def _lived(self, item: Json) -> int:
         """Run a container, and again as the pod's policy says; return its last exit code."""

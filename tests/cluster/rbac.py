@@ -46,14 +46,12 @@ def authorize(store: Store, user: User, action: Action) -> None:
         RefusedError: 403.
     """
     if not allowed(store, user, action):
-        plural, _, part = action.resource.partition("/")
-        named = f'{plural}.{action.group} "{action.name}"' if action.group else f'{plural} "{action.name}"'
+        plural = action.resource.partition("/")[0]
+        named = f"{plural}.{action.group}" if action.group else plural
+        named += f' "{action.name}"' if action.name else ""
         where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
-        raise RefusedError(
-            403,
-            f'{named if action.name else named.rpartition(" ")[0]} is forbidden: User "{user.name}" cannot {action.verb} '
-            f'resource "{action.resource if part else plural}" in API group "{action.group}" {where}',
-        )
+        what = f'cannot {action.verb} resource "{action.resource}" in API group "{action.group}" {where}'
+        raise RefusedError(403, f'{named} is forbidden: User "{user.name}" {what}')
 
 
 def allowed(store: Store, user: User, action: Action) -> bool:

@@ -1,0 +1,59 @@
+"""Clusters for tests, and the clients of the `kubernetes` package, which kfp brings."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from tests.cluster import docker
+from tests.cluster.cluster import CRDS, Cluster, running
+from tests.cluster.runtimes import ProcessRuntime
+from tests.cluster.samples import IMAGE
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster of one node, `cpu`, whose pods are processes of this machine; the image `none` is not there."""
+    with running(ProcessRuntime(missing=("none",)), tmp_path) as found:
+        found.add_node("cpu")
+        yield found
+
+
+@pytest.fixture
+def custom(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster with the custom resources of all charts."""
+    if not CRDS.exists():
+        pytest.skip(f"{CRDS} is missing")
+    with running(ProcessRuntime(), tmp_path, CRDS) as found:
+        yield found
+
+
+@pytest.fixture
+def containers(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster of one node whose pods are containers."""
+    missing = pytest.fail if os.environ.get("CI") else pytest.skip
+    if not docker.reachable():
+        missing("no container engine answers")
+    runtime = docker.DockerRuntime()
+    if runtime.user(IMAGE) is None:
+        missing(f"image {IMAGE} is not built, run: make images")
+    # not below pytest's own folder, which only its user may enter
+    tmp_path.parent.chmod(0o755)
+    tmp_path.parent.parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    with running(runtime, tmp_path) as found:
+        found.add_node("cpu")
+        yield found
+
+
+@pytest.fixture
+def core(cluster: Cluster, tmp_path: Path) -> Iterator[client.CoreV1Api]:
+    yield from connected(cluster, tmp_path)
+
+
+def connected(cluster: Cluster, folder: Path, token: str = "") -> Iterator[client.CoreV1Api]:
+    connection = config.new_client_from_config(str(cluster.config(folder / f"config-{token}", token)))
+    with connection:
+        yield client.CoreV1Api(connection)

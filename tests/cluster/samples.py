@@ -1,0 +1,107 @@
+"""Objects for tests of the cluster."""
+
+import json
+from typing import Any
+
+import pytest
+from kubernetes.client import ApiException
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.kinds import POD, Json
+from tests.processes import wait_until
+
+IMAGE = "nightshift/base:0.2.0"
+SAFE = {
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def pod(script: str = "true", name: str = "step", *, container: Json | None = None, **spec: Any) -> Json:
+    """A pod that runs a shell script."""
+    base = {"name": "base", "image": IMAGE, "command": ["sh", "-c", script]} | (container or {})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {"restartPolicy": "Never", "containers": [base]} | spec,
+    }
+
+
+def gpu(count: int = 1, name: str = "step") -> Json:
+    return pod(name=name, container={"resources": {"limits": {"nvidia.com/gpu": str(count)}}})
+
+
+def named(kind: str, name: str, version: str = "v1", **fields: Any) -> Json:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}} | fields
+
+
+def phase(cluster: Cluster, wanted: str, name: str = "step") -> Json:
+    """Wait until a pod is in a phase, and return its status."""
+    return until(cluster, lambda found: found["status"]["phase"] == wanted, f"{name} is {wanted}", name)["status"]
+
+
+def until(cluster: Cluster, ask: Any, what: str, name: str = "step") -> Json:
+    """Wait until something is true of a pod, and return it."""
+
+    def look() -> Any:
+        found = cluster.api.store.peek(POD, name, "default")
+        return found if found and ask(found) else None
+
+    return wait_until(look, what)
+
+
+def gone(cluster: Cluster, name: str = "step") -> bool:
+    return wait_until(lambda: cluster.api.store.peek(POD, name, "default") is None, f"{name} is gone")
+
+
+def state(status: Json) -> Json:
+    """The state of a pod's only container."""
+    (found,) = status["containerStatuses"]
+    return found["state"]
+
+
+def waiting(cluster: Cluster, reason: str) -> str:
+    """Wait until a pod's container waits for a reason; return the message."""
+
+    def waits(found: Json) -> bool:
+        return any(
+            item["state"].get("waiting", {}).get("reason") == reason
+            for item in found["status"].get("containerStatuses", [])
+        )
+
+    return str(state(until(cluster, waits, reason)["status"])["waiting"].get("message", ""))
+
+
+def unplaced(cluster: Cluster) -> str:
+    """Wait until a pod has no node; return why."""
+
+    def waits(found: Json) -> Any:
+        return [
+            item
+            for item in found["status"].get("conditions", [])
+            if item["type"] == "PodScheduled" and item["status"] == "False"
+        ]
+
+    return str(waits(until(cluster, waits, "it has no node"))[0]["message"])
+
+
+class Refusal:
+    """What a server has refused, and why."""
+
+    def __init__(self, error: "pytest.ExceptionInfo[ApiException]") -> None:
+        body = json.loads(error.value.body)
+        self.code, self.reason, self.message = body["code"], body["reason"], body["message"]
+
+    @property
+    def kind(self) -> tuple[int, str]:
+        return self.code, self.reason
+
+
+def refused(do: Any, *arguments: Any, **options: Any) -> Refusal:
+    """Do what is to be refused."""
+    with pytest.raises(ApiException) as error:
+        do(*arguments, **options)
+    return Refusal(error)

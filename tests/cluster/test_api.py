@@ -1,0 +1,209 @@
+"""The API as the `kubernetes` client and kubectl use it."""
+
+import json
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client, watch
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.conftest import connected
+from tests.cluster.kinds import CLAIM, JOB, POD
+from tests.cluster.problems import RefusedError
+from tests.cluster.rbac import User
+from tests.cluster.samples import named, phase, pod, refused
+
+CONFIG = named("ConfigMap", "settings", data={"a": "1"})
+
+
+def names(listed: Any) -> list[str]:
+    return [item.metadata.name for item in listed.items]
+
+
+def test_an_object_is_made_read_changed_and_deleted(core: client.CoreV1Api) -> None:
+    made = core.create_namespaced_config_map("default", CONFIG)
+    assert core.read_namespaced_config_map("settings", "default").metadata.uid == made.metadata.uid
+
+    core.patch_namespaced_config_map("settings", "default", {"data": {"b": "2"}})
+    assert core.read_namespaced_config_map("settings", "default").data == {"a": "1", "b": "2"}
+
+    core.delete_namespaced_config_map("settings", "default")
+    assert refused(core.read_namespaced_config_map, "settings", "default").kind == (404, "NotFound")
+
+
+def test_what_is_there_is_not_made_twice(core: client.CoreV1Api) -> None:
+    core.create_namespaced_config_map("default", CONFIG)
+
+    assert refused(core.create_namespaced_config_map, "default", CONFIG).kind == (409, "AlreadyExists")
+
+
+def test_a_change_of_an_old_version_is_a_conflict(core: client.CoreV1Api) -> None:
+    old = core.create_namespaced_config_map("default", CONFIG)
+    core.patch_namespaced_config_map("settings", "default", {"data": {"b": "2"}})
+
+    assert refused(core.replace_namespaced_config_map, "settings", "default", old).kind == (409, "Conflict")
+
+
+def test_nothing_is_made_in_a_namespace_that_is_not_there(core: client.CoreV1Api) -> None:
+    made = CONFIG | {"metadata": {"name": "settings"}}
+
+    assert refused(core.create_namespaced_config_map, "elsewhere", made).kind == (404, "NotFound")
+
+
+def test_lists_are_selected_by_labels_and_fields_and_come_in_pages(core: client.CoreV1Api) -> None:
+    for name in ("a", "b", "c"):
+        core.create_namespaced_pod("default", pod(name=name, nodeSelector={"none": "such"}))
+
+    assert names(core.list_namespaced_pod("default", label_selector="app in (a, b),app!=b")) == ["a"]
+    assert names(core.list_pod_for_all_namespaces(field_selector="metadata.name=c,status.phase=Pending")) == ["c"]
+    first = core.list_namespaced_pod("default", limit=2)
+    assert names(first) == ["a", "b"]
+    assert names(core.list_namespaced_pod("default", limit=2, _continue=first.metadata._continue)) == ["c"]
+    refusal = refused(core.list_namespaced_pod, "default", field_selector="spec.hostname=x")
+    assert refusal.kind == (400, "BadRequest")
+
+
+def test_a_watch_tells_what_happens_and_who_no_longer_matches_is_gone(core: client.CoreV1Api) -> None:
+    version = core.list_namespaced_config_map("default").metadata.resource_version
+    labeled = {**CONFIG, "metadata": {"name": "settings", "labels": {"app": "x"}}}
+    core.create_namespaced_config_map("default", labeled)
+    core.patch_namespaced_config_map("settings", "default", {"data": {"b": "2"}})
+    core.patch_namespaced_config_map("settings", "default", {"metadata": {"labels": {"app": "y"}}})
+
+    stream = watch.Watch()
+    selected = {"label_selector": "app=x", "resource_version": version}
+    seen = []
+    for event in stream.stream(core.list_namespaced_config_map, "default", **selected):
+        seen.append(event["type"])
+        if event["type"] == "DELETED":
+            stream.stop()
+    assert seen == ["ADDED", "MODIFIED", "DELETED"]
+
+
+def test_a_watch_from_a_forgotten_version_is_gone(cluster: Cluster, core: client.CoreV1Api) -> None:
+    version = core.list_namespaced_config_map("default").metadata.resource_version
+    core.create_namespaced_config_map("default", CONFIG)
+    cluster.api.store.forget()
+
+    with pytest.raises(client.ApiException, match="too old resource version") as error:
+        list(watch.Watch().stream(core.list_namespaced_config_map, "default", resource_version=version))
+    assert error.value.status == 410
+
+
+def test_unknown_fields_are_refused(core: client.CoreV1Api) -> None:
+    refusal = refused(core.create_namespaced_pod, "default", pod(hostname="a", nodeSelectors={}))
+
+    assert refusal.kind == (400, "BadRequest")
+    assert 'unknown field "spec.nodeSelectors"' in refusal.message
+
+
+def test_missing_and_wrong_values_are_invalid(core: client.CoreV1Api) -> None:
+    nameless = pod(container={"name": None})
+    refusal = refused(core.create_namespaced_pod, "default", nameless)
+    assert refusal.kind == (422, "Invalid")
+    assert "spec.containers[0].name: Required value" in refusal.message
+    assert refused(core.create_namespaced_pod, "default", pod(name="Step_1")).kind == (422, "Invalid")
+    assert refused(core.create_namespaced_pod, "default", pod(restartPolicy="Sometimes")).kind == (422, "Invalid")
+
+
+def test_custom_resources_are_checked_against_their_definitions(custom: Cluster) -> None:
+    job = named("TrainJob", "train", "trainer.kubeflow.org/v1alpha1", spec={"runtimeRef": {"name": "torch"}})
+    custom.apply(job)
+
+    with pytest.raises(RefusedError, match=r'unknown field "spec\.runtime"'):
+        custom.apply(job | {"metadata": {"name": "other"}, "spec": {"runtimeRef": {"name": "torch"}, "runtime": {}}})
+    with pytest.raises(RefusedError, match=r"spec\.runtimeRef"):
+        custom.apply(job | {"metadata": {"name": "other"}, "spec": {}})
+
+
+def test_a_pod_and_a_job_keep_what_they_were_made_with(cluster: Cluster, core: client.CoreV1Api) -> None:
+    core.create_namespaced_pod("default", pod())
+    patch = {"spec": {"serviceAccountName": "other"}}
+    assert refused(core.patch_namespaced_pod, "step", "default", patch).kind == (422, "Invalid")
+
+    template = {"spec": pod()["spec"]}
+    cluster.apply(named("Job", "migrate", "batch/v1", spec={"template": template}))
+    with pytest.raises(RefusedError, match=r"spec.template: Invalid value: .*field is immutable"):
+        changed = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}
+        cluster.api.operations.patch(JOB, "migrate", changed, "application/merge-patch+json", "default")
+
+
+def test_a_claim_without_a_class_does_not_grow(cluster: Cluster) -> None:
+    def claim(size: str) -> Any:
+        spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": size}}}
+        return named("PersistentVolumeClaim", "lake", spec=spec)
+
+    cluster.apply(claim("1Gi"))
+    with pytest.raises(RefusedError, match="only dynamically provisioned pvc can be resized"):
+        cluster.apply(claim("2Gi"))
+    assert cluster.api.store.get(CLAIM, "lake", "default")["spec"]["resources"]["requests"]["storage"] == "1Gi"
+
+
+def test_lists_are_merged_by_name_or_replaced_as_the_kind_of_patch_says(core: client.CoreV1Api) -> None:
+    core.create_namespaced_pod("default", pod(nodeSelector={"none": "such"}))
+    changed = {"spec": {"containers": [{"name": "base", "image": "other:1"}]}}
+    patched = core.patch_namespaced_pod("step", "default", changed)
+    assert (patched.spec.containers[0].image, patched.spec.containers[0].command[0]) == ("other:1", "sh")
+
+    operation = [{"op": "add", "path": "/metadata/labels/team~1x", "value": "y"}]
+    assert core.patch_namespaced_pod("step", "default", operation).metadata.labels["team/x"] == "y"
+
+
+def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) -> None:
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
+    version = "rbac.authorization.k8s.io/v1"
+    cluster.apply(
+        named("Role", "reader", version, rules=rules),
+        named("RoleBinding", "reader", version, roleRef=reference, subjects=[subject]),
+        pod(),
+    )
+    cluster.log_in("account", User.account("default", "default"))
+
+    (api,) = connected(cluster, tmp_path, "account")
+    assert names(api.list_namespaced_pod("default")) == ["step"]
+    refusal = refused(api.read_namespaced_pod_log, "step", "default")
+    assert refusal.kind == (403, "Forbidden")
+    assert 'User "system:serviceaccount:default:default" cannot get resource "pods/log"' in refusal.message
+    assert refused(api.create_namespaced_pod, "default", pod(name="other")).code == 403
+    assert refused(api.list_namespaced_pod, "kube-system").code == 403
+    (stranger,) = connected(cluster, tmp_path, "other")
+    assert refused(stranger.list_namespaced_pod, "default").kind == (401, "Unauthorized")
+
+
+def test_what_an_object_owns_and_what_a_namespace_holds_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
+    owner = core.create_namespaced_config_map("default", CONFIG).metadata.uid
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "uid": owner}
+    owned = named("Secret", "owned")
+    core.create_namespaced_secret("default", owned | {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+    stream = watch.Watch()
+    threading.Timer(0.1, lambda: core.delete_namespace("default")).start()
+
+    for event in stream.stream(core.list_namespace):
+        if (event["type"], event["object"].metadata.name) == ("DELETED", "default"):
+            stream.stop()
+    assert not core.list_secret_for_all_namespaces().items
+    assert not cluster.api.store.copies(POD)
+
+
+def test_kubectl_works(cluster: Cluster, tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not here")
+
+    def run(*words: str, given: str = "") -> str:
+        command = [kubectl, "--kubeconfig", str(cluster.config(tmp_path / "config")), *words]
+        return subprocess.run(command, input=given, text=True, check=True, capture_output=True).stdout
+
+    made = client.ApiClient().sanitize_for_serialization(pod("echo hello"))
+    assert run("apply", "-f", "-", given=json.dumps(made)) == "pod/step created\n"
+    phase(cluster, "Succeeded")
+    assert "step" in run("get", "pods")
+    assert run("logs", "--follow", "step") == "hello\n"
+    assert "deleted" in run("delete", "pod", "step")
+    assert "node/cpu drained" in run("drain", "cpu")
