@@ -55,12 +55,10 @@ def _claim(name: str, before: Json, after: Json) -> None:
         raise forbidden(
             CLAIM,
             name,
-            "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+            "only dynamically provisioned pvc can be resized",
         )
     if new < old:
-        raise invalid(
-            CLAIM, name, "spec.resources.requests.storage: Forbidden: field can not be less than previous value"
-        )
+        raise invalid(CLAIM, name, "spec.resources.requests.storage: Forbidden: less than the previous value")
     if {**before, "resources": 0} != {**after, "resources": 0} and before.get("volumeName"):
         raise invalid(
             CLAIM, name, "spec: Forbidden: immutable after creation except resources.requests for bound claims"

@@ -1,0 +1,126 @@
+"""Where pods run, and what becomes of them when their node does not want them or is gone."""
+
+import pytest
+from kubernetes import client
+
+from tests.cluster.cluster import Cluster
+from tests.cluster.kinds import NODE
+from tests.cluster.samples import gone, gpu, named, phase, pod, refused, unplaced, until
+from tests.processes import wait_until
+
+LONG = "exec sleep 1000"
+
+
+def node_of(cluster: Cluster) -> str:
+    return until(cluster, lambda found: found["spec"].get("nodeName"), "it has a node")["spec"]["nodeName"]
+
+
+def test_a_pod_waits_for_a_node_that_has_what_it_asks_for(cluster: Cluster, core: client.CoreV1Api) -> None:
+    core.create_namespaced_pod("default", gpu())
+    assert unplaced(cluster) == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    events = core.list_namespaced_event("default", field_selector="involvedObject.name=step").items
+    assert [event.reason for event in events] == ["FailedScheduling"]
+
+    cluster.add_node("gpu", gpus=1)
+
+    phase(cluster, "Succeeded")
+    assert node_of(cluster) == "gpu"
+
+
+def test_a_pod_goes_where_the_labels_are(cluster: Cluster) -> None:
+    cluster.apply(pod(nodeSelector={"pool": "spot"}))
+    assert "1 node(s) didn't match Pod's node affinity/selector" in unplaced(cluster)
+
+    cluster.add_node("spot", {"pool": "spot"})
+
+    phase(cluster, "Succeeded")
+
+
+def test_a_taint_keeps_pods_away_that_do_not_tolerate_it(cluster: Cluster) -> None:
+    cluster.taint("cpu", "team", value="ml")
+    cluster.apply(pod())
+    assert "1 node(s) had untolerated taint(s) {team: ml}" in unplaced(cluster)
+
+    cluster.apply(pod(name="other", tolerations=[{"key": "team", "value": "ml", "effect": "NoSchedule"}]))
+    phase(cluster, "Succeeded", "other")
+    cluster.untaint("cpu", "team")
+    phase(cluster, "Succeeded")
+
+
+def test_a_pod_whose_claim_is_missing_waits_for_it(cluster: Cluster) -> None:
+    cluster.apply(pod(volumes=[{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]))
+    assert unplaced(cluster) == 'persistentvolumeclaim "lake" not found'
+
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    cluster.apply(named("PersistentVolumeClaim", "lake", spec=spec))
+
+    phase(cluster, "Succeeded")
+
+
+def test_a_node_that_takes_no_more_pods_keeps_those_it_has(cluster: Cluster) -> None:
+    cluster.apply(pod(LONG))
+    phase(cluster, "Running")
+
+    cluster.cordon("cpu")
+
+    cluster.apply(pod(name="other"))
+    until(cluster, lambda found: found["status"].get("conditions"), "the other waits", "other")
+    assert phase(cluster, "Running")
+
+
+def test_a_taint_that_executes_nothing_deletes_pods_whatever_a_budget_says(cluster: Cluster) -> None:
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "step"}}}
+    cluster.apply(named("PodDisruptionBudget", "step", "policy/v1", spec=budget), pod(LONG))
+    phase(cluster, "Running")
+
+    cluster.taint("cpu", "spot/interrupted", "NoExecute")
+
+    assert gone(cluster)
+
+
+def test_a_budget_refuses_eviction_and_drain_as_long_as_it_is_needed(cluster: Cluster, core: client.CoreV1Api) -> None:
+    budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "step"}}}
+    cluster.apply(named("PodDisruptionBudget", "step", "policy/v1", spec=budget), pod(LONG))
+    phase(cluster, "Running")
+    eviction = {"metadata": {"name": "step", "namespace": "default"}}
+
+    refusal = refused(core.create_namespaced_pod_eviction, "step", "default", eviction)
+    assert refusal.kind == (429, "TooManyRequests")
+    assert refusal.message == "Cannot evict pod as it would violate the pod's disruption budget."
+    assert cluster.drain("cpu") == ["step"]
+
+    client.PolicyV1Api(core.api_client).delete_namespaced_pod_disruption_budget("step", "default")
+    core.create_namespaced_pod_eviction("step", "default", eviction)
+    assert gone(cluster)
+
+
+def test_a_lost_node_says_nothing_of_its_pods_which_go_with_its_object(
+    cluster: Cluster, core: client.CoreV1Api
+) -> None:
+    cluster.apply(pod(LONG))
+    phase(cluster, "Running")
+
+    cluster.lose("cpu")
+
+    conditions = cluster.api.store.get(NODE, "cpu")["status"]["conditions"]
+    assert [item["status"] for item in conditions if item["type"] == "Ready"] == ["Unknown"]
+    assert refused(core.read_namespaced_pod_log, "step", "default").code == 500
+    assert core.read_namespaced_pod("step", "default").status.phase == "Running"
+    core.delete_node("cpu")
+    assert gone(cluster)
+
+
+@pytest.mark.parametrize("seconds", [None, 0])
+def test_a_pod_deleted_on_a_lost_node_stays_unless_it_is_forced(
+    cluster: Cluster, core: client.CoreV1Api, seconds: int | None
+) -> None:
+    cluster.apply(pod(LONG))
+    phase(cluster, "Running")
+    cluster.lose("cpu")
+
+    core.delete_namespaced_pod("step", "default", grace_period_seconds=seconds)
+
+    if seconds is None:
+        assert wait_until(lambda: cluster.pods()[0]["metadata"].get("deletionTimestamp"), "it is to go")
+        core.delete_namespaced_pod("step", "default", grace_period_seconds=0)
+    assert gone(cluster)
