@@ -91,7 +91,7 @@ class Controllers(threading.Thread):
 
     def _taints(self) -> None:
         """Delete pods from nodes that no longer want them, at once or when they have been tolerated long enough."""
-        for pod in self._store.copies(POD):
+        for pod in self._store.each(POD):
             node = self._store.peek(NODE, pod["spec"].get("nodeName", ""))
             if node is None or "deletionTimestamp" in pod["metadata"] or pod["status"]["phase"] in admission.ENDED:
                 continue
@@ -112,7 +112,7 @@ class Controllers(threading.Thread):
 
     def _orphans(self) -> None:
         """Delete pods whose node is gone, and objects whose owners are."""
-        for pod in self._store.copies(POD):
+        for pod in self._store.each(POD):
             node = pod["spec"].get("nodeName")
             if node and self._store.peek(NODE, node) is None:
                 self._displace(pod, "DeletionByPodGC", 0)
@@ -123,7 +123,7 @@ class Controllers(threading.Thread):
                 self._operations.delete(kind, value["metadata"]["name"], value["metadata"].get("namespace", ""))
 
     def _everything(self) -> Iterator[tuple[Kind, Json]]:
-        return ((kind, value) for kind in self._store.kinds() for value in self._store.copies(kind))
+        return ((kind, value) for kind in self._store.kinds() for value in self._store.each(kind))
 
     def _namespaces(self) -> None:
         for namespace in self._store.copies(NAMESPACE):

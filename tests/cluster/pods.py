@@ -223,8 +223,8 @@ class Runner(threading.Thread):
     def _container(self, item: Json, message: Path, user: str) -> Container:
         pod = self._pod["spec"].get("securityContext", {})
         context = pod | item.get("securityContext", {})
-        if context.get("runAsNonRoot") and (context.get("runAsUser") or _number(user)) == 0:
-            raise ConfigError("container has runAsNonRoot and image will run as root")
+        if context.get("runAsNonRoot"):
+            _refuse_root(context.get("runAsUser"), user)
         environment = volumes.environment(self._store, self._pod, item)
         limits = item.get("resources", {}).get("limits", {})
         name = f"{self._pod['metadata']['uid']}-{item['name']}-{self._statuses[item['name']]['restartCount']}"
@@ -302,6 +302,16 @@ class Runner(threading.Thread):
         condition(pod, "Initialized", str(initialized), "" if initialized else "ContainersNotInitialized")
         condition(pod, "ContainersReady", str(ready), why)
         condition(pod, "Ready", str(ready), why)
+
+
+def _refuse_root(given: int | None, user: str) -> None:
+    if given == 0:
+        raise ConfigError("container's runAsUser breaks non-root policy")
+    if given is None and _number(user) == 0:
+        raise ConfigError("container has runAsNonRoot and image will run as root")
+    if given is None and _number(user) is None:
+        said = f"image has non-numeric user ({user}), cannot verify user is non-root"
+        raise ConfigError(f"container has runAsNonRoot and {said}")
 
 
 def _number(user: str) -> int | None:

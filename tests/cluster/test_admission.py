@@ -45,8 +45,13 @@ def test_a_pod_over_the_quota_is_forbidden_until_another_ends(cluster: Cluster, 
         "exceeded quota: runs, requested: requests.nvidia.com/gpu=1, "
         "used: requests.nvidia.com/gpu=1, limited: requests.nvidia.com/gpu=1"
     )
-    status = wait_until(lambda: cluster.api.store.get(QUOTA, "runs", "default").get("status"), "the quota is counted")
-    assert status["used"] == {"requests.nvidia.com/gpu": "1"}
+    wait_until(
+        lambda: (
+            cluster.api.store.get(QUOTA, "runs", "default").get("status", {}).get("used")
+            == {"requests.nvidia.com/gpu": "1"}
+        ),
+        "the quota is counted",
+    )
     phase(cluster, "Running")
     cluster.kill("step", "default")
     phase(cluster, "Failed")

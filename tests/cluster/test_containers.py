@@ -23,7 +23,7 @@ def test_a_user_without_a_group_is_in_the_group_of_root(containers: Cluster) -> 
 def test_a_root_user_does_not_start_where_none_may_be_root(containers: Cluster) -> None:
     containers.apply(pod(WHO, securityContext={"runAsNonRoot": True, "runAsUser": 0}))
 
-    assert "will run as root" in waiting(containers, "CreateContainerConfigError")
+    assert "breaks non-root policy" in waiting(containers, "CreateContainerConfigError")
 
 
 def test_a_step_over_its_memory_is_killed_and_says_why(containers: Cluster) -> None:

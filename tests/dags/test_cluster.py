@@ -1,0 +1,62 @@
+"""The asynchronous client, with which Airflow's triggerer watches pods, on the cluster of the tests."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.sdk.exceptions import AirflowException
+from kubernetes_asyncio import client as asynchronous
+from kubernetes_asyncio import config
+
+from tests.cluster.cluster import Cluster, running
+from tests.cluster.runtimes import ProcessRuntime
+from tests.cluster.samples import phase, pod, state
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Cluster]:
+    with running(ProcessRuntime(), tmp_path) as found:
+        found.add_node("cpu")
+        yield found
+
+
+def test_the_asynchronous_client_makes_reads_and_lists(nodes: Cluster, tmp_path: Path) -> None:
+    async def use() -> tuple[str, list[str]]:
+        connection = await config.new_client_from_config(str(nodes.config(tmp_path / "config")))
+        async with connection:
+            api = asynchronous.CoreV1Api(connection)
+            await api.create_namespaced_pod("default", pod("echo hello"))
+            listed = await api.list_namespaced_pod("default", label_selector="app=step")
+            while (await api.read_namespaced_pod("step", "default")).status.phase != "Succeeded":
+                await asyncio.sleep(0.02)
+            log = await api.read_namespaced_pod_log("step", "default", timestamps=True)
+            return log, [item.metadata.name for item in listed.items]
+
+    log, names = asyncio.run(use())
+
+    assert log.endswith("Z hello\n")
+    assert names == ["step"]
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_airflows_operator_runs_a_pod_and_sees_how_it_ends(nodes: Cluster, tmp_path: Path, code: int) -> None:
+    operator = KubernetesPodOperator(
+        task_id="step",
+        name="step",
+        namespace="default",
+        image="any",
+        cmds=["sh", "-c", f"echo hello; exit {code}"],
+        config_file=str(nodes.config(tmp_path / "config")),
+        random_name_suffix=False,
+        on_finish_action="keep_pod",
+        termination_message_policy="FallbackToLogsOnError",
+    )
+    if code:
+        with pytest.raises(AirflowException):
+            operator.execute({})
+        assert state(phase(nodes, "Failed"))["terminated"]["message"] == "hello\n"
+    else:
+        operator.execute({})
+        assert phase(nodes, "Succeeded")
