@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -13,6 +15,15 @@ from kubernetes_asyncio import config
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.runtimes import ProcessRuntime
 from tests.cluster.samples import phase, pod, state
+
+
+class Instance:
+    """What the operator asks of a task's instance."""
+
+    dag_id, task_id, run_id, map_index, try_number = "dag", "step", "run", -1, 1
+
+    def xcom_push(self, **_: Any) -> None:
+        pass
 
 
 @pytest.fixture
@@ -53,10 +64,11 @@ def test_airflows_operator_runs_a_pod_and_sees_how_it_ends(nodes: Cluster, tmp_p
         on_finish_action="keep_pod",
         termination_message_policy="FallbackToLogsOnError",
     )
+    context = {"ti": Instance(), "dag": SimpleNamespace(dag_id="dag", is_subdag=False), "run_id": "run"}
     if code:
         with pytest.raises(AirflowException):
-            operator.execute({})
+            operator.execute(context)
         assert state(phase(nodes, "Failed"))["terminated"]["message"] == "hello\n"
     else:
-        operator.execute({})
+        operator.execute(context)
         assert phase(nodes, "Succeeded")
