@@ -42,7 +42,9 @@ class Kubelet:
         for pod in self._store.copies(POD):
             uid = pod["metadata"]["uid"]
             present.add(uid)
-            if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in self._lost:
+            if not pod["spec"].get("nodeName"):
+                self._unseen(pod)
+            elif pod["spec"]["nodeName"] not in self._lost:
                 self._seen(pod, self._runners.get(uid))
         for uid, runner in list(self._runners.items()):
             if uid not in present:
@@ -50,6 +52,11 @@ class Kubelet:
                 runner.end(0)
                 if not runner.is_alive():
                     del self._runners[uid]
+
+    def _unseen(self, pod: Json) -> None:
+        """A pod without a node goes as soon as nobody holds it."""
+        if "deletionTimestamp" in pod["metadata"] and not pod["metadata"].get("finalizers"):
+            self._store.remove(POD, pod)
 
     def _seen(self, pod: Json, runner: Runner | None) -> None:
         meta = pod["metadata"]

@@ -124,3 +124,17 @@ def test_a_pod_deleted_on_a_lost_node_stays_unless_it_is_forced(
         assert wait_until(lambda: cluster.pods()[0]["metadata"].get("deletionTimestamp"), "it is to go")
         core.delete_namespaced_pod("step", "default", grace_period_seconds=0)
     assert gone(cluster)
+
+
+@pytest.mark.parametrize("script", ["true", LONG])
+def test_a_deleted_pod_stays_until_nobody_holds_it(cluster: Cluster, core: client.CoreV1Api, script: str) -> None:
+    held = pod(script)
+    held["metadata"]["finalizers"] = ["nightshift/seen"]
+    cluster.apply(held)
+    phase(cluster, "Succeeded" if script == "true" else "Running")
+
+    core.delete_namespaced_pod("step", "default", grace_period_seconds=1)
+
+    assert core.read_namespaced_pod("step", "default").metadata.deletion_timestamp
+    core.patch_namespaced_pod("step", "default", {"metadata": {"finalizers": None}})
+    assert gone(cluster)

@@ -10,7 +10,7 @@ import pytest
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.sdk.exceptions import AirflowException
 from kubernetes_asyncio import client as asynchronous
-from kubernetes_asyncio import config
+from kubernetes_asyncio import config, watch
 
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.runtimes import ProcessRuntime
@@ -33,15 +33,17 @@ def nodes(tmp_path: Path) -> Iterator[Cluster]:
         yield found
 
 
-def test_the_asynchronous_client_makes_reads_and_lists(nodes: Cluster, tmp_path: Path) -> None:
+def test_the_asynchronous_client_makes_lists_watches_and_reads(nodes: Cluster, tmp_path: Path) -> None:
     async def use() -> tuple[str, list[str]]:
         connection = await config.new_client_from_config(str(nodes.config(tmp_path / "config")))
         async with connection:
             api = asynchronous.CoreV1Api(connection)
             await api.create_namespaced_pod("default", pod("echo hello"))
             listed = await api.list_namespaced_pod("default", label_selector="app=step")
-            while (await api.read_namespaced_pod("step", "default")).status.phase != "Succeeded":
-                await asyncio.sleep(0.02)
+            async with watch.Watch().stream(api.list_namespaced_pod, "default") as stream:
+                async for event in stream:
+                    if event["object"].status.phase == "Succeeded":
+                        break
             log = await api.read_namespaced_pod_log("step", "default", timestamps=True)
             return log, [item.metadata.name for item in listed.items]
 
