@@ -5,7 +5,7 @@ from collections import Counter
 from decimal import Decimal
 
 from tests.cluster import quantities, security
-from tests.cluster.kinds import CLAIM, LIMITS, NAMESPACE, POD, PRIORITY, QUOTA, SERVICE_ACCOUNT, Json, Kind
+from tests.cluster.kinds import CLAIM, JOB, LIMITS, NAMESPACE, POD, PRIORITY, QUOTA, SERVICE_ACCOUNT, Json, Kind
 from tests.cluster.problems import RefusedError, forbidden, invalid, missing
 from tests.cluster.store import Store
 
@@ -29,6 +29,9 @@ def admit(store: Store, kind: Kind, value: Json) -> Json:
         _in_a_namespace(store, kind, done)
     if kind == POD:
         done = _pod(store, done)
+    if kind == JOB and done["spec"]["template"]["spec"].get("restartPolicy", "Always") == "Always":
+        why = 'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'
+        raise invalid(JOB, done["metadata"]["name"], why)
     if kind.namespaced:
         _within_quota(store, kind, done)
     return done

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from tests.cluster import admission, events, quantities, scheduling
+from tests.cluster.jobs import Jobs
 from tests.cluster.kinds import CLAIM, EVENT, NAMESPACE, NODE, POD, QUOTA, VOLUME, Json, Kind
 from tests.cluster.operations import Operations, condition
 from tests.cluster.problems import RefusedError
@@ -22,9 +23,19 @@ class Controllers(threading.Thread):
         super().__init__(name="controllers", daemon=True)
         self._store, self._operations = store, operations
         self._stopped = threading.Event()
+        self._jobs = Jobs(store, operations)
         self._tainted: dict[str, float] = {}
         # the kubelet last: it starts what the others have placed
-        self._steps = (self._bind, self._schedule, self._taints, self._orphans, self._namespaces, self._quotas, sync)
+        self._steps = (
+            self._bind,
+            self._schedule,
+            self._taints,
+            self._orphans,
+            self._namespaces,
+            self._jobs.sync,
+            self._quotas,
+            sync,
+        )
 
     def run(self) -> None:
         seen = 0

@@ -15,6 +15,9 @@ def record(store: Store, about: Json, reason: str, message: str, kind: str = "No
     with store.changed:
         if store.peek(EVENT, name, namespace):
             value = store.get(EVENT, name, namespace)
+            # at most once a second: an event is a change, after which everybody looks again
+            if value["lastTimestamp"] == now():
+                return
             store.replace(EVENT, value | {"count": value["count"] + 1, "lastTimestamp": now()})
         else:
             store.add(EVENT, _event(about, name, namespace) | {"reason": reason, "message": message, "type": kind})
