@@ -17,6 +17,7 @@ from tests.cluster.problems import RefusedError
 from tests.cluster.rbac import User
 from tests.cluster.samples import named, phase, pod, refused
 
+SECONDS = 100  # of a watch that does not see what it waits for
 CONFIG = named("ConfigMap", "settings", data={"a": "1"})
 
 
@@ -75,7 +76,7 @@ def test_a_watch_tells_what_happens_and_who_no_longer_matches_is_gone(core: clie
     core.patch_namespaced_config_map("settings", "default", {"metadata": {"labels": {"app": "y"}}})
 
     stream = watch.Watch()
-    selected = {"label_selector": "app=x", "resource_version": version}
+    selected = {"label_selector": "app=x", "resource_version": version, "timeout_seconds": SECONDS}
     seen = []
     for event in stream.stream(core.list_namespaced_config_map, "default", **selected):
         seen.append(event["type"])
@@ -154,7 +155,10 @@ def test_lists_are_merged_by_name_or_replaced_as_the_kind_of_patch_says(core: cl
 
 
 def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) -> None:
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
+    rules = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["settings"], "verbs": ["get"]},
+    ]
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
     version = "rbac.authorization.k8s.io/v1"
@@ -162,11 +166,14 @@ def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) 
         named("Role", "reader", version, rules=rules),
         named("RoleBinding", "reader", version, roleRef=reference, subjects=[subject]),
         pod(),
+        CONFIG,
     )
     cluster.log_in("account", User.account("default", "default"))
 
     (api,) = connected(cluster, tmp_path, "account")
     assert names(api.list_namespaced_pod("default")) == ["step"]
+    assert api.read_namespaced_config_map("settings", "default").data == {"a": "1"}
+    assert refused(api.read_namespaced_config_map, "kube-root-ca.crt", "default").code == 403
     refusal = refused(api.read_namespaced_pod_log, "step", "default")
     assert refusal.kind == (403, "Forbidden")
     assert 'User "system:serviceaccount:default:default" cannot get resource "pods/log"' in refusal.message
@@ -184,7 +191,7 @@ def test_what_an_object_owns_and_what_a_namespace_holds_goes_with_it(cluster: Cl
     stream = watch.Watch()
     threading.Timer(0.1, lambda: core.delete_namespace("default")).start()
 
-    for event in stream.stream(core.list_namespace):
+    for event in stream.stream(core.list_namespace, timeout_seconds=SECONDS):
         if (event["type"], event["object"].metadata.name) == ("DELETED", "default"):
             stream.stop()
     assert not core.list_secret_for_all_namespaces().items

@@ -38,7 +38,7 @@ def test_a_watch_sees_a_pod_come_run_and_succeed(core: client.CoreV1Api) -> None
     core.create_namespaced_pod("default", pod())
     stream, seen = watch.Watch(), []
 
-    for event in stream.stream(core.list_namespaced_pod, "default", resource_version=version):
+    for event in stream.stream(core.list_namespaced_pod, "default", resource_version=version, timeout_seconds=100):
         seen.append(event["object"].status.phase)
         if seen[-1] == "Succeeded":
             stream.stop()
