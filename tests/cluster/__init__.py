@@ -2,7 +2,7 @@
 
 What it refuses, a real server of version 1.36 refuses as well, with the same code and reason and much the same words.
 
-Different from the real one: HTTP without TLS; every write is checked as with fieldValidation=Strict; all pods share this
+Different from the real one: HTTP without TLS; every write is checked as with fieldValidation=Strict; pods share this
 machine's network and address; a claim is bound when it is made, to a folder; an image that is not there is never
 pulled; a running container is ready, as probes are not made; who may grant rights is not checked, and roles such as
 `view` are not there unless they are applied; server-side apply is a merge without owners of fields.

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.cluster.kinds import CLAIM, JOB, POD
 from tests.cluster.problems import RefusedError
 from tests.cluster.rbac import User
 from tests.cluster.samples import named, phase, pod, refused
+from tests.processes import wait_until
 
 SECONDS = 100  # of a watch that does not see what it waits for
 CONFIG = named("ConfigMap", "settings", data={"a": "1"})
@@ -183,18 +183,24 @@ def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) 
     assert refused(stranger.list_namespaced_pod, "default").kind == (401, "Unauthorized")
 
 
-def test_what_an_object_owns_and_what_a_namespace_holds_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
+def test_what_an_object_owns_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
     owner = core.create_namespaced_config_map("default", CONFIG).metadata.uid
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "uid": owner}
     owned = named("Secret", "owned")
     core.create_namespaced_secret("default", owned | {"metadata": {"name": "owned", "ownerReferences": [reference]}})
-    stream = watch.Watch()
-    threading.Timer(0.1, lambda: core.delete_namespace("default")).start()
 
-    for event in stream.stream(core.list_namespace, timeout_seconds=SECONDS):
-        if (event["type"], event["object"].metadata.name) == ("DELETED", "default"):
-            stream.stop()
-    assert not core.list_secret_for_all_namespaces().items
+    core.delete_namespaced_config_map("settings", "default")
+
+    assert wait_until(lambda: not core.list_secret_for_all_namespaces().items, "the secret is gone")
+
+
+def test_what_a_namespace_holds_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
+    cluster.apply(pod("exec sleep 1000"))
+    phase(cluster, "Running")
+
+    core.delete_namespace("default")
+
+    wait_until(lambda: "default" not in names(core.list_namespace()), "the namespace is gone")
     assert not cluster.api.store.copies(POD)
 
 
