@@ -39,10 +39,6 @@ def containers(tmp_path: Path) -> Iterator[Cluster]:
     runtime = docker.DockerRuntime()
     if runtime.user(IMAGE) is None:
         missing(f"image {IMAGE} is not built, run: make images")
-    # not below pytest's own folder, which only its user may enter
-    tmp_path.parent.chmod(0o755)
-    tmp_path.parent.parent.chmod(0o755)
-    tmp_path.chmod(0o755)
     with running(runtime, tmp_path) as found:
         found.add_node("cpu")
         yield found
