@@ -1,25 +1,13 @@
 """Real Airflow, its state in a folder of the test run."""
 
-import json
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
 
 HOME = tempfile.TemporaryDirectory(prefix="nightshift-airflow-")
-CLUSTER = """
-apiVersion: v1
-kind: Config
-current-context: none
-contexts: [{name: none, context: {cluster: none}}]
-clusters: [{name: none, cluster: {server: "%s"}}]
-"""
-KUBECONFIG = Path(HOME.name) / "kubeconfig"
 # a bare import of Airflow would make ~/airflow
-os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false", "KUBECONFIG": str(KUBECONFIG)}
+os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false", "KUBECONFIG": f"{HOME.name}/config"}
 
 import pytest  # noqa: E402
 from airflow.dag_processing.dagbag import DagBag  # noqa: E402
@@ -43,46 +31,6 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
         return dict(bag.dags)
 
     return parsed
-
-
-POD = b"""{"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "pod", "namespace": "nightshift", "labels": {}},
-    "spec": {"containers": [{"name": "base", "image": "none"}]},
-    "status": {"phase": "Failed", "containerStatuses": [{"name": "base", "image": "none", "imageID": "", "ready": false,
-    "restartCount": 0, "state": {"terminated": {"exitCode": 75}}}]}}"""
-
-
-class _Kubernetes(BaseHTTPRequestHandler):
-    """Has one pod, which was preempted, and lists none; `made` counts the pods it was asked for."""
-
-    made: ClassVar[list[dict[str, Any]]] = []
-
-    def answer(self) -> None:
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.command == "POST":
-            self.made.append(json.loads(body))
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.end_headers()
-        listing = self.path.partition("?")[0].endswith("/pods") and self.command == "GET"
-        self.wfile.write(b'{"kind": "PodList", "apiVersion": "v1", "items": []}' if listing else POD)
-
-    do_GET = do_PATCH = do_DELETE = do_POST = answer  # noqa: N815 - their names
-
-    def log_message(self, *words: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def cluster() -> Iterator[list[dict[str, Any]]]:
-    """A Kubernetes that the default connection finds; the pods that it is asked to make."""
-    _Kubernetes.made.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Kubernetes) as server:
-        KUBECONFIG.write_text(CLUSTER % f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield _Kubernetes.made
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -16,10 +16,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
-from kubernetes.client import models as k8s
 
 from components.common import storage
-from components.common.step import PREEMPTIONS
 from pipelines import configs, ir
 from pipelines.engines.airflow import interpreter
 from pipelines.engines.airflow.operators import alerts, assets, backfill, context
@@ -363,61 +361,3 @@ def test_a_refusal_of_kubeflow_is_not_tried_again(load: Load, kubeflow: Kubeflow
 
     with pytest.raises(AirflowFailException, match="401"):
         task.execute(inside)
-
-
-def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
-    ended = k8s.V1ContainerStateTerminated(exit_code=exit_code, reason=reason, message=message)
-    state = k8s.V1ContainerState(terminated=ended)
-    status = k8s.V1ContainerStatus(image="", image_id="", name="base", ready=False, restart_count=0, state=state)
-    container = k8s.V1Container(name="base", resources=k8s.V1ResourceRequirements(limits={"memory": "2G"}))
-    return k8s.V1Pod(
-        metadata=k8s.V1ObjectMeta(name="pod", namespace="nightshift"),
-        spec=k8s.V1PodSpec(containers=[container]),
-        status=k8s.V1PodStatus(phase="Failed" if exit_code else "Succeeded", container_statuses=[status]),
-    )
-
-
-@pytest.mark.parametrize(
-    ("pod", "tried_again", "text"),
-    [
-        (ended_pod(2, "Error", "ingestion: --date is 'x'"), False, "^exit code 2\ningestion: --date is 'x'$"),
-        (ended_pod(1, "Error", "reading\nno answer"), True, "^exit code 1\nreading\nno answer$"),
-        (ended_pod(137, "Error"), True, "^exit code 137$"),
-        (
-            ended_pod(137, "OOMKilled"),
-            False,
-            r"^killed: it needed more memory than its limit, 2G; raise memory_limit of",
-        ),
-    ],
-    ids=["a user's mistake", "a failure", "a kill", "out of memory"],
-)
-def test_a_pod_that_would_fail_again_is_not_tried_again_and_each_failure_has_the_steps_own_words(
-    pod: k8s.V1Pod, tried_again: bool, text: str, load: Load, cluster: list[dict[str, Any]]
-) -> None:
-    task = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"].get_task("ingestion")
-
-    with pytest.raises(AirflowException, match=text) as raised:
-        task.cleanup(pod, pod)
-    assert isinstance(raised.value, AirflowFailException) is not tried_again
-
-
-def test_a_preempted_pod_is_followed_by_another_within_the_same_try_but_not_forever(
-    load: Load, cluster: list[dict[str, Any]]
-) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
-    task = dag.get_task("training")
-    task.cmds = ["true"]
-    ti = SimpleNamespace(try_number=1, map_index=-1, dag_id=dag.dag_id, task_id=task.task_id, run_id="one")
-    ti.start_date, ti.xcom_push = MOMENT, lambda **pushed: None
-    inside = of_run(dag) | {"ti": ti, "run_id": "one", "dag": dag}
-    event = {"name": "pod", "namespace": "nightshift", "status": "failed", "message": "exit code 75"}
-
-    with pytest.raises(TaskDeferred) as deferred:
-        task.trigger_reentry(inside, event)
-    assert [pod["spec"]["containers"][0]["command"] for pod in cluster] == [["true"]]
-    assert deferred.value.method_name == "trigger_reentry"
-    assert deferred.value.trigger.serialize()[1]["trigger_kwargs"]["preemptions"] == 1
-
-    with pytest.raises(AirflowException, match="exit code 75"):
-        task.trigger_reentry(inside, event | {"preemptions": PREEMPTIONS})
-    assert len(cluster) == 1

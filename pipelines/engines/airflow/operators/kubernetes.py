@@ -34,23 +34,28 @@ class PodOperator(KubernetesPodOperator):
 
     template_fields = (*KubernetesPodOperator.template_fields, "links")
     operator_extra_links = (REPORT, MODEL)
+    preemptions = PREEMPTIONS
 
     def __init__(self, *, rendering: Rendering, **options: Any) -> None:
         super().__init__(**options)
         self.rendering = rendering
         self.links = TEMPLATES
 
-    def trigger_reentry(self, context: Any, event: dict[str, Any]) -> Any:
-        """End as its parent does or, after a preemption, wait for another pod."""
-        try:
-            return super().trigger_reentry(context, event)
-        except PreemptedError:
-            count = event.get("preemptions", 0) + 1
-            if count > PREEMPTIONS:
-                raise
-            self.log.info("preempted; another pod resumes (%d of at most %d)", count, PREEMPTIONS)
-            self.pod, self.trigger_kwargs = None, {"preemptions": count}
-            return self.execute_async(context)
+    def execute(self, context: Any) -> None:
+        """Run the step, in another pod after each preemption, and copy what it prints into the task's log meanwhile.
+
+        A worker waits for it: a deferred task shows the log at the end only, and none of a node that is lost.
+
+        Raises:
+            AirflowException: see `cleanup`.
+        """
+        for count in range(1, self.preemptions + 1):
+            try:
+                return super().execute(context)
+            except PreemptedError:
+                self.log.info("preempted; another pod resumes (%d of at most %d)", count, self.preemptions)
+                self.pod = self.pod_request_obj = self.remote_pod = None
+        return super().execute(context)
 
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
         """Clean up as its parent does.
@@ -111,7 +116,6 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         # the end of the log is what a failure is reported with; the pod's specification would bury it
         termination_message_policy="FallbackToLogsOnError",
         log_pod_spec_on_failure=False,
-        deferrable=True,
         **options,
     )
 
