@@ -28,11 +28,12 @@ def serve(store: Path) -> Iterator[str]:
         )
     url = f"http://127.0.0.1:{port}"
     try:
-        wait_until(lambda: _answers(url) or process.poll() is not None, f"{url} answers")
+        wait_until(lambda: process.poll() is not None or _answers(url), f"{url} answers")
         assert process.poll() is None, (store / "log").read_text()
         yield url
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
         process.wait(SECONDS)
 
 

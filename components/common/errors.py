@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """Something outside the code is wrong: a config, a file, a flag, a server that does not answer.
+    """Something outside the code is wrong: a config, a file, a flag, what a server refuses.
 
     The message names the field, the value, what is allowed and the next step.
     """

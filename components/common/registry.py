@@ -238,7 +238,7 @@ def _open(registry: str) -> Iterator["MlflowClient"]:
 
 
 def _explained(registry: str, error: Any) -> UserError | UnavailableError:
-    said = f"registry {registry}: {str(error).splitlines()[0][:300]}"
+    said = f"registry {registry}: {' '.join(str(error).split())[:300] or type(error).__name__}"
     if not is_remote(registry):
         return UserError(f"{said}; check the folder")
     if _is_passing(error):

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -75,9 +76,23 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
 
 
 def _heed_sigterm() -> None:
-    """Have SIGTERM end a container's first process too, for which the kernel provides no default action."""
-    if os.getpid() == 1:
-        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    """Have SIGTERM end a container's first process too, for which the kernel provides no default action.
+
+    A handler of Python's would wait for native code to return, which may take as long as a fit.
+    """
+    if os.getpid() != 1:
+        return
+    told, wakeup = os.pipe()
+    os.set_blocking(wakeup, False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(wakeup)
+    threading.Thread(target=_end_on_sigterm, args=(told,), daemon=True).start()
+
+
+def _end_on_sigterm(told: int) -> None:
+    while os.read(told, 1)[0] != signal.SIGTERM:
+        pass
+    os._exit(128 + signal.SIGTERM)  # as abruptly as a kill would, which loses nothing
 
 
 def measures(component: str, seconds: float, device: str) -> dict[str, Any]:

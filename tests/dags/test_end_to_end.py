@@ -329,7 +329,7 @@ def test_a_backfill_trains_a_past_day_of_its_use_case_and_promotes_no_model(airf
 
 def test_tasks_and_people_ask_different_processes(airflow: Airflow) -> None:
     addresses = (airflow.running.url, airflow.running.tasks)
-    answers = [httpx.get(f"{url}/execution/health").headers["content-type"] for url in addresses]
+    answers = [httpx.get(f"{url}/execution/health", timeout=SECONDS).headers["content-type"] for url in addresses]
     assert ["json" in answer for answer in answers] == [
         False,
         True,

@@ -1,6 +1,7 @@
 """Steps of the shipped DAGs as pods on the cluster of the tests."""
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from tests.cluster.runtimes import ProcessRuntime
 from tests.cluster.samples import named
 from tests.dags.samples import Load
 from tests.dags.samples import context as of_run
-from tests.processes import wait_until
+from tests.processes import SECONDS, wait_until
 
 NAMESPACE = "nightshift"
 
@@ -67,7 +68,7 @@ class Step:
             except BaseException as error:
                 self.error = error
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         return thread
 
@@ -112,12 +113,16 @@ def test_what_a_step_prints_is_read_while_it_runs(load: Load, nodes: Cluster, tm
     wait_until(lambda: "first" in lines, "the first line is read")
     assert lines == ["first"]  # the operator keeps a line back until it knows that no other belongs to it
     (tmp_path / "go").touch()
-    thread.join()
+    thread.join(SECONDS)
     assert (step.error, lines) == (None, ["first", "next", "second"])
 
 
-@pytest.mark.parametrize("how", ["deleted", "killed", "lost with its node"])
-def test_a_pod_that_somebody_ends_is_tried_again(load: Load, nodes: Cluster, tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "text"), [("deleted", "404|exit code 143"), ("killed", "^exit code 137"), ("lost with its node", "404")]
+)
+def test_a_pod_that_somebody_ends_is_tried_again(
+    load: Load, nodes: Cluster, tmp_path: Path, how: str, text: str
+) -> None:
     step = Step(load, f"touch {tmp_path}/up; sleep 600")
     thread = step.start()
     wait_until((tmp_path / "up").exists, "the step runs")
@@ -129,10 +134,10 @@ def test_a_pod_that_somebody_ends_is_tried_again(load: Load, nodes: Cluster, tmp
         nodes.kill(pod["metadata"]["name"], NAMESPACE)
     else:
         nodes.remove_node("cpu")
-    thread.join()
+    thread.join(SECONDS)
 
-    assert isinstance(step.error, Exception)
     assert not isinstance(step.error, AirflowFailException)
+    assert re.search(text, str(step.error))
 
 
 def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
@@ -159,7 +164,7 @@ def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
             r"^killed: it needed more memory than its limit, 2G; raise memory_limit of",
         ),
     ],
-    ids=["a user's mistake", "a failure", "a kill", "out of memory"],
+    ids=["a user's mistake", "a failure", "a kill", "out of memory", "a mistake after a child was killed"],
 )
 def test_a_pod_that_would_fail_again_is_not_tried_again_and_each_failure_has_the_steps_own_words(
     pod: k8s.V1Pod, tried_again: bool, text: str, load: Load, nodes: Cluster

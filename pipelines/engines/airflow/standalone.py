@@ -53,8 +53,8 @@ class Standalone:
         home: its folder, with the database, the logs and the password.
         session: id of the session of all its processes.
         url: of the UI and the API.
-        tasks: URL of the API that tasks call, a process of its own: on SQLite, a request that writes while another one
-            of the same process does waits until it fails.
+        tasks: URL of the API that tasks call, a process of its own: with SQLite, a write blocks another one of the same
+            process until that fails.
         reports: URL under which the folder of the runs is served.
     """
 

@@ -245,9 +245,9 @@ def test_a_deployment_that_comes_second_decides_again_from_the_newer_record(uri:
 @pytest.mark.xdist_group("tracking")
 def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, tmp_path):
     uri = save_model(0.5)
-    registry.register(tracking_server, "fraud", uri, {"config": json.dumps({"long": "x" * 20_000})})
-    registry.register(tracking_server, "fraud", save_model(0.6), {})
-    place = Place(tracking_server, "fraud", str(tmp_path / "audit"))
+    registry.register(tracking_server, "tracked", uri, {"config": json.dumps({"long": "x" * 20_000})})
+    registry.register(tracking_server, "tracked", save_model(0.6), {})
+    place = Place(tracking_server, "tracked", str(tmp_path / "audit"))
     release.promote(place, 1)
     release.promote(place, 2)
     assert release.rollback(place).version == 1

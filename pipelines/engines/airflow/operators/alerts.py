@@ -27,12 +27,9 @@ def failed(context: Any) -> None:
 
 
 def _shortened(error: str) -> str:
-    """Return the first line of an error and as much of its end as a message holds."""
-    if len(error) <= ERROR_LENGTH:
-        return error
-    first, rest = error.split("\n", 1) if "\n" in error else ("", error)
-    first = first[: ERROR_LENGTH // 2]
-    return f"{first}\n...{rest[len(first) - ERROR_LENGTH :]}"
+    """Return an error without its middle, when it is longer than a message should be."""
+    half = ERROR_LENGTH // 2
+    return error if len(error) <= ERROR_LENGTH else f"{error[:half]}\n...{error[-half:]}"
 
 
 def late(context: Any) -> None:

@@ -1,5 +1,6 @@
 """A step as a pod, with the image, resources, nodes, volumes and secrets of the compiled YAML."""
 
+import signal
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -22,14 +23,18 @@ class PreemptedError(AirflowException):
     """A pod was ended early and has saved what its successor needs."""
 
 
+class OutOfMemoryError(AirflowFailException):
+    """A pod was killed for its memory, and would be again."""
+
+
 ENDS: dict[int, type[AirflowException]] = {USER_ERROR: AirflowFailException, PREEMPTED: PreemptedError}
-OUT_OF_MEMORY = "OOMKilled"
+KILLED = 128 + signal.SIGKILL
 
 
 class PodOperator(KubernetesPodOperator):
-    """A pod of a step. A mistake of the user (exit code 2) is not retried, a preemption (75) always, within a try.
+    """A pod of a step. A preemption (exit code 75) is always retried, within the same try.
 
-    Neither is a step that was killed for its memory, since it would be again.
+    A mistake of the user (2) is not retried, nor is a step that ran out of memory.
     """
 
     template_fields = (*KubernetesPodOperator.template_fields, "links")
@@ -44,18 +49,21 @@ class PodOperator(KubernetesPodOperator):
     def execute(self, context: Any) -> None:
         """Run the step, in another pod after each preemption, and copy what it prints into the task's log meanwhile.
 
-        A worker waits for it: a deferred task shows the log at the end only, and none of a node that is lost.
+        A worker waits for it: a deferred task would show the log at its end only, and nothing of a node that is lost.
 
         Raises:
             AirflowException: see `cleanup`.
         """
         for count in range(1, self.preemptions + 1):
             try:
-                return super().execute(context)
+                super().execute(context)
+                return
             except PreemptedError:
+                if self._killed:
+                    raise
                 self.log.info("preempted; another pod resumes (%d of at most %d)", count, self.preemptions)
                 self.pod = self.pod_request_obj = self.remote_pod = None
-        return super().execute(context)
+        super().execute(context)
 
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
         """Clean up as its parent does.
@@ -63,18 +71,22 @@ class PodOperator(KubernetesPodOperator):
         Raises:
             AirflowFailException: on a mistake of the user, and when memory did not suffice.
             PreemptedError: on a preemption.
-            AirflowException: on any other failure. The text of each is the exit code and the step's last lines.
+            AirflowException: on any other failure, such as a task that is told to end. The text of each says how the
+                container ended, why the pod did where Kubernetes says so, and the step's last lines.
         """
+        if self._killed:  # its parent would return, and a task that was told to end would count as a success
+            raise AirflowException("the task was told to end, and its pod with it")
         try:
             super().cleanup(pod, remote_pod, *rest, **options)
-        except Exception:
+        except Exception as error:
             ended = _end(remote_pod, self.base_container_name)
-            if ended is None:
-                raise
-            if ended.reason == OUT_OF_MEMORY:
-                raise AirflowFailException(_out_of_memory(remote_pod, self.base_container_name)) from None
-            said = "\n".join(filter(None, [f"exit code {ended.exit_code}", ended.message]))
-            raise ENDS.get(ended.exit_code, AirflowException)(said) from None
+            kind = _kind(ended)
+            how = f"exit code {ended.exit_code}" if ended else str(error)
+            if kind is OutOfMemoryError:
+                how = f"killed for lack of memory ({how}); raise its role's memory_limit in pipelines/environments.py"
+            status = remote_pod.status
+            said = [how, status.reason, status.message, ended and ended.message]
+            raise kind("\n".join(filter(None, said))) from None
 
 
 def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
@@ -159,9 +171,10 @@ def _end(pod: k8s.V1Pod | None, container: str) -> k8s.V1ContainerStateTerminate
     return None
 
 
-def _out_of_memory(pod: k8s.V1Pod, container: str) -> str:
-    (limits,) = [each.resources.limits for each in pod.spec.containers if each.name == container]
-    return (
-        f"killed: it needed more memory than its limit, {limits['memory']}; raise memory_limit of its role in "
-        "pipelines/environments.py, or give it less data"
-    )
+def _kind(ended: k8s.V1ContainerStateTerminated | None) -> Any:
+    """Return the class of the exception with which a pod's task fails."""
+    if ended is None:
+        return AirflowException
+    if (ended.exit_code, ended.reason) == (KILLED, "OOMKilled"):
+        return OutOfMemoryError
+    return ENDS.get(ended.exit_code, AirflowException)
