@@ -78,10 +78,12 @@ class PodOperator(KubernetesPodOperator):
             raise AirflowException("the task was told to end, and its pod with it")
         try:
             super().cleanup(pod, remote_pod, *rest, **options)
-        except Exception as error:
+        except Exception:
             ended = _end(remote_pod, self.base_container_name)
             kind = _kind(ended)
-            how = f"exit code {ended.exit_code}" if ended else str(error)
+            how = (
+                f"exit code {ended.exit_code}" if ended else "the pod never started, was deleted, or lost with its node"
+            )
             if kind is OutOfMemoryError:
                 how = f"killed for lack of memory ({how}); raise its role's memory_limit in pipelines/environments.py"
             status = remote_pod.status
