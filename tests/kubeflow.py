@@ -6,7 +6,6 @@ experiment or pipeline of the same name, a cron of five fields.
 
 import json
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import kfp_server_api as api
 import yaml
+
+from tests.servers import serving
 
 TYPES: dict[str, tuple[type, ...]] = {
     "STRING": (str,), "STRUCT": (dict,), "LIST": (list,), "BOOLEAN": (bool,),
@@ -270,12 +271,8 @@ def serve(kubeflow: Kubeflow) -> Iterator[Kubeflow]:
     server = Server(("127.0.0.1", 0), Handler)
     server.kubeflow = kubeflow
     kubeflow.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield kubeflow
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(server):
+        yield kubeflow
 
 
 def _found(items: list[Any], request: Request) -> list[Any]:

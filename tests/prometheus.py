@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from tests.processes import started, wait_until
+from tests.servers import free_port
 
 
 def program(name: str) -> str:
@@ -22,12 +22,6 @@ def program(name: str) -> str:
         )
     assert path, f"{name} is missing in CI"
     return path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def pushgateway() -> AbstractContextManager[str]:

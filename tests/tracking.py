@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -12,14 +11,13 @@ from pathlib import Path
 
 from components.common import registry
 from tests.processes import SECONDS, wait_until
+from tests.servers import free_port
 
 
 @contextmanager
 def serve(store: Path) -> Iterator[str]:
     """Start a server whose database and files lie in a folder, wait for it, and yield its URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db", "--artifacts-destination", str(store / "files")]
     with (store / "log").open("w") as log:

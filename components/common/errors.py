@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from http import HTTPStatus
 
 
 class UserError(ValueError):
@@ -13,6 +14,11 @@ class UserError(ValueError):
 
 class UnavailableError(RuntimeError):
     """Something outside the code does not answer and may do so later: exit code 1, which engines try again."""
+
+
+def may_pass(status: int) -> bool:
+    """Return whether what a server has answered, an HTTP status, may be gone at the next attempt."""
+    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -18,7 +17,7 @@ import urllib3
 import yaml
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from components.common.errors import UnavailableError, UserError, check_names
+from components.common.errors import UnavailableError, UserError, check_names, may_pass
 
 # where a pod finds the token for this API: Kubeflow's own client reads the same variable and the same file
 MOUNTED_VARIABLE, MOUNTED_FILE = "KF_PIPELINES_SA_TOKEN_PATH", "/var/run/secrets/kubeflow/pipelines/token"
@@ -266,7 +265,7 @@ def _declared(spec: dict[str, Any]) -> list[str]:
 def _passes(error: BaseException) -> bool:
     """Return whether an error may be gone at the next attempt."""
     if isinstance(error, api.ApiException):
-        return bool(error.status >= HTTPStatus.INTERNAL_SERVER_ERROR or error.status == HTTPStatus.TOO_MANY_REQUESTS)
+        return may_pass(error.status)
     return isinstance(error, urllib3.exceptions.HTTPError)
 
 

@@ -16,14 +16,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.common import locks, storage
 from components.common.contracts import package
 from components.common.contracts.package import ModelPackage
-from components.common.errors import UnavailableError, UserError
+from components.common.errors import UnavailableError, UserError, may_pass
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -251,10 +250,8 @@ def _is_passing(error: Any) -> bool:
     from requests import RequestException
 
     if isinstance(error, RequestException):
-        status = 503 if error.response is None else error.response.status_code
-    else:
-        status = error.get_http_status_code()
-    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        return error.response is None or may_pass(error.response.status_code)
+    return may_pass(error.get_http_status_code())
 
 
 def _create(folder: str) -> None:

@@ -21,6 +21,7 @@ from tests.cluster.rbac import ADMIN, Action, User
 from tests.cluster.selectors import Selection
 from tests.cluster.store import Store
 from tests.cluster.watches import watched
+from tests.servers import serving
 
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 REVIEWS = ("selfsubjectaccessreviews", "subjectaccessreviews")
@@ -339,14 +340,10 @@ def served(api: Api) -> Iterator[Api]:
     server = Server(("127.0.0.1", 0), Handler)
     server.api = api
     api.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield api
-    finally:
-        api.stopped.set()
-        with api.store.changed:
-            api.store.changed.notify_all()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(server):
+        try:
+            yield api
+        finally:
+            api.stopped.set()
+            with api.store.changed:
+                api.store.changed.notify_all()

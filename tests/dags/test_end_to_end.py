@@ -330,10 +330,8 @@ def test_a_backfill_trains_a_past_day_of_its_use_case_and_promotes_no_model(airf
 def test_tasks_and_people_ask_different_processes(airflow: Airflow) -> None:
     addresses = (airflow.running.url, airflow.running.tasks)
     answers = [httpx.get(f"{url}/execution/health", timeout=SECONDS).headers["content-type"] for url in addresses]
-    assert ["json" in answer for answer in answers] == [
-        False,
-        True,
-    ]  # what is not its own, the UI answers with its page
+    # what is not its own, the UI answers with its page
+    assert ["json" in answer for answer in answers] == [False, True]
 
 
 def test_it_cannot_be_started_twice(airflow: Airflow) -> None:

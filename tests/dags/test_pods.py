@@ -149,10 +149,9 @@ def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
     ended = k8s.V1ContainerStateTerminated(exit_code=exit_code, reason=reason, message=message)
     state = k8s.V1ContainerState(terminated=ended)
     status = k8s.V1ContainerStatus(image="", image_id="", name="base", ready=False, restart_count=0, state=state)
-    container = k8s.V1Container(name="base", resources=k8s.V1ResourceRequirements(limits={"memory": "2G"}))
     return k8s.V1Pod(
         metadata=k8s.V1ObjectMeta(name="pod", namespace="nightshift"),
-        spec=k8s.V1PodSpec(containers=[container]),
+        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="base")]),
         status=k8s.V1PodStatus(phase="Failed" if exit_code else "Succeeded", container_statuses=[status]),
     )
 

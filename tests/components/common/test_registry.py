@@ -1,7 +1,6 @@
 import os
 import shutil
 import sys
-import threading
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ from components.common.errors import UnavailableError, UserError
 from components.common.release import Place
 from components.tabular.inputs import Scorer
 from tests.processes import SECONDS, started
+from tests.servers import serving
 
 EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
 
@@ -151,9 +151,8 @@ def answering():
                 def log_message(self, *words: object) -> None:
                     pass
 
-            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            stack.callback(server.shutdown)
+            server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            stack.enter_context(serving(server))
             return f"http://127.0.0.1:{server.server_port}"
 
         yield serve

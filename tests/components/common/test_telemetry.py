@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from components.common.telemetry import GATEWAY, PIPELINE
-from tests.prometheus import free_port, pushgateway, samples
+from tests.prometheus import pushgateway, samples
+from tests.servers import free_port
 
 SCRIPT = """
 from components.common import step

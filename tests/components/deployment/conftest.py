@@ -1,17 +1,14 @@
-import socket
-
 import pytest
 
 from components.common import registry
 from components.deployment import endpoint
+from tests import servers
 
 
 @pytest.fixture
 def free_port():
     """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    return servers.free_port()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """A step as a pod, with the image, resources, nodes, volumes and secrets of the compiled YAML."""
 
+import itertools
 import signal
 from typing import Any
 
@@ -54,16 +55,15 @@ class PodOperator(KubernetesPodOperator):
         Raises:
             AirflowException: see `cleanup`.
         """
-        for count in range(1, self.preemptions + 1):
+        for count in itertools.count(1):
             try:
                 super().execute(context)
                 return
             except PreemptedError:
-                if self._killed:
+                if self._killed or count > self.preemptions:
                     raise
                 self.log.info("preempted; another pod resumes (%d of at most %d)", count, self.preemptions)
                 self.pod = self.pod_request_obj = self.remote_pod = None
-        super().execute(context)
 
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
         """Clean up as its parent does.

@@ -16,7 +16,8 @@ from components.common.errors import UserError
 from components.common.kubeflow import Place, Server
 from pipelines.engines.kubeflow.exporter import Runs, serve
 from tests.kubeflow import CREATED, Failure, Kubeflow
-from tests.prometheus import free_port, program
+from tests.prometheus import program
+from tests.servers import free_port
 
 HOUR = 3600.0
 NOW = CREATED.timestamp() + 24 * HOUR
