@@ -140,7 +140,12 @@ class Airflow:
         self.call("POST", f"/dags/{dag}/clearTaskInstances", body)
 
     def events(self, asset: str) -> list[Any]:
-        return list(self.call("GET", f"/assets/events?name_pattern={asset}")["asset_events"])
+        """Return the events of an asset once Airflow can: it answers 500 while a run that one of them has made waits
+        to start (apache/airflow#71360).
+        """
+        path = f"/assets/events?name_pattern={asset}"
+        answer = until(lambda: (got := self.client.get(path)).is_success and got, f"{path} is answered")
+        return list(answer.json()["asset_events"])
 
     def artifact(self, pattern: str) -> Any:
         """Read the only file of the workspace that fits."""
