@@ -23,7 +23,7 @@ ENV ?= dev
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce \
-  search clean constraints infra-plan infra-check cluster-secrets cluster-install cluster-uninstall
+  search clean constraints infra-plan infra-check infra-golden cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -98,6 +98,9 @@ infra-plan: $(VENV)/.dev ## Print what Terraform would change and what it would 
 
 infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: formats, plans, policies, manifests, rules
 	$(BIN)/pytest -n 2 --dist loadgroup tests/infra
+
+infra-golden: $(VENV)/.dev ## Write anew what a person reads of all that is planned and installed: tests/infra/golden/
+	@$(BIN)/python -m tests.infra.golden
 
 cluster-secrets: ## Create the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
 	@infra/cluster/secrets.sh "$(ARTIFACTS)"

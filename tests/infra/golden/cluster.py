@@ -1,0 +1,82 @@
+"""What a cluster is given, as facts: objects as kustomize renders them, charts with their values."""
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra.cluster import core
+from tests.infra.golden.facts import Fact
+
+PRICES = Path("costs", "prices.yaml")
+# where a name was looked up is no part of what is installed
+_SOURCES = ("date", "keys", "source")
+
+
+def kustomizations(infra: Path) -> list[Path]:
+    """Return the folders that are applied: those of a kustomization that is no part of another."""
+    found = sorted(path.parent for path in infra.rglob("kustomization.yaml"))
+    parts = {(folder / name).resolve() for folder in found for name in _read(folder).get("resources", [])}
+    return [folder for folder in found if folder.resolve() not in parts]
+
+
+def parts(folder: Path) -> list[Path]:
+    """Return the folders that a kustomization is put together from, its own first."""
+    named = [folder / name for name in _read(folder).get("resources", [])]
+    return [folder.resolve(), *(part for each in named if each.is_dir() for part in parts(each))]
+
+
+def _read(folder: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    return found
+
+
+def rendered(folder: Path) -> list[Fact]:
+    """Return the objects of a kustomization, those of one name in several namespaces together.
+
+    Raises:
+        subprocess.CalledProcessError: when kustomize refuses it.
+    """
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True)
+    objects = [value for value in yaml.safe_load_all(done.stdout) if value]
+    names = Counter(_name(value) for value in objects)
+    return [_object(value, several=names[_name(value)] > 1) for value in objects]
+
+
+def _name(value: Mapping[str, Any]) -> str:
+    return f"{value['kind']} {value['metadata']['name']}"
+
+
+def _object(value: Mapping[str, Any], *, several: bool) -> Fact:
+    namespace = value["metadata"].get("namespace", "")
+    labelled = {key: each for key, each in value["metadata"].items() if key not in ("name", "namespace")}
+    rest = {key: each for key, each in value.items() if key not in ("kind", "metadata")} | labelled
+    if several:
+        return Fact(f"{_name(value)} in *", namespace, rest)
+    return Fact(_name(value) + (f" in {namespace}" if namespace else ""), "", rest)
+
+
+def charts(infra: Path) -> Iterator[Fact]:
+    """Return the charts with what they are given, and the commands in their order."""
+    rows = yaml.safe_load((infra / "cluster" / "charts.yaml").read_text())
+    for row in rows:
+        given = {key: value for key, value in row.items() if key not in (*_SOURCES, "name")}
+        values = infra / "cluster" / "values" / f"{row['name']}.yaml"
+        if values.exists():
+            given["values"] = yaml.safe_load(values.read_text())
+        for path in row.get("files", {}).values():
+            given[f"file {path}"] = (infra.parent / path).read_text()
+        yield Fact(f"chart {row['name']}", "", given)
+    for cloud in ("aws", "gcp"):
+        commands = {"install": core.install(rows, cloud, "nightshift-dev"), "uninstall": core.uninstall(rows, cloud)}
+        yield Fact(f"commands on {cloud}", "", commands)
+
+
+def prices(infra: Path) -> Iterator[Fact]:
+    """Return what things cost, and what is left out of an estimate."""
+    for cloud, table in yaml.safe_load((infra / PRICES).read_text()).items():
+        for group, value in table.items():
+            yield Fact(f"{cloud} {group}", "", value if isinstance(value, dict) else {"is": value})

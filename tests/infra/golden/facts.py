@@ -1,0 +1,132 @@
+"""Facts as text: each value on a line of its own, what is alike for several keys written once."""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+WIDTH = 120
+_PLAIN = re.compile(r"[\w./:<>@$*{}()=+%~&|!?;-][\w ./:<>@$*{}()\[\]=+%~&|!?;'-]*")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of one thing.
+
+    Attributes:
+        name: of the thing, with an asterisk in the place of its key.
+        key: tells things of one name apart; empty when there is one.
+        value: a tree of mappings, sequences and scalars.
+    """
+
+    name: str
+    key: str
+    value: Mapping[str, Any]
+
+
+def text(facts: Sequence[Fact]) -> str:
+    """Return facts as a page, those of one name together."""
+    named: dict[str, dict[str, Any]] = {}
+    for fact in sorted(facts, key=lambda fact: (fact.name, fact.key)):
+        assert fact.key not in named.setdefault(fact.name, {}), f"{fact.name} {fact.key} is there twice"
+        named[fact.name][fact.key] = opened(fact.value)
+    return "".join("\n".join(_thing(name, values)) + "\n" for name, values in named.items())
+
+
+def opened(value: Any) -> Any:
+    """Return a value with the documents in its texts as trees."""
+    if isinstance(value, Mapping):
+        return {str(key): opened(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [opened(each) for each in value]
+    return _document(value) if isinstance(value, str) else value
+
+
+def _document(value: str) -> Any:
+    if value[:1] in "{[" and value[:1]:
+        try:
+            return opened(json.loads(value))
+        except ValueError:
+            return value
+    if len(value) > WIDTH and re.fullmatch(r"[A-Za-z0-9+/\n]+=*", value):
+        try:
+            return _document(base64.b64decode(value).decode())
+        except (binascii.Error, UnicodeDecodeError):
+            return value
+    return value.rstrip("\n").split("\n") if "\n" in value.rstrip("\n") else value
+
+
+def _thing(name: str, values: Mapping[str, Any]) -> Iterator[str]:
+    keys = list(values)
+    yield f"\n{name}" + (f" ({', '.join(keys)})" if keys != [""] else "")
+    common = values[keys[0]] if keys == [""] else _merged(values)
+    for attribute in sorted(common):
+        yield from _lines(f"{attribute}:", common[attribute], 1)
+
+
+def _merged(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return each attribute once where it is the same, or the same but for the key; else by key."""
+    merged = {}
+    for attribute in sorted({name for value in values.values() for name in value}):
+        by_key = {key: value[attribute] for key, value in values.items() if attribute in value}
+        spared = [[_without(each, key) for key, each in by_key.items()], [*by_key.values()]]
+        alike = [found[0] for found in spared if len(found) == len(values) and all(each == found[0] for each in found)]
+        blocks = {key: each[0] if isinstance(each, list) and len(each) == 1 else each for key, each in by_key.items()}
+        if alike:
+            merged[attribute] = alike[-1]
+        elif len(blocks) == len(values) and all(isinstance(each, Mapping) for each in blocks.values()):
+            merged[attribute] = _merged(blocks)
+        else:
+            merged[f"{attribute} by key"] = _grouped(by_key)
+    return merged
+
+
+def _grouped(by_key: Mapping[str, Any]) -> dict[str, Any]:
+    keys: dict[str, list[str]] = {}
+    for key, value in by_key.items():
+        keys.setdefault(_short(value), []).append(key)
+    return {", ".join(alike): by_key[alike[0]] for alike in keys.values()}
+
+
+def _without(value: Any, key: str) -> Any:
+    """Return a value with `{key}` wherever its key stands."""
+    if isinstance(value, Mapping):
+        return {_without(name, key): _without(each, key) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_without(each, key) for each in value]
+    return re.sub(rf"\b{re.escape(key)}\b", "{key}", value) if isinstance(value, str) and key else value
+
+
+def _lines(name: str, value: Any, depth: int) -> Iterator[str]:
+    short = f"{'  ' * depth}{name} {_short(value)}"
+    if not isinstance(value, Mapping | list) or not value or (len(short) <= WIDTH and _flat(value)):
+        yield short
+        return
+    pairs = sorted(value.items()) if isinstance(value, Mapping) else [("-", each) for each in value]
+    inner = [line for key, each in pairs for line in _lines(key if key == "-" else f"{key}:", each, depth + 1)]
+    if name == "-":  # the first stands beside the dash
+        yield f"{'  ' * depth}- {inner.pop(0).lstrip()}"
+    else:
+        yield f"{'  ' * depth}{name}"
+    yield from inner
+
+
+def _flat(value: Any) -> bool:
+    """Say whether no collection in a value has collections in turn, but for such of one."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    return all(
+        not isinstance(each, Mapping | list) or len(each) <= 1 or len(_short(each)) < WIDTH / 3 for each in inner
+    )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {_short(each)}" for key, each in sorted(value.items())) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_short, value)) + "]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value not in ("true", "false", "null"):
+        return json.dumps(value) if re.fullmatch(r"[\d.]+", value) else value
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,53 @@
+"""The golden files: which there are, and what each should hold."""
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from infra.terraform import INFRA
+from tests.infra.golden import cluster, terraform
+from tests.infra.golden.facts import text
+
+FOLDER = Path(__file__).parent
+ENVIRONMENTS = ("dev", "prod")
+
+
+def of_cluster(infra: Path = INFRA) -> dict[str, Callable[[], str]]:
+    """Return the pages that need no Terraform, by name, each made when it is called."""
+    made = {name(folder, infra): functools.partial(_kustomization, folder) for folder in cluster.kustomizations(infra)}
+    return made | {"charts": lambda: text([*cluster.charts(infra)]), "prices": lambda: text([*cluster.prices(infra)])}
+
+
+def name(folder: Path, infra: Path = INFRA) -> str:
+    """Return the name of a kustomization's page."""
+    return "-".join(folder.relative_to(infra).parts)
+
+
+def _kustomization(folder: Path) -> str:
+    return text(cluster.rendered(folder))
+
+
+def of_cloud(cloud: str, infra: Path = INFRA) -> dict[str, str]:
+    """Return the pages of a cloud's environments, by name."""
+    copies = {environment: terraform.Copy(infra / cloud, environment) for environment in ENVIRONMENTS}
+    found = terraform.observe(cloud, copies)
+    return {
+        f"{cloud}-{name}": text(
+            [*terraform.facts(found, name, copy), *terraform.spent(cloud, found, name, infra / cluster.PRICES)]
+        )
+        for name, copy in copies.items()
+    }
+
+
+def golden(name: str) -> str:
+    """Return what is in a golden file."""
+    path = FOLDER / f"{name}.txt"
+    return path.read_text() if path.exists() else ""
+
+
+def write(pages: Mapping[str, str]) -> list[str]:
+    """Write golden files, and return the names of those that were not so before."""
+    changed = [name for name, page in pages.items() if golden(name) != page]
+    for name in changed:
+        (FOLDER / f"{name}.txt").write_text(pages[name])
+    return changed

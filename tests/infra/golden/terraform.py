@@ -1,0 +1,222 @@
+"""What Terraform plans, as facts: every argument that is set, with references for what a cloud would answer.
+
+References are found by an apply with providers that know no cloud and make up what the cloud would answer. Copies of a
+configuration stand in one root as modules beside each other, since most of a run is spent on reading the providers'
+schemas.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infra import terraform
+from infra.costs import core as costs
+from tests.infra import hcl
+from tests.infra.golden.facts import Fact
+
+Json = dict[str, Any]
+_MADE_UP = re.compile(r"mock-[a-z0-9-]+?-[0-9a-f]{8}")
+_UNPLANNED = (
+    "create_before_destroy",
+    "depends_on",
+    "ignore_changes",
+    "nullable",
+    "prevent_destroy",
+    "provider",
+    "replace_triggered_by",
+    "sensitive",
+)
+_COMMANDS = (
+    "terraform plan -input=false -no-color -out=plan >/dev/null && terraform show -json plan && "
+    "terraform apply -input=false -no-color plan >/dev/null && cat terraform.tfstate"
+)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A configuration and the environment it is planned for: `folder` is one like `infra/aws`."""
+
+    folder: Path
+    environment: str
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What Terraform has planned for copies of a configuration, and what an apply made of it."""
+
+    plan: Json
+    state: Json
+
+
+def facts(observed: Observed, name: str, copy: Copy) -> list[Fact]:
+    """Return what is known of one of the copies that were planned."""
+    return [*_planned(observed, name), *written(copy.folder)]
+
+
+def observe(cloud: str, copies: Mapping[str, Copy]) -> Observed:
+    """Plan and apply copies of a cloud's configuration beside each other.
+
+    Raises:
+        UnavailableError: when Terraform refuses one of them; it is named as `copies/<name>/` or `module.<name>`.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch, cloud)
+        for name, copy in copies.items():
+            _lay_out(copy, name, root)
+        printed = terraform.run(cloud, _COMMANDS, Path(scratch))
+    plan, end = json.JSONDecoder().raw_decode(printed)
+    return Observed(plan, json.loads(printed[end:]))
+
+
+def _lay_out(copy: Copy, name: str, root: Path) -> None:
+    """Put a copy into a root, as a module with the environment's values; the root has its providers."""
+    folder = Path(shutil.copytree(copy.folder, root / "copies" / name, ignore=shutil.ignore_patterns("tests")))
+    given = (folder / f"{copy.environment}.tfvars").read_text()
+    main = root / "main.tf"
+    before = main.read_text() if main.exists() else ""
+    providers = _take_providers(folder)
+    if not before:
+        before = (folder / "versions.tf").read_text() + "".join(f'provider "{each}" {{}}\n' for each in providers)
+    main.write_text(
+        f'{before}module "{name}" {{\nsource = "./copies/{name}"\n{given}\n}}\n'
+        f'output "{name}" {{\nvalue = module.{name}\nsensitive = true\n}}\n'
+    )
+
+
+def _take_providers(folder: Path) -> list[str]:
+    found = []
+    path = folder / "versions.tf"
+    text = path.read_text()
+    for part in reversed([part for part in hcl.blocks(text) if part.path[0] == "provider"]):
+        found.append(part.path[1])
+        text = text[: part.start] + text[part.end :]
+    path.write_text(text)
+    return found
+
+
+def _planned(observed: Observed, name: str) -> Iterator[Fact]:
+    """Return a fact for each resource of one copy, and one for its outputs."""
+    made = {
+        _own(address, name): each for address, each in _made(observed.state) if address.startswith(f"module.{name}.")
+    }
+    owners = _owners(made)
+    changes = {_own(change["address"], name): change["change"] for change in observed.plan["resource_changes"]}
+    for address in sorted(made.keys() & changes.keys()):
+        shown = changes[address]
+        own = f"<{address}.".replace('"', "")
+        known = _resolved(shown["after"], shown["after_unknown"], made[address], own, owners)
+        keys = re.findall(r'\["?(.*?)"?\]', address)
+        yield Fact(re.sub(r"\[.*?\]", "[*]", address), "/".join(keys), known or {})
+    yield Fact("outputs", "", _set(observed.state["outputs"][name]["value"], "nobody's", owners) or {})
+
+
+def _made(state: Json) -> Iterator[tuple[str, Json]]:
+    """Return what an apply made, what others wait for first."""
+    instances = [(resource, each) for resource in state["resources"] for each in resource["instances"]]
+    for resource, instance in sorted(instances, key=lambda pair: len(pair[1].get("dependencies", []))):
+        key = f"[{json.dumps(instance['index_key'])}]" if "index_key" in instance else ""
+        mode = "data." if resource["mode"] == "data" else ""
+        address = f"{resource.get('module', '')}.{mode}{resource['type']}.{resource['name']}{key}"
+        yield address, instance["attributes"]
+
+
+def _own(address: str, name: str) -> str:
+    return address.removeprefix(f"module.{name}.").replace("module.", "")
+
+
+def _owners(made: Mapping[str, Json]) -> dict[str, str]:
+    """Say by what the texts that the apply made up are referred to."""
+    owners: dict[str, str] = {}
+    for address, values in made.items():
+        for value, path in _made_up(values, ()):
+            owners.setdefault(value, f"<{address}.{path}>".replace('"', ""))
+    return owners
+
+
+def _made_up(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Find what the apply made up for the very argument it stands in."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _made_up(each, (*path, key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _made_up(each, path)
+    elif isinstance(value, str) and path and re.fullmatch(rf"mock-{path[-1].replace('_', '-')}-[0-9a-f]{{8}}", value):
+        yield value, ".".join(path)
+
+
+def _resolved(planned: Any, unknown: Any, made: Any, own: str, owners: Mapping[str, str]) -> Any:
+    """Return what is planned, and where that is not known what was made of it; None where nothing was set."""
+    if unknown is True:
+        return _set(made, own, owners)
+    if isinstance(planned, dict):
+        unknown = unknown or {}
+        known = {
+            key: _resolved(planned.get(key), unknown.get(key), made.get(key), own, owners)
+            for key in {*planned, *unknown}
+        }
+        return {key: value for key, value in known.items() if value not in (None, [], {})}
+    if isinstance(planned, list) and unknown and len(planned) == len(unknown) == len(made):
+        return [_resolved(*each, own, owners) for each in zip(planned, unknown, made, strict=True)]
+    return _set(made, own, owners) if isinstance(planned, list) and unknown else planned
+
+
+def _set(made: Any, own: str, owners: Mapping[str, str]) -> Any:
+    """Return what was set to something unknown, with references; None for what the apply made up itself."""
+    if isinstance(made, dict):
+        found = {key: _set(value, own, owners) for key, value in made.items()}
+        return {key: value for key, value in found.items() if value is not None} or None
+    if isinstance(made, list):
+        found = [value for each in made if (value := _set(each, own, owners)) is not None]
+        # a set's order is that of what was made up
+        return (sorted(found) if all(isinstance(each, str) for each in found) else found) or None
+    if not isinstance(made, str):
+        return None
+    text = _MADE_UP.sub(lambda match: owners.get(match[0], match[0]), made)
+    if re.fullmatch(r"\d{1,3}", text):
+        return "<a number>"
+    return None if text.startswith(own) and text.endswith(">") else text
+
+
+def written(folder: Path) -> Iterator[Fact]:
+    """Return what no plan shows: what waits for what, what Terraform leaves alone, providers and their versions."""
+    for path in sorted(folder.rglob("*.tf")):
+        if "tests" not in path.relative_to(folder).parts:
+            module = path.parent.name if path.parent != folder else "root"
+            yield from _written(path.read_text(), module)
+
+
+def _written(text: str, module: str) -> Iterator[Fact]:
+    end = 0
+    for part in hcl.parts(text):
+        whole = part.path[0] in ("provider", "terraform")
+        if part.kind == "argument" and part.start >= end and (whole or part.path[-1] in _UNPLANNED):
+            end = part.end  # what is in it is said with it
+            said = re.sub(r"\s+", " ", text[part.start : part.end].split("=", 1)[1]).strip(" ,")
+            yield Fact(f"terraform {part.address}", module, {"is": said.replace('"', "")})
+
+
+def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fact]:
+    """Return what one of the copies that were planned costs a month, by how it is used."""
+    root = observed.plan["planned_values"]["root_module"]["child_modules"]
+    (whole,) = (each for each in root if each["address"] == f"module.{name}")
+    given = observed.plan["configuration"]["root_module"]["module_calls"][name]["expressions"]
+    zones = {"zones": {"value": given.get("zones", {}).get("constant_value")}}
+    seen = {"planned_values": {"root_module": whole}, "variables": zones}
+    prices = {
+        price: costs.Price(**value) for price, value in yaml.safe_load(table.read_text())[cloud]["prices"].items()
+    }
+    for use, month in costs.PROFILES.items():
+        by_group = costs.costs(costs.charges(seen, month), prices)
+        yield Fact("costs in USD a month", use, {group: _usd(each) for group, each in by_group.items()})
+
+
+def _usd(cost: costs.Cost) -> str:
+    return f"{cost.usd:.2f}" + (f" and {', '.join(sorted(cost.unknown))}" if cost.unknown else "")
