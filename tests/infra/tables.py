@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from infra.terraform import INFRA
+from tests.infra import charts
 from tests.infra.checks import CLOUDS
 from tests.infra.mutation import defects
 
@@ -36,6 +37,12 @@ def seeded(cloud: str) -> str:
     return table(("defect", "file", "caught by"), *rows)
 
 
+def looked_at() -> str:
+    """The charts that are installed, and how many of the values we give them they do not know."""
+    rows = [(each["name"], f"`{each['version']}`", str(len(charts.unknown(each)))) for each in charts.HELM]
+    return table(("chart", "version", "unknown values"), *rows)
+
+
 def fill(text: str, name: str, content: str) -> str:
     """Put a table between the marks `<!-- name -->` and `<!-- /name -->` of a page."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
@@ -50,6 +57,8 @@ def pages() -> dict[Path, str]:
     text = SEEDED.read_text()
     for cloud in CLOUDS:
         text = fill(text, f"defects-{cloud}", seeded(cloud))
+    if charts.REAL.exists():
+        text = fill(text, "charts", looked_at())
     return filled | {SEEDED: text}
 
 

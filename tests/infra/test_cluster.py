@@ -14,20 +14,12 @@ import yaml
 from components.common.errors import UserError
 from infra.cluster import core
 from pipelines.environments import AWS, GCP, GPU, Role
+from tests.infra.charts import CHARTS, FOLDER, ROOT, Json, values
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES
 from tests.infra.test_kubernetes import files, objects
 
-Json = dict[str, Any]
-FOLDER = Path(core.__file__).parent
-ROOT = FOLDER.parents[1]
 NAMESPACES = FOLDER / "namespaces"
 OURS = ("airflow", "kubeflow", "monitoring", "nightshift")
-CHARTS: list[Json] = yaml.safe_load((FOLDER / "charts.yaml").read_text())
-
-
-def values(name: str) -> Json:
-    read: Json = yaml.safe_load((FOLDER / "values" / f"{name}.yaml").read_text())
-    return read
 
 
 def of_kind(namespace: str, kind: str) -> list[Json]:
@@ -171,11 +163,6 @@ def test_every_chart_has_a_version_with_a_source_and_a_day(chart: Json) -> None:
     assert ("chart" in chart) != ("kustomize" in chart)
     if chart["version"] is not None:
         assert chart["source"] and chart["date"]
-
-
-@pytest.mark.parametrize("chart", [chart for chart in CHARTS if "chart" in chart], ids=lambda chart: chart["name"])
-def test_every_value_of_a_chart_has_a_name_that_was_looked_up(chart: Json) -> None:
-    assert bool(chart["keys"]) == bool(values(chart["name"]) or chart.get("set"))
 
 
 def test_every_helm_chart_has_its_values_and_no_values_are_left_over() -> None:
