@@ -1,5 +1,6 @@
 """The commands that install what `charts.yaml` names, for a shell."""
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,6 +8,11 @@ from typing import Any
 from components.common.errors import UserError
 
 Chart = Mapping[str, Any]
+# a shell gives the commands one after the other and ends at the first that fails
+STOPPED = (
+    "trap 'echo \"cluster-install: the command above failed, and nothing after it was done; once it is mended, run the"
+    " same again\" >&2' ERR"
+)
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
@@ -24,10 +30,13 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     namespaces = "kubectl apply --server-side --force-conflicts -k infra/cluster/namespaces"
     disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
     wanted = [chart for chart in charts if cloud in chart["clouds"]]
-    commands = [command for chart in wanted for command in _install(chart, cluster)]
+    commands = [command for chart in wanted for command in _install(chart, cloud, cluster)]
+    # missed before the first change, not in the middle
+    variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join(commands))))
+    given = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
     last = [f"kubectl apply -k infra/{folder}" for folder in (f"kubernetes/{cloud}", "monitoring")]
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
-    return [namespaces, *disks, *commands, namespaces, *last]
+    return [STOPPED, *given, namespaces, *disks, *commands, namespaces, *last]
 
 
 def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
@@ -65,21 +74,28 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
     ]
 
 
-def _install(chart: Chart, cluster: str) -> list[str]:
+def _install(chart: Chart, cloud: str, cluster: str) -> list[str]:
     if chart["version"] is None:
         raise UserError(
             f"infra/cluster/charts.yaml: {chart['name']} has no version; fill in one that you have looked up"
         )
-    if "kustomize" in chart:
-        remotes = [f"{remote}?ref={chart['version']}" for remote in chart["kustomize"]]
-        applied = [f"kubectl apply --server-side --force-conflicts -k {shlex.quote(remote)}" for remote in remotes]
-        # the first brings kinds of which the second has objects
-        return [command for apply in applied for command in (apply, ESTABLISHED)]
+    made = _kustomized(chart) if "kustomize" in chart else [_upgraded(chart, cloud, cluster)]
+    return [*chart.get("before", []), *made, *chart.get("after", [])]
+
+
+def _kustomized(chart: Chart) -> list[str]:
+    applied = [f"kubectl apply --server-side --force-conflicts -k {shlex.quote(each)}" for each in chart["kustomize"]]
+    # the first brings kinds of which the second has objects
+    return [command for apply in applied for command in (apply, ESTABLISHED)]
+
+
+def _upgraded(chart: Chart, cloud: str, cluster: str) -> str:
     words = ["helm upgrade --install", chart["name"], chart["chart"], "--version", chart["version"]]
     words += ["--repo", chart["repository"]] if "repository" in chart else []
     words += ["--namespace", chart["namespace"], "--create-namespace"]
     words += ["--values", f"infra/cluster/values/{chart['name']}.yaml"]
     # in double quotes, so that the shell fills in its variables
-    words += [f'--set "{key}={value.format(cluster=cluster)}"' for key, value in chart.get("set", {}).items()]
+    named = {key: value.format(cloud=cloud, cluster=cluster) for key, value in chart.get("set", {}).items()}
+    words += [f'--set "{key}={value}"' for key, value in named.items()]
     words += [f"--set-file {key}={path}" for key, path in chart.get("files", {}).items()]
-    return [" ".join([*words, "--wait", "--timeout 15m"])]
+    return " ".join([*words, "--wait", "--timeout 15m"])

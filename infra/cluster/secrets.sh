@@ -43,6 +43,13 @@ POSTGRES_DB=airflow"
 secret airflow airflow-database <<< "connection=postgresql://airflow:$database@postgresql:5432/airflow"
 secret airflow airflow-keys <<< "api-secret-key=$(password)
 jwt-secret=$(password)$(password)$(password)"
+secret airflow airflow-login <<< "passwords.json={\"admin\": \"$(password)\"}"
+
+# in place of those that Kubeflow's manifests hold, which everybody knows
+secret kubeflow mlpipeline-minio-artifact <<< "accesskey=kubeflow
+secretkey=$(password)"
+secret kubeflow mysql-secret <<< "username=root
+password=$(password)"
 
 secret monitoring grafana-admin <<< "admin-user=admin
 admin-password=$(password)"

@@ -17,7 +17,7 @@ CHARTS: list[Json] = yaml.safe_load((FOLDER / "charts.yaml").read_text())
 HELM = [chart for chart in CHARTS if "chart" in chart]
 # maps whose keys are the user's own
 FREE = {
-    "airflow": ("config", "nodeSelector"),
+    "airflow": ("config", "nodeSelector", "securityContexts.pod"),
     "cert-manager": ("global.nodeSelector",),
     "cluster-autoscaler": ("expanderPriorities", "extraArgs", "nodeSelector"),
     "dcgm-exporter": ("nodeSelector",),

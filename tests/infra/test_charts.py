@@ -4,6 +4,7 @@ import re
 
 import jsonschema
 import pytest
+import yaml
 
 from tests.infra.charts import CHARTS, FOLDER, FREE, HELM, REAL, ROOT, UNLISTED, Json, given, made, real, unknown
 from tests.infra.test_kubernetes import kustomization, objects
@@ -80,3 +81,38 @@ def test_an_account_that_is_given_a_right_is_there() -> None:
 
     assert {("kube-system", "karpenter"), ("nightshift", "mlflow"), ("airflow", "airflow-worker")} <= given_rights
     assert given_rights <= set(accounts)
+
+
+def test_airflows_image_answers_the_probes_and_holds_what_its_pods_run() -> None:
+    """The chart's own commands are of Airflow's own image: `/entrypoint`, `/clean-logs`."""
+    airflow = next(chart for chart in HELM if chart["name"] == "airflow")
+    parts = {"scheduler": "scheduler", "triggerer": "triggerer", "dag-processor": "dagProcessor"}
+    asked = 0
+    for value in made(airflow):
+        for container in value.get("containers", []):
+            ours = given(airflow).get(parts.get(container["name"].removesuffix("-log-groomer"), ""), {})
+            for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+                if isinstance(container.get(probe), list):
+                    assert ours[probe]["command"][:3] == ["airflow", "jobs", "check"]
+                    asked += 1
+            if any("/clean-logs" in word for word in container.get("args", [])):
+                assert ours["logGroomerSidecar"]["args"][0] == "bash"
+                asked += 1
+
+    assert asked >= 4
+
+
+def test_nothing_installs_packages_from_the_internet() -> None:
+    """The trainer's job that brings runtimes does; the chart has none of them unless it is told to."""
+    trainer = next(chart for chart in HELM if chart["name"] == "trainer")
+
+    assert given(trainer) == {} and real("trainer", "values.yaml")["runtimes"]["defaultEnabled"] is False
+
+
+def test_what_is_changed_of_kubeflow_is_there() -> None:
+    pipelines = next(chart for chart in CHARTS if chart["name"] == "pipelines")
+    found = {(each["kind"], each["name"]) for each in made(pipelines)}
+    patches = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())["patches"]
+
+    for target in (patch["target"] for patch in patches):
+        assert {(target["kind"], name) for name in target["name"].split("|")} <= found

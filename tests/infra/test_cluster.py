@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import kubernetes_validate
 import pytest
@@ -13,13 +13,45 @@ import yaml
 
 from components.common.errors import UserError
 from infra.cluster import core
-from pipelines.environments import AWS, GCP, GPU, Role
+from pipelines.environments import AWS, GCP, GPU, SITES, Role
 from tests.infra.charts import CHARTS, FOLDER, ROOT, Json, values
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES
 from tests.infra.test_kubernetes import files, objects
 
 NAMESPACES = FOLDER / "namespaces"
 OURS = ("airflow", "kubeflow", "monitoring", "nightshift")
+
+
+class Script(Protocol):
+    """Gives commands to a shell that has other tools; returns how it ended, and what they were asked."""
+
+    def __call__(
+        self, commands: list[str], fails: str = "nothing", **environment: str
+    ) -> tuple[subprocess.CompletedProcess[str], list[str]]: ...
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    def run(
+        commands: list[str], fails: str = "nothing", **environment: str
+    ) -> tuple[subprocess.CompletedProcess[str], list[str]]:
+        asked = tmp_path / "asked"
+        asked.write_text("")
+        for name in ("helm", "kubectl"):
+            tool = tmp_path / name
+            tool.write_text(f"""#!/bin/sh
+            echo "$*" >> {asked}
+            case "$*" in *"{fails}"*) exit 1 ;; esac
+            """)
+            tool.chmod(0o755)
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", "\n".join(commands)],
+            env={"PATH": f"{tmp_path}:{os.environ['PATH']}", **environment},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done, asked.read_text().splitlines()
+
+    return run
 
 
 def of_kind(namespace: str, kind: str) -> list[Json]:
@@ -76,7 +108,7 @@ def test_a_namespace_lets_nobody_in_or_out_by_default(namespace: str) -> None:
     policy = named(of_kind(namespace, "NetworkPolicy"), "default")["spec"]
 
     assert policy["podSelector"] == {} and set(policy["policyTypes"]) == {"Ingress", "Egress"}
-    assert policy["ingress"] == [{"from": [{"podSelector": {}}]}]
+    assert policy["ingress"] == []
     assert all(rule["to"] for rule in policy["egress"])
 
 
@@ -93,6 +125,22 @@ def test_a_namespace_lets_nobody_in_or_out_by_default(namespace: str) -> None:
 )
 def test_who_has_to_call_another_namespace_is_let_in(caller: str, port: int, called: str) -> None:
     assert any(lets_in(policy["spec"], caller, port) for policy in of_kind(called, "NetworkPolicy"))
+
+
+def test_nobody_is_let_into_the_store_that_asks_for_no_login() -> None:
+    for policy in (found["spec"] for found in of_kind("kubeflow", "NetworkPolicy") if found["spec"].get("ingress")):
+        labels = policy["podSelector"].get("matchLabels", {})
+        left_out = {"key": "app", "operator": "NotIn", "values": ["seaweedfs"]}
+        assert labels.get("app", "seaweedfs") != "seaweedfs" or left_out in policy["podSelector"]["matchExpressions"]
+
+
+def test_airflow_reaches_slack_and_mail_servers_for_its_alerts() -> None:
+    (policy,) = [
+        found["spec"] for found in of_kind("airflow", "NetworkPolicy") if found["metadata"]["name"] == "airflow"
+    ]
+    anywhere = {each["port"] for rule in policy["egress"] if "to" not in rule for each in rule["ports"]}
+
+    assert anywhere == {443, 465, 587}
 
 
 def test_airflow_is_not_let_into_monitoring() -> None:
@@ -179,7 +227,8 @@ def test_a_version_nobody_has_filled_in_stops_the_installation() -> None:
 def test_namespaces_come_before_charts_and_again_after_kubeflow() -> None:
     commands = core.install(CHARTS, "gcp", "nightshift-dev")
 
-    assert "infra/cluster/namespaces" in commands[0] and "infra/cluster/namespaces" in commands[-3]
+    first = next(line for line in commands if line.startswith("kubectl"))
+    assert "infra/cluster/namespaces" in first and "infra/cluster/namespaces" in commands[-3]
     assert commands[-2:] == ["kubectl apply -k infra/kubernetes/gcp", "kubectl apply -k infra/monitoring"]
     assert not any("nvidia" in command or "autoscaler" in command for command in commands)
 
@@ -211,13 +260,92 @@ def test_kubeflows_kinds_are_there_before_objects_of_them() -> None:
     applied = core.install(CHARTS, "aws", "c")
     kinds = next(number for number, line in enumerate(applied) if "cluster-scoped-resources" in line)
 
-    assert "condition=established" in applied[kinds + 1] and "env/platform-agnostic" in applied[kinds + 2]
+    assert "condition=established" in applied[kinds + 1] and "infra/cluster/pipelines" in applied[kinds + 2]
+
+
+def test_all_of_kubeflow_is_of_one_version() -> None:
+    pipelines = next(chart for chart in CHARTS if chart["name"] == "pipelines")
+    built = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())
+
+    remote = [*pipelines["kustomize"][:-1], *built["resources"]]
+    assert [each.partition("?ref=")[2] for each in remote] == [pipelines["version"]] * 2
+
+
+def test_artifacts_lie_in_the_clouds_store_below_what_steps_may_write() -> None:
+    granted = (ROOT / "infra" / "aws" / "modules" / "identity" / "main.tf").read_text()
+    roots = [line for line in core.install(CHARTS, "gcp", "c") if "defaultPipelineRoot" in line]
+
+    assert len(roots) == 1 and '"defaultPipelineRoot=$STORE/pipelines"' in roots[0]
+    assert re.search(r"steps += .*writes = .*\"pipelines\"", granted)
+
+
+def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(script: Script) -> None:
+    done, asked = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1")
+
+    assert done.returncode and "STORE: is not set; see docs/runbooks/bring-up.md" in done.stderr and asked == []
+    assert "STORE=" in (ROOT / "docs" / "runbooks" / "bring-up.md").read_text()
+
+
+def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: Script) -> None:
+    done, asked = script(core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", fails="--install kserve-crd")
+
+    assert done.returncode and asked[-1].startswith("upgrade --install kserve-crd")
+    assert done.stderr.strip().endswith("nothing after it was done; once it is mended, run the same again")
+
+
+def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
+    for cloud in ("aws", "gcp"):
+        done, asked = script(core.install(CHARTS, cloud, "c"), AWS_REGION="us-east-1", STORE="s3://bucket")
+        assert done.returncode == 0, done.stderr
+        assert asked[-1] == "apply -k infra/monitoring"
+
+
+def test_a_kind_of_kserve_that_its_chart_leaves_out_the_second_time_is_kept() -> None:
+    commands = core.install(CHARTS, "aws", "c")
+    kinds = next(number for number, line in enumerate(commands) if "--install kserve-crd" in line)
+
+    assert "clusterstoragecontainers.serving.kserve.io helm.sh/resource-policy=keep" in commands[kinds + 1]
 
 
 def test_airflows_database_is_ready_before_the_pods_that_helm_waits_for() -> None:
-    command = next(line for line in core.install(CHARTS, "aws", "c") if "--install airflow" in line)
+    commands = core.install(CHARTS, "aws", "c")
+    chart = next(number for number, line in enumerate(commands) if "--install airflow" in line)
+    job = values("airflow")["migrateDatabaseJob"]
 
-    assert "--wait" in command and values("airflow")["migrateDatabaseJob"] == {"useHelmHooks": False}
+    assert "--wait --timeout 15m" in commands[chart] and job["useHelmHooks"] is False
+    # Helm waits for the job too, and the image of one that is there cannot be changed
+    assert job["ttlSecondsAfterFinished"] > 15 * 60
+    assert commands[chart - 1].startswith("kubectl delete job --namespace airflow airflow-run-airflow-migrations")
+
+
+def test_airflow_knows_where_its_steps_run() -> None:
+    account = named(of_kind("kubeflow", "RoleBinding"), "airflow-launches")
+    for cloud in SITES.keys() & {"aws", "gcp"}:
+        command = next(line for line in core.install(CHARTS, cloud, "c") if "--install airflow" in line)
+        assert f'--set "env[0].value={cloud}"' in command
+    assert values("airflow")["env"] == [
+        {"name": "NIGHTSHIFT_ENVIRONMENT"},
+        {"name": "NIGHTSHIFT_NAMESPACE", "value": "kubeflow"},
+    ]
+    assert {subject["namespace"] for subject in account["subjects"]} == {"airflow"}
+
+
+def test_what_airflow_starts_at_a_time_fits_into_the_quota_and_waits_in_its_pool() -> None:
+    """A pod beyond the quota is refused, where one without a node waits."""
+    hard = named(of_kind("kubeflow", "ResourceQuota"), "runs")["spec"]["hard"]
+    found = re.search(r"airflow pools set gpu (\d+)", values("airflow")["migrateDatabaseJob"]["args"][-1])
+    assert found and int(found[1]) == int(hard[f"requests.{GPU}"])
+
+    others = values("airflow")["config"]["core"]["parallelism"] - int(found[1])
+    for place in (AWS, GCP):
+        gpu, light = place.placements[Role.GPU], place.placements[Role.LIGHT]
+        assert int(found[1]) * int(gpu.cpu_request) + others * int(light.cpu_request) <= int(hard["requests.cpu"])
+        asked = int(found[1]) * gigabytes(gpu.memory_request) + others * gigabytes(light.memory_request)
+        assert asked <= gigabytes(hard["requests.memory"])
+
+
+def gigabytes(quantity: str) -> int:
+    return int(quantity.removesuffix("Gi"))
 
 
 @pytest.mark.parametrize("cloud", ("aws", "gcp"))
@@ -233,7 +361,8 @@ def test_aws_has_a_default_class_of_encrypted_disks_before_anything_claims_one()
     assert disks["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
     assert disks["parameters"]["encrypted"] == "true"
     assert disks["volumeBindingMode"] == "WaitForFirstConsumer"
-    assert core.install(CHARTS, "aws", "c")[1] == "kubectl apply -k infra/cluster/storage"
+    commands = [line for line in core.install(CHARTS, "aws", "c") if line.startswith(("kubectl", "helm"))]
+    assert commands[1] == "kubectl apply -k infra/cluster/storage"
     assert not any("infra/cluster/storage" in command for command in core.install(CHARTS, "gcp", "c"))
 
 
@@ -296,9 +425,11 @@ def test_what_watches_gpus_runs_on_every_gpu_node_and_on_no_other(name: str) -> 
 def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
     given, image = values("airflow"), (ROOT / "containers" / "airflow" / "Dockerfile").read_text()
 
-    assert f"USER {given['uid']}:{given['gid']}" in image
-    assert f"AIRFLOW_HOME={given['airflowHome']}" in image
-    assert f"AIRFLOW__CORE__DAGS_FOLDER={given['config']['core']['dags_folder']}" in image
+    pod, home = given["securityContexts"]["pod"], given["airflowHome"]
+    assert f"USER {pod['runAsUser']}:{pod['runAsGroup']}" in image and pod["fsGroup"] == pod["runAsGroup"]
+    assert f"AIRFLOW_HOME={home}" in image and f"COPY dags {home}/dags" in image
+    # a cluster mounts single files into it, which does not make it the user's
+    assert f"install --directory --owner {pod['runAsUser']} --group {pod['runAsGroup']} {home} " in image
     wanted = f"{given['images']['airflow']['repository'].rpartition('/')[0]}/base:{given['images']['airflow']['tag']}"
     assert wanted == AWS.placements[Role.LIGHT].image
     assert f"apache-airflow=={given['airflowVersion']}" in (ROOT / "pyproject.toml").read_text()
@@ -308,7 +439,6 @@ def test_the_trainer_is_the_one_the_documentation_names() -> None:
     trainer = named([{"metadata": chart, **chart} for chart in CHARTS], "trainer")
 
     assert f"Kubeflow Trainer {trainer['version'].rpartition('.')[0]}" in (ROOT / "docs" / "kubeflow.md").read_text()
-    assert values("trainer")["runtimes"]["defaultEnabled"]
 
 
 def secrets_of(value: Any) -> set[str]:
@@ -353,11 +483,16 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     wanted = {(name, space) for space in OURS for name in secrets_of(objects(NAMESPACES / space))}
     given = values("airflow")
     names = {given["data"]["metadataSecretName"], given["apiSecretKeySecretName"], given["jwtSecretName"]}
+    names |= {volume["secret"]["secretName"] for volume in given["apiServer"]["extraVolumes"]}
     wanted |= {(name, "airflow") for name in names} | {("grafana-admin", "monitoring")}
+    built = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())
+    left_out = next(each["target"]["name"] for each in built["patches"] if each["target"]["kind"] == "Secret")
+    wanted |= {(name, "kubeflow") for name in left_out.split("|")}
     assert wanted <= made
     assert {("nightshift-mlflow", "kubeflow"), ("nightshift-mlflow", "nightshift")} <= made
     passwords = re.findall(r"(?:PASSWORD|password|KEY|key|jwt-secret)=(\S{20,})", told)
-    assert len(set(passwords)) == 7 and not any(password in asked for password in passwords)
+    passwords += re.findall(r'passwords.json=\{"admin": "(\S{20,})"\}', told)
+    assert len(set(passwords)) == 10 and not any(password in asked for password in passwords)
     assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in told
 
 
