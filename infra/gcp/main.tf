@@ -120,6 +120,10 @@ module "identity" {
     mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with
     serving = { namespace = "nightshift", account = "serving", reads = ["models"] }
+    # the logs of Airflow's tasks: who writes them, and who shows them
+    tasks    = { namespace = "airflow", account = "airflow-worker", writes = ["pipelines"] }
+    triggers = { namespace = "airflow", account = "airflow-triggerer", writes = ["pipelines"] }
+    pages    = { namespace = "airflow", account = "airflow-api-server", reads = ["pipelines"] }
   }
 }
 

@@ -279,6 +279,21 @@ def test_artifacts_lie_in_the_clouds_store_below_what_steps_may_write() -> None:
     assert re.search(r"steps += .*writes = .*\"pipelines\"", granted)
 
 
+def test_airflow_keeps_logs_where_its_pods_may_write_and_read() -> None:
+    granted = (ROOT / "infra" / "aws" / "modules" / "identity" / "main.tf").read_text()
+    command = next(line for line in core.install(CHARTS, "aws", "c") if "--install airflow" in line)
+
+    assert '--set "config.logging.remote_base_log_folder=$STORE/airflow"' in command
+    module, _, name = values("airflow")["config"]["logging"]["logging_config_class"].rpartition(".")
+    assert f" as {name}\n" in (ROOT / f"{module.replace('.', '/')}.py").read_text()
+    found = re.findall(r'"airflow", account = "(\S+)", reads = (\S+), writes = (\S+) \}', granted)
+    assert found == [
+        ("airflow-worker", "[]", '["airflow"]'),
+        ("airflow-triggerer", "[]", '["airflow"]'),
+        ("airflow-api-server", '["airflow"]', "[]"),
+    ]
+
+
 def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(script: Script) -> None:
     done, asked = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1")
 

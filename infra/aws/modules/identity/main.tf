@@ -6,6 +6,10 @@ locals {
     steps   = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
     mlflow  = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
     serving = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
+    # the logs of Airflow's tasks: who writes them, and who shows them
+    tasks    = { namespace = "airflow", account = "airflow-worker", reads = [], writes = ["airflow"] }
+    triggers = { namespace = "airflow", account = "airflow-triggerer", reads = [], writes = ["airflow"] }
+    pages    = { namespace = "airflow", account = "airflow-api-server", reads = ["airflow"], writes = [] }
   }
   read  = ["s3:GetObject"]
   write = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
