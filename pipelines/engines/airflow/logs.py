@@ -1,8 +1,8 @@
 """Tasks' logs in an object store, where they outlive the pods that wrote them.
 
 Airflow takes this module for `[logging] logging_config_class = pipelines.engines.airflow.logs.LOGGING_CONFIG` and keeps
-the logs below `remote_base_log_folder`, an `s3://` or `gs://` URI. `remote_logging` stays off: it asks for the providers of
-the clouds, for which the project's own storage stands in.
+the logs below `remote_base_log_folder`, an `s3://` or `gs://` URI. `remote_logging` stays off: it asks for the clouds'
+providers, in whose place is the project's own storage.
 """
 
 from pathlib import Path
@@ -30,12 +30,12 @@ class StoredLogs:
         self._local = Path(local)
         self._remote = remote
 
-    def upload(self, path: Path | str, ti: Any = None) -> None:
+    def upload(self, path: Path | str, _ti: Any = None) -> None:
         """Store the log at a path, which may be relative to the folder of logs."""
         found = self._local / path
         storage.copy(str(found), storage.join(self._remote, found.relative_to(self._local).as_posix()))
 
-    def read(self, relative_path: str, ti: Any = None) -> tuple[list[str], list[str]]:
+    def read(self, relative_path: str, _ti: Any = None) -> tuple[list[str], list[str]]:
         """Return where the logs of one try lie, and what they say; a triggerer adds its own to the worker's."""
         folder, _, name = storage.join(self._remote, relative_path).rpartition("/")
         found = [storage.join(folder, each) for each in storage.names(folder) if each.startswith(name)]
