@@ -13,12 +13,12 @@ from tests.infra.golden.facts import Fact
 
 PRICES = Path("costs", "prices.yaml")
 # where a name was looked up is no part of what is installed
-_SOURCES = ("date", "keys", "source")
+_SOURCES = ("date", "source")
 
 
 def kustomizations(infra: Path) -> list[Path]:
-    """Return the folders that are applied: those of a kustomization that is no part of another."""
-    found = sorted(path.parent for path in infra.rglob("kustomization.yaml"))
+    """Return the folders that are applied and all here: those of a kustomization that is no part of another."""
+    found = sorted(path.parent for path in infra.rglob("kustomization.yaml") if _is_here(path.parent))
     parts = {(folder / name).resolve() for folder in found for name in _read(folder).get("resources", [])}
     return [folder for folder in found if folder.resolve() not in parts]
 
@@ -27,6 +27,10 @@ def parts(folder: Path) -> list[Path]:
     """Return the folders that a kustomization is put together from, its own first."""
     named = [folder / name for name in _read(folder).get("resources", [])]
     return [folder.resolve(), *(part for each in named if each.is_dir() for part in parts(each))]
+
+
+def _is_here(folder: Path) -> bool:
+    return all((folder / name).exists() for name in _read(folder).get("resources", []))
 
 
 def _read(folder: Path) -> Mapping[str, Any]:
@@ -67,6 +71,9 @@ def charts(infra: Path) -> Iterator[Fact]:
         values = infra / "cluster" / "values" / f"{row['name']}.yaml"
         if values.exists():
             given["values"] = yaml.safe_load(values.read_text())
+        for path in row.get("kustomize", []):
+            if (infra.parent / path).is_dir():
+                given[f"kustomization {path}"] = _read(infra.parent / path)
         for path in row.get("files", {}).values():
             given[f"file {path}"] = (infra.parent / path).read_text()
         yield Fact(f"chart {row['name']}", "", given)
