@@ -1,6 +1,7 @@
 """What we give the charts, held against the charts themselves; `../shared/charts` says what they are."""
 
 import re
+from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
@@ -28,35 +29,37 @@ def texts() -> list[str]:
 
 def there(kind: str) -> dict[tuple[str, str], Json]:
     """All objects of a kind by namespace and name: the charts', and ours."""
-    found = {
-        (each["namespace"], each["name"]): each for chart in CHARTS for each in made(chart) if each["kind"] == kind
-    }
+    found = {(each["namespace"], each["name"]): each for row in CHARTS for each in made(row) if each["kind"] == kind}
     for folder in OURS:
         namespace = kustomization(folder).get("namespace", "")
         found |= {(namespace, each["metadata"]["name"]): each for each in objects(folder) if each["kind"] == kind}
     return found
 
 
-@pytest.mark.parametrize("chart", HELM, ids=lambda chart: chart["name"])
-def test_every_value_is_one_that_the_chart_knows(chart: Json) -> None:
-    assert unknown(chart) == []
+def chart(name: str) -> Json:
+    return next(each for each in CHARTS if each["name"] == name)
 
 
-@pytest.mark.parametrize("chart", HELM, ids=lambda chart: chart["name"])
-def test_the_charts_own_schema_takes_the_values(chart: Json) -> None:
-    jsonschema.validate(given(chart), real(chart["name"], "values.schema.json") or {})
+@pytest.mark.parametrize("row", HELM, ids=lambda row: row["name"])
+def test_every_value_is_one_that_the_chart_knows(row: Json) -> None:
+    assert unknown(row) == []
 
 
-@pytest.mark.parametrize("chart", HELM, ids=lambda chart: chart["name"])
-def test_the_version_is_the_one_that_was_looked_at(chart: Json) -> None:
-    assert chart["version"] == real(chart["name"], "Chart.yaml")["version"]
+@pytest.mark.parametrize("row", HELM, ids=lambda row: row["name"])
+def test_the_charts_own_schema_takes_the_values(row: Json) -> None:
+    jsonschema.validate(given(row), real(row["name"], "values.schema.json") or {})
+
+
+@pytest.mark.parametrize("row", HELM, ids=lambda row: row["name"])
+def test_the_version_is_the_one_that_was_looked_at(row: Json) -> None:
+    assert row["version"] == real(row["name"], "Chart.yaml")["version"]
 
 
 @pytest.mark.parametrize("name", sorted({*FREE, *UNLISTED}))
 def test_an_exception_is_needed(name: str) -> None:
     """One that nobody needs would hide the next wrong name."""
     for path in FREE.get(name, ()) + UNLISTED.get(name, ()):
-        value = given(next(chart for chart in HELM if chart["name"] == name))
+        value = given(chart(name))
         for step in path.split("."):
             value = value[step]
 
@@ -85,7 +88,7 @@ def test_an_account_that_is_given_a_right_is_there() -> None:
 
 def test_airflows_image_answers_the_probes_and_holds_what_its_pods_run() -> None:
     """The chart's own commands are of Airflow's own image: `/entrypoint`, `/clean-logs`."""
-    airflow = next(chart for chart in HELM if chart["name"] == "airflow")
+    airflow = chart("airflow")
     parts = {"scheduler": "scheduler", "triggerer": "triggerer", "dag-processor": "dagProcessor"}
     asked = 0
     for value in made(airflow):
@@ -104,15 +107,50 @@ def test_airflows_image_answers_the_probes_and_holds_what_its_pods_run() -> None
 
 def test_nothing_installs_packages_from_the_internet() -> None:
     """The trainer's job that brings runtimes does; the chart has none of them unless it is told to."""
-    trainer = next(chart for chart in HELM if chart["name"] == "trainer")
+    trainer = chart("trainer")
 
     assert given(trainer) == {} and real("trainer", "values.yaml")["runtimes"]["defaultEnabled"] is False
 
 
-def test_what_is_changed_of_kubeflow_is_there() -> None:
-    pipelines = next(chart for chart in CHARTS if chart["name"] == "pipelines")
-    found = {(each["kind"], each["name"]) for each in made(pipelines)}
-    patches = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())["patches"]
+def patches() -> dict[tuple[str, str], Json]:
+    """How Kubeflow's objects are changed, by kind and name."""
+    read = yaml.safe_load((FOLDER / "pipelines" / "kustomization.yaml").read_text())["patches"]
+    return {
+        (patch["target"]["kind"], name): yaml.safe_load(patch["patch"])
+        for patch in read
+        for name in patch["target"]["name"].split("|")
+    }
 
-    for target in (patch["target"] for patch in patches):
-        assert {(target["kind"], name) for name in target["name"].split("|")} <= found
+
+def test_no_password_that_kubeflows_manifests_hold_is_installed() -> None:
+    pipelines = chart("pipelines")
+    found = {(each["kind"], each["name"]) for each in made(pipelines)}
+    left_out = {name for name, patch in patches().items() if patch.get("$patch") == "delete"}
+
+    assert set(patches()) <= found
+    assert {name for name in found if name[0] == "Secret"} == {name for name in left_out if name[0] == "Secret"}
+
+
+def test_kubeflows_database_asks_root_for_the_password_that_its_clients_have() -> None:
+    pod = patches()["Deployment", "mysql"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    pipelines = chart("pipelines")
+    (mysql,) = [each for each in made(pipelines) if (each["kind"], each["name"]) == ("Deployment", "mysql")]
+
+    assert [each["name"] for each in mysql["containers"]] == [container["name"]]
+    assert mysql["containers"][0]["env"] == ["MYSQL_ALLOW_EMPTY_PASSWORD=true"]
+    assert container["env"] == [
+        {"name": "MYSQL_ALLOW_EMPTY_PASSWORD", "$patch": "delete"},
+        {
+            "name": "MYSQL_ROOT_PASSWORD",
+            "valueFrom": {"secretKeyRef": {"name": "mysql-secret", "key": "password"}},
+        },
+    ]
+
+
+def test_airflows_tasks_report_to_a_service_of_the_chart() -> None:
+    airflow = chart("airflow")
+    url = urlsplit(given(airflow)["config"]["core"]["execution_api_server_url"])
+    service = there("Service")[airflow["namespace"], url.hostname or ""]
+
+    assert url.port in {each["port"] for each in service["ports"]} and url.path == "/execution/"
