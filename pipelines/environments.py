@@ -136,7 +136,7 @@ def site(name: str) -> Site:
     return SITES[name]
 
 
-def _cluster(name: str, images: str, spot: Toleration) -> Site:
+def _cluster(name: str, images: str) -> Site:
     """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot."""
     lustre = Volume("nightshift-lustre", "/lustre")
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
@@ -159,8 +159,9 @@ def _cluster(name: str, images: str, spot: Toleration) -> Site:
         memory_request="16Gi",
         memory_limit="32Gi",
         gpus=1,
-        nodes={"nightshift/pool": "gpu"},
-        tolerations=(Toleration(GPU, "present"), spot),
+        # no node with more GPUs, of which the others would idle
+        nodes={"nightshift/pool": "gpu", "nightshift/gpus": "1"},
+        tolerations=(Toleration(GPU, "present"), Toleration("nightshift/spot", "true")),
         # a spot node goes away within two minutes, and another may take a while to come
         retry=Retry(5, 60.0, 2.0),
         timeout=4 * 3600,
@@ -180,6 +181,6 @@ _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", mem
 # light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
 LOCAL = Site("local", {Role.LIGHT: _LIGHT, Role.GPU: _STEP, Role.LAUNCHER: _LIGHT})
-AWS = _cluster("aws", "registry.example.com/nightshift", Toleration("eks.amazonaws.com/capacityType", "SPOT"))
-GCP = _cluster("gcp", "registry.example.com/nightshift", Toleration("cloud.google.com/gke-spot", "true"))
+AWS = _cluster("aws", "registry.example.com/nightshift")
+GCP = _cluster("gcp", "registry.example.com/nightshift")
 SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

@@ -9,6 +9,13 @@ log_days            = 30
 
 # yours
 administrators = ["arn:aws:iam::000000000000:role/administrators"]
+people = {
+  operators = ["arn:aws:iam::000000000000:role/operators"]
+  readers   = ["arn:aws:iam::000000000000:role/readers"]
+}
+
+# prod's account, if it has one of its own
+image_readers = []
 
 gpu_pools = {
   spot = {

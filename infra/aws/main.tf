@@ -33,10 +33,13 @@ module "cluster" {
   source = "./modules/cluster"
 
   name                = local.full_name
+  region              = var.region
+  account_id          = local.account_id
   kubernetes_version  = var.kubernetes_version
   subnet_ids          = values(module.network.subnet_ids)
   api_cidrs           = var.api_cidrs
   administrators      = var.administrators
+  people              = var.people
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   kms_key_arn         = module.encryption.key_arn
@@ -45,11 +48,12 @@ module "cluster" {
 module "general_pool" {
   source = "./modules/node_pool"
 
-  name              = "general"
-  kind              = "general"
-  cluster_name      = module.cluster.name
-  node_role_arn     = module.cluster.node_role_arn
-  security_group_id = module.cluster.security_group_id
+  name               = "general"
+  kind               = "general"
+  cluster_name       = module.cluster.name
+  kubernetes_version = module.cluster.kubernetes_version
+  node_role_arn      = module.cluster.node_role_arn
+  security_group_id  = module.cluster.security_group_id
   # a disk does not leave its zone, and the autoscaler could not choose that of the next node
   subnet_ids     = [for zone in local.nearest : module.network.subnet_ids[zone]]
   instance_types = var.general_pool.instance_types
@@ -66,6 +70,7 @@ module "gpu_pools" {
   name                  = each.key
   kind                  = "gpu"
   cluster_name          = module.cluster.name
+  kubernetes_version    = module.cluster.kubernetes_version
   node_role_arn         = module.cluster.node_role_arn
   security_group_id     = module.cluster.security_group_id
   efa_security_group_id = module.network.efa_security_group_id
@@ -84,8 +89,9 @@ module "addons" {
   source = "./modules/addons"
 
   # by way of the pool, since these run on nodes and would wait for the first in vain
-  cluster_name = module.general_pool.cluster_name
-  name         = local.full_name
+  cluster_name       = module.general_pool.cluster_name
+  kubernetes_version = module.cluster.kubernetes_version
+  name               = local.full_name
 }
 
 module "karpenter" {
@@ -104,6 +110,7 @@ module "storage" {
   name                = local.full_name
   account_id          = local.account_id
   kms_key_arn         = module.encryption.key_arn
+  image_readers       = var.image_readers
   deletion_protection = var.deletion_protection
 }
 
@@ -131,6 +138,7 @@ module "identity" {
   account_id   = local.account_id
   cluster_name = module.cluster.name
   bucket_arn   = module.storage.bucket_arn
+  sources      = var.sources
   repositories = module.storage.repository_arns
   kms_key_arn  = module.encryption.key_arn
 }

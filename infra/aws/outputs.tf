@@ -3,6 +3,11 @@ output "cluster_name" {
   value       = module.cluster.name
 }
 
+output "api_policy_arn" {
+  description = "ARN of the policy to attach to the roles of people who reach the API by infra/aws/connect.sh"
+  value       = module.cluster.api_policy_arn
+}
+
 output "bucket" {
   description = "Name of the S3 bucket"
   value       = module.storage.bucket
@@ -14,7 +19,7 @@ output "repositories" {
 }
 
 output "lustre" {
-  description = "What infra/kubernetes/aws/lustre.yaml asks for: id, DNS name, mount name and capacity of the file system"
+  description = "What infra/kubernetes/aws-dev or aws-prod asks for: id, DNS name, mount name and capacity of the file system"
   value       = module.lustre.file_system
 }
 

@@ -8,6 +8,10 @@ deletion_protection = true
 
 # yours
 administrators = ["arn:aws:iam::000000000000:role/administrators"]
+people = {
+  operators = ["arn:aws:iam::000000000000:role/operators"]
+  readers   = ["arn:aws:iam::000000000000:role/readers"]
+}
 
 general_pool = {
   min = 3

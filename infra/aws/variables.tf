@@ -82,8 +82,8 @@ variable "api_cidrs" {
   default     = []
 
   validation {
-    condition     = alltrue([for range in var.api_cidrs : can(cidrhost(range, 0)) && !endswith(range, "/0")])
-    error_message = "api_cidrs must be IPv4 ranges, and not the whole Internet."
+    condition     = alltrue([for range in var.api_cidrs : can(cidrhost(range, 0)) && try(tonumber(split("/", range)[1]), 0) >= 16])
+    error_message = "api_cidrs must be IPv4 ranges of /16 or smaller: yours, and not the whole Internet."
   }
 }
 
@@ -94,6 +94,49 @@ variable "administrators" {
   validation {
     condition     = length(var.administrators) > 0 && alltrue([for arn in var.administrators : can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:role/", arn))])
     error_message = "administrators must name at least one IAM role by its ARN: nobody else gets into the cluster."
+  }
+}
+
+variable "people" {
+  description = "ARNs of the IAM roles of those who operate the cluster's namespaces, and of those who look"
+  type = object({
+    operators = optional(set(string), [])
+    readers   = optional(set(string), [])
+  })
+  default = {}
+
+  validation {
+    condition     = alltrue([for arn in setunion(var.people.operators, var.people.readers) : can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:role/", arn))])
+    error_message = "people must be IAM roles by their ARNs."
+  }
+
+  validation {
+    condition     = length(setintersection(var.people.operators, var.people.readers)) == 0 && length(setintersection(setunion(var.people.operators, var.people.readers), var.administrators)) == 0
+    error_message = "people must name a role once, and no administrator: a role has one access entry."
+  }
+}
+
+variable "sources" {
+  description = "Buckets other than ours that steps read raw data from: by name, with the key they are encrypted with if it is not S3's own"
+  type = map(object({
+    kms_key_arn = optional(string)
+  }))
+  default = {}
+
+  validation {
+    condition     = alltrue([for bucket in keys(var.sources) : can(regex("^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", bucket))])
+    error_message = "sources must be names of buckets, without s3:// and without a folder."
+  }
+}
+
+variable "image_readers" {
+  description = "Ids of other accounts whose nodes pull the images: prod runs those that dev has tried"
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for account in var.image_readers : can(regex("^[0-9]{12}$", account))])
+    error_message = "image_readers must be ids of accounts, of 12 digits each."
   }
 }
 

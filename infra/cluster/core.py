@@ -22,7 +22,7 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     Args:
         charts: the rows of `charts.yaml`, in order.
         cloud: aws or gcp.
-        cluster: name of the cluster, which some charts have to know.
+        cluster: name of the cluster, which ends with the environment's.
 
     Raises:
         UserError: when a version is not filled in.
@@ -34,7 +34,7 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     # missed before the first change, not in the middle
     variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join(commands))))
     given = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
-    last = [f"kubectl apply -k infra/{folder}" for folder in (f"kubernetes/{cloud}", "monitoring")]
+    last = [*_for_runs(f"infra/kubernetes/{cloud}-{cluster.rpartition('-')[2]}"), "kubectl apply -k infra/monitoring"]
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
     return [STOPPED, *given, namespaces, *disks, *commands, namespaces, *last]
 
@@ -71,6 +71,16 @@ def uninstall(charts: Sequence[Chart], cloud: str) -> list[str]:
         ),
         *volumes,
         balancers,
+    ]
+
+
+def _for_runs(folder: str) -> list[str]:
+    owner = "--namespace kubeflow job/nightshift-lustre-owner"
+    # a Job never changes: a new one hands the file system's root to the steps, who can write from then on
+    return [
+        f"kubectl delete --ignore-not-found {owner}",
+        f"kubectl apply -k {folder}",
+        f"kubectl wait --for=condition=complete --timeout=10m {owner}",
     ]
 
 

@@ -4,7 +4,14 @@ environment     = "dev"
 region          = "europe-west4"
 zones           = ["europe-west4-a", "europe-west4-b"]
 
+# the control plane's DNS name, which asks IAM who calls: the way in from outside the network
+external_control_plane = true
+people_domain          = "example.com"
+
 deletion_protection = false
+
+# prod's nodes, once there are any
+image_readers = []
 
 general_pool = { machine_type = "e2-standard-8", min_nodes = 1, max_nodes = 4 }
 

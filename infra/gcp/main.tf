@@ -10,10 +10,12 @@ locals {
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
     "cloudkms.googleapis.com",
+    "cloudresourcemanager.googleapis.com",
     "compute.googleapis.com",
     "container.googleapis.com",
     "containerscanning.googleapis.com",
     "iam.googleapis.com",
+    "iamcredentials.googleapis.com",
     "lustre.googleapis.com",
     "monitoring.googleapis.com",
     "servicenetworking.googleapis.com",
@@ -47,6 +49,8 @@ module "storage" {
   disposable  = !var.deletion_protection
   bucket_uses = ["lake", "pipelines", "models"]
 
+  image_readers = var.image_readers
+
   depends_on = [google_project_service.needed]
 }
 
@@ -65,6 +69,8 @@ module "cluster" {
   kubernetes_version  = var.kubernetes_version
   release_channel     = var.release_channel
   external            = var.external_control_plane
+  control_plane_range = module.network.control_plane_range
+  people_domain       = var.people_domain
   deletion_protection = var.deletion_protection
   legacy_lustre_port  = var.lustre.legacy_port
   general_pool        = var.general_pool
@@ -113,8 +119,9 @@ module "identity" {
   workload_pool = module.cluster.workload_pool
   buckets       = module.storage.buckets
   repository    = module.storage.repository
+  sources       = var.sources
   workloads = {
-    # the account of infra/kubernetes/gcp/kustomization.yaml, under which every step runs
+    # the account of infra/kubernetes/base/accounts.yaml, under which every step runs
     steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"], deploys = true }
     ui     = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
     mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }

@@ -14,7 +14,7 @@ output "buckets" {
 }
 
 output "lustre" {
-  description = "What infra/kubernetes/gcp/lustre.yaml has to say: volume handle, address, file system and capacity."
+  description = "What infra/kubernetes/gcp-dev or gcp-prod has to say: volume handle, address, file system and capacity."
   value       = module.lustre.volume
 }
 

@@ -5,6 +5,10 @@ region          = "europe-west4"
 zones           = ["europe-west4-a", "europe-west4-b", "europe-west4-c"]
 release_channel = "STABLE"
 
+# the control plane's DNS name, which asks IAM who calls: the way in from outside the network
+external_control_plane = true
+people_domain          = "example.com"
+
 general_pool = { machine_type = "e2-standard-8", min_nodes = 2, max_nodes = 8 }
 
 # The autoscaler takes what can be had: spot is cheap, flex-start waits for its turn, and the reserved node is there for

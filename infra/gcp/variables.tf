@@ -91,6 +91,39 @@ variable "external_control_plane" {
   default     = false
 }
 
+variable "people_domain" {
+  description = "Domain of the Google groups nightshift-operators and nightshift-readers, who get into the cluster as members of gke-security-groups; nobody but administrators of the project does if null."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.people_domain == null || can(regex("^[a-z0-9-]+(\\.[a-z0-9-]+)+$", var.people_domain))
+    error_message = "people_domain is a domain such as example.com, without an @."
+  }
+}
+
+variable "sources" {
+  description = "Buckets other than ours that steps read raw data from, by name."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for bucket in var.sources : can(regex("^[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]$", bucket))])
+    error_message = "sources are names of buckets, without gs:// and without a folder."
+  }
+}
+
+variable "image_readers" {
+  description = "Service accounts of other projects' nodes, which pull the images: prod runs those that dev has tried."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for account in var.image_readers : can(regex("^[a-z0-9-]+@[a-z0-9-]+\\.iam\\.gserviceaccount\\.com$", account))])
+    error_message = "image_readers are service accounts by their addresses, which end with .iam.gserviceaccount.com."
+  }
+}
+
 variable "deletion_protection" {
   description = "Whether a destroy stops at the cluster and at buckets that are not empty."
   type        = bool

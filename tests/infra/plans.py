@@ -4,6 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import yaml
+
+from infra.terraform import INFRA
+
 Json = dict[str, Any]
 
 
@@ -41,3 +45,17 @@ def expressions(plan: Json, *types: str) -> dict[str, Json]:
             yield from ((f"module.{name}.{address}", written) for address, written in walk(call["module"]))
 
     return dict(walk(plan["configuration"]["root_module"]))
+
+
+def volume(cloud: str, plan: Json) -> Json:
+    """What the environment of a plan says of its own of the volume in Kubernetes, by the field's path."""
+    folder = INFRA / "kubernetes" / f"{cloud}-{plan['variables']['environment']['value']}"
+    patches = yaml.safe_load((folder / "kustomization.yaml").read_text())["patches"]
+    (patch,) = (each["patch"] for each in patches if each["target"]["kind"] == "PersistentVolume")
+    return {change["path"]: change["value"] for change in yaml.safe_load(patch)}
+
+
+def groups_of_people() -> set[str]:
+    """The groups to which Kubernetes gives rights in our namespaces."""
+    objects = yaml.safe_load_all((INFRA / "cluster/namespaces/common/people.yaml").read_text())
+    return {subject["name"] for found in objects for subject in found.get("subjects", ())}

@@ -14,6 +14,9 @@ import yaml
 from components.common.errors import UserError
 from infra.cluster import core
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
+from tests.cluster.kinds import BINDING, ROLE
+from tests.cluster.rbac import Action, User, allowed
+from tests.cluster.store import Store
 from tests.infra.charts import CHARTS, FOLDER, ROOT, Json, values
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES
 from tests.infra.test_kubernetes import files, objects
@@ -148,6 +151,28 @@ def test_airflow_is_not_let_into_monitoring() -> None:
 
 
 @pytest.mark.parametrize("namespace", OURS)
+@pytest.mark.parametrize("domain", ["", "@example.com"], ids=["EKS", "GKE"])
+def test_people_may_do_what_their_groups_are_for(namespace: str, domain: str) -> None:
+    """Beside what Kubernetes' own `edit` and `view` hold, which know no kinds of charts."""
+    store = Store()
+    for kind in (ROLE, BINDING):
+        for value in of_kind(namespace, kind.name):
+            store.add(kind, value | {"metadata": value["metadata"] | {"namespace": namespace}})
+    operator, reader = (User("one", (f"nightshift-{group}{domain}",)) for group in ("operators", "readers"))
+    charted = [("trainer.kubeflow.org", "trainjobs"), ("argoproj.io", "workflows")]
+    charted += [("serving.kserve.io", "inferenceservices")]
+
+    for group, resource in charted:
+        assert allowed(store, operator, Action("create", group, resource, namespace))
+        assert allowed(store, reader, Action("list", group, resource, namespace))
+        assert not allowed(store, reader, Action("create", group, resource, namespace))
+    assert allowed(store, reader, Action("create", "", "pods/portforward", namespace))
+    bound = [(each["roleRef"]["name"], each["subjects"]) for each in of_kind(namespace, "RoleBinding")]
+    for role, subject in (("edit", operator), ("view", reader)):
+        assert any(role == name and subject.groups[0] in {each["name"] for each in who} for name, who in bound)
+
+
+@pytest.mark.parametrize("namespace", OURS)
 def test_a_namespace_has_limits_and_no_load_balancer(namespace: str) -> None:
     hard = {key: value for quota in of_kind(namespace, "ResourceQuota") for key, value in quota["spec"]["hard"].items()}
 
@@ -228,8 +253,9 @@ def test_namespaces_come_before_charts_and_again_after_kubeflow() -> None:
     commands = core.install(CHARTS, "gcp", "nightshift-dev")
 
     first = next(line for line in commands if line.startswith("kubectl"))
-    assert "infra/cluster/namespaces" in first and "infra/cluster/namespaces" in commands[-3]
-    assert commands[-2:] == ["kubectl apply -k infra/kubernetes/gcp", "kubectl apply -k infra/monitoring"]
+    assert "infra/cluster/namespaces" in first and "infra/cluster/namespaces" in commands[-5]
+    assert commands[-3] == "kubectl apply -k infra/kubernetes/gcp-dev"
+    assert commands[-1] == "kubectl apply -k infra/monitoring"
     assert not any("nvidia" in command or "autoscaler" in command for command in commands)
 
 
@@ -434,7 +460,8 @@ def test_what_watches_gpus_runs_on_every_gpu_node_and_on_no_other(name: str) -> 
     }
 
     assert tolerated == {toleration.key for toleration in AWS.placements[Role.GPU].tolerations}
-    assert given.get("nodeSelector", wanted) == AWS.placements[Role.GPU].nodes
+    # nodes of several GPUs too
+    assert given.get("nodeSelector", wanted) == {"nightshift/pool": AWS.placements[Role.GPU].nodes["nightshift/pool"]}
 
 
 def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:

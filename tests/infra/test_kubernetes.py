@@ -1,5 +1,7 @@
 """The Kubernetes objects in infra/kubernetes/."""
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import yaml
 
 from components.common.kubeflow import MOUNTED_FILE
 from pipelines.environments import SITES, Role, Site
+from tests.infra.checks import ENVIRONMENTS
 
 FOLDER = Path(__file__).parents[2] / "infra" / "kubernetes"
 CLUSTERS = [place for place in SITES.values() if place.placements[Role.GPU].gpus]
@@ -37,7 +40,7 @@ def of_kind(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def test_every_file_belongs_to_a_kustomization() -> None:
-    used = {path for name in (*[place.name for place in CLUSTERS], "multi-user") for path in files(FOLDER / name)}
+    used = {path for each in FOLDER.glob("*/kustomization.yaml") for path in files(each.parent)}
 
     assert used == {path for path in FOLDER.rglob("*.yaml") if path.name != "kustomization.yaml"}
 
@@ -58,7 +61,49 @@ def test_the_claims_that_steps_mount_are_there(place: Site) -> None:
         volume = volumes[claim["spec"]["volumeName"]]["spec"]
         assert volume["claimRef"] == {"namespace": kustomization(FOLDER / place.name)["namespace"], "name": name}
         assert volume["accessModes"] == claim["spec"]["accessModes"]
-        assert volume["capacity"] == claim["spec"]["resources"]["requests"]
+        # nobody provisions it, so that a larger one would be refused: how large the file system is, the volume says
+        assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}} and "storageClassName" in claim["spec"]
+
+
+@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
+def test_steps_may_write_the_root_of_a_new_file_system(place: Site, tmp_path: Path) -> None:
+    """What the installation runs as root hands a folder of root's over to the user of the images."""
+    (job,) = of_kind(FOLDER / place.name, "Job")
+    pod = job["spec"]["template"]["spec"]
+    (container,), (volume,) = pod["containers"], pod["volumes"]
+    (mount,) = container["volumeMounts"]
+    (user,) = {user_of(Path(file)) for file in FOLDER.parents[1].glob("containers/*/Dockerfile")}
+    assert volume["persistentVolumeClaim"]["claimName"] in {each.claim for each in place.placements[Role.GPU].volumes}
+    assert mount["mountPath"] in {each.path for each in place.placements[Role.GPU].volumes}
+    assert container["image"] == place.placements[Role.LIGHT].image and pod["securityContext"]["runAsUser"] == 0
+    if os.geteuid():
+        pytest.skip("only root gives a folder away")
+    root = tmp_path / "root"
+    root.mkdir(mode=0o755)
+
+    subprocess.run([str(root) if word == mount["mountPath"] else word for word in container["command"]], check=True)
+
+    assert (root.stat().st_uid, root.stat().st_gid) == user
+
+
+def user_of(dockerfile: Path) -> tuple[int, int]:
+    """The user and group under which an image runs."""
+    *_, line = (line for line in dockerfile.read_text().splitlines() if line.startswith("USER "))
+    user, _, group = line.removeprefix("USER ").partition(":")
+    return int(user), int(group)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
+def test_one_commit_holds_what_each_environment_has_of_its_own(place: Site, environment: str) -> None:
+    """The same objects, but for the file system and the account of the cloud."""
+    overlay = kustomization(FOLDER / f"{place.name}-{environment}")
+    kinds = {patch["target"]["kind"] for patch in overlay["patches"]}
+
+    assert overlay["resources"] == [f"../{place.name}"]
+    assert {"PersistentVolume"} <= kinds <= {"PersistentVolume", "ServiceAccount"}
+    targets = {patch["target"]["name"] for patch in overlay["patches"]}
+    assert targets <= {value["metadata"]["name"] for value in objects(FOLDER / place.name)}
 
 
 @pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
@@ -77,8 +122,6 @@ def test_every_binding_ties_a_role_that_is_there_to_an_account_that_is_there(pla
     bindings = of_kind(folder, "RoleBinding")
     assert {binding["roleRef"]["name"] for binding in bindings} == roles
     assert {subject["name"] for binding in bindings for subject in binding["subjects"]} == accounts
-    targets = {patch["target"]["name"] for patch in kustomization(folder).get("patches", [])}
-    assert targets <= accounts
 
 
 @pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)

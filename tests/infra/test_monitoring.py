@@ -9,6 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from components.deployment.endpoint import PORT
 from pipelines.arguments import COMPILED
 from pipelines.cli.__main__ import _parser
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
@@ -93,6 +94,34 @@ def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
     assert {base(name) for name in asked} <= {base(name) for name in documented()} | of_gpus() | OF_THE_PROCESS
 
 
+def monitored(name: str) -> dict[str, Any]:
+    """The spec of a monitor in a file that holds nothing else."""
+    (found,) = yaml.safe_load_all((FOLDER / name).read_text())
+    return dict(found["spec"])
+
+
+def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
+    """By the beginning of a metric's name: who exposes it in a cluster, and what lets Prometheus know of it."""
+    (served,) = monitored("serving.yaml")["podMetricsEndpoints"]
+    image = (ROOT / "containers/serving/Dockerfile").read_text()
+    pushed = yaml.safe_load((ROOT / "infra/cluster/values/pushgateway.yaml").read_text())["serviceMonitor"]["enabled"]
+    exported = manifest("ServiceMonitor")["spec"]["endpoints"]
+    scraped = {
+        "DCGM_": monitored("gke.yaml")["podMetricsEndpoints"],
+        "nightshift_endpoint_": served["portNumber"] == PORT and f"EXPOSE {PORT}\n" in image,
+        **dict.fromkeys(("nightshift_run_", "nightshift_schedule_", "nightshift_kubeflow_"), exported),
+        **{
+            f"nightshift_{path.name}_": pushed
+            for path in (ROOT / "components").iterdir()
+            if (path / "core.py").exists()
+        },
+    }
+
+    asked = {name for alert in ALERTS for name in alert.metrics()}
+    unknown = {name for name in asked if not any(name.startswith(start) and scraped[start] for start in scraped)}
+    assert unknown == set()
+
+
 def test_queries_name_pipelines_that_are_compiled() -> None:
     asked = {name for query in [*ALERTS, *panels()] for name in re.findall(r'pipeline="([^"]*)"', query.expression)}
 
@@ -127,7 +156,7 @@ def test_every_file_belongs_to_the_kustomization() -> None:
     files = [*FOLDER.glob("rules/*.yaml"), *FOLDER.glob("dashboards/*.json")]
     found = {str(path.relative_to(FOLDER)) for path in files}
 
-    assert {*kustomization["resources"], *generated["files"]} == found | {"exporter.yaml", "gke.yaml"}
+    assert {*kustomization["resources"], *generated["files"]} == found | {"exporter.yaml", "gke.yaml", "serving.yaml"}
     assert kustomization["namespace"] == "nightshift"
 
 

@@ -4,6 +4,7 @@ variables {
   name                  = "spot"
   kind                  = "gpu"
   cluster_name          = "nightshift-dev"
+  kubernetes_version    = "1.35"
   node_role_arn         = "arn:aws:iam::000000000000:role/nodes"
   security_group_id     = "sg-cluster"
   efa_security_group_id = "sg-efa"
@@ -28,13 +29,13 @@ run "a_spot_pool_has_both_taints_and_tells_the_autoscaler" {
   }
 
   assert {
-    condition     = { for taint in aws_eks_node_group.this.taint : taint.key => taint.value } == { "nvidia.com/gpu" = "present", "eks.amazonaws.com/capacityType" = "SPOT" }
+    condition     = { for taint in aws_eks_node_group.this.taint : taint.key => taint.value } == { "nvidia.com/gpu" = "present", "nightshift/spot" = "true" }
     error_message = "the GPU taint and the spot taint"
   }
 
   assert {
-    condition     = toset(keys(aws_autoscaling_group_tag.template)) == toset(["label/nightshift/pool", "taint/nvidia.com/gpu", "taint/eks.amazonaws.com/capacityType", "resources/nvidia.com/gpu"])
-    error_message = "a tag for the label, each taint and the GPUs"
+    condition     = toset(keys(aws_autoscaling_group_tag.template)) == toset(["label/nightshift/pool", "label/nightshift/gpus", "label/k8s.amazonaws.com/accelerator", "taint/nvidia.com/gpu", "taint/nightshift/spot", "resources/nvidia.com/gpu"])
+    error_message = "a tag for each label, each taint and the GPUs"
   }
 }
 
@@ -49,6 +50,11 @@ run "efa_has_an_interface_on_every_card_and_one_for_ip" {
     fabric          = "efa"
     instance_types  = ["p5.48xlarge"]
     placement_group = true
+  }
+
+  assert {
+    condition     = aws_eks_node_group.this.labels["nightshift/gpus"] == "8"
+    error_message = "which no step of one GPU chooses"
   }
 
   assert {

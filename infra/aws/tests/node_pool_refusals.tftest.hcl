@@ -5,6 +5,7 @@ variables {
   name                  = "spot"
   kind                  = "gpu"
   cluster_name          = "nightshift-dev"
+  kubernetes_version    = "1.35"
   node_role_arn         = "arn:aws:iam::000000000000:role/nodes"
   security_group_id     = "sg-cluster"
   efa_security_group_id = "sg-efa"

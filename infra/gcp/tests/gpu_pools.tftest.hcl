@@ -27,8 +27,12 @@ run "each_capacity_is_asked_for_in_its_own_way" {
     error_message = "every pool scales from zero"
   }
   assert {
-    condition     = [for taint in google_container_node_pool.gpu["spot"].node_config[0].taint : taint.key] == ["nvidia.com/gpu", "cloud.google.com/gke-spot"]
+    condition     = [for taint in google_container_node_pool.gpu["spot"].node_config[0].taint : taint.key] == ["nvidia.com/gpu", "nightshift/spot"]
     error_message = "a spot pool has both taints"
+  }
+  assert {
+    condition     = { for name, pool in google_container_node_pool.gpu : name => pool.node_config[0].labels["nightshift/gpus"] } == { l4 = "1", spot = "2", flex = "1", kept = "8", near = "8" }
+    error_message = "a step of one GPU finds nodes of one"
   }
   assert {
     condition     = google_container_node_pool.gpu["flex"].node_config[0].max_run_duration == "28800s" && google_container_node_pool.gpu["flex"].upgrade_settings[0].strategy == "SHORT_LIVED"

@@ -5,6 +5,7 @@ variables {
   project_id    = "example-project"
   workload_pool = "example-project.svc.id.goog"
   buckets       = { lake = "bucket-lake", models = "bucket-models" }
+  sources       = ["elsewhere"]
   repository    = { location = "europe-west4", id = "images" }
   workloads     = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["models"], writes = ["lake"] } }
 }
@@ -23,6 +24,10 @@ run "a_workload_gets_what_it_asks_for_and_no_more" {
   assert {
     condition     = google_service_account_iam_member.workloads["steps"].member == "serviceAccount:example-project.svc.id.goog[kubeflow/nightshift]"
     error_message = "the Kubernetes service account acts as the Google one"
+  }
+  assert {
+    condition     = google_storage_bucket_iam_member.sources["elsewhere"].role == "roles/storage.objectViewer"
+    error_message = "steps read the buckets of others"
   }
   assert {
     condition     = length(google_project_iam_member.deployers) == 0

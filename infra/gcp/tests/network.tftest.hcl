@@ -17,6 +17,7 @@ run "each_input_is_refused_by_name" {
     node_range             = "10.0.0.0"
     pod_range              = "10.4.0.0/22"
     service_range          = "services"
+    control_plane_range    = "172.16.0.0/24"
     service_peering_prefix = 24
   }
 
@@ -25,6 +26,7 @@ run "each_input_is_refused_by_name" {
     var.node_range,
     var.pod_range,
     var.service_range,
+    var.control_plane_range,
     var.service_peering_prefix,
   ]
 }

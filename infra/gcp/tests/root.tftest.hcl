@@ -42,6 +42,9 @@ run "each_input_is_refused_by_name" {
     general_pool       = { machine_type = "e2-standard-8", min_nodes = 0, max_nodes = 4 }
     gpu_pools          = {}
     labels             = { Team = "ml" }
+    people_domain      = "people@example.com"
+    sources            = ["gs://raw"]
+    image_readers      = ["prod"]
   }
 
   expect_failures = [
@@ -55,6 +58,9 @@ run "each_input_is_refused_by_name" {
     var.general_pool,
     var.gpu_pools,
     var.labels,
+    var.people_domain,
+    var.sources,
+    var.image_readers,
   ]
 }
 

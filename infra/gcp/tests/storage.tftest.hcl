@@ -3,11 +3,12 @@ mock_provider "google-beta" {}
 mock_provider "random" {}
 
 variables {
-  name        = "nightshift-dev"
-  project_id  = "example-project"
-  region      = "europe-west4"
-  disposable  = true
-  bucket_uses = ["lake"]
+  name          = "nightshift-dev"
+  image_readers = ["nightshift-prod-nodes@example-project.iam.gserviceaccount.com"]
+  project_id    = "example-project"
+  region        = "europe-west4"
+  disposable    = true
+  bucket_uses   = ["lake"]
 }
 
 run "each_input_is_refused_by_name" {

@@ -10,6 +10,7 @@ from infra import terraform
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
+POOL = 'module.gpu_pools["spot"].aws_eks_node_group.this'
 # what the real ARNs look like, for those that an offline apply made up
 ARNS = {
     "aws_cloudwatch_log_group": "arn:aws:logs:us-east-1:123456789012:log-group:flows",
@@ -23,10 +24,10 @@ ARNS = {
 
 
 def policies(state: Json) -> Iterator[tuple[str, str]]:
-    """The policies of roles, by the role's address, with ARNs as AWS writes them."""
+    """The policies of roles and of people, by their addresses, with ARNs as AWS writes them."""
     arns = {found.values["arn"]: ARNS[found.type] for found in resources(state, *ARNS)}
     made_up = re.compile("|".join(map(re.escape, sorted(arns, key=len, reverse=True))))
-    for policy in resources(state, "aws_iam_role_policy"):
+    for policy in resources(state, "aws_iam_policy", "aws_iam_role_policy"):
         yield policy.address, made_up.sub(lambda found: arns[found[0]], policy.values["policy"])
 
 
@@ -51,8 +52,8 @@ def parliament(source: Path) -> None:
     judge(checks.apply_and_destroy("aws", source))
 
 
-def autoscaler(source: Path) -> None:
-    """An apply leaves alone how many nodes the autoscaler has asked for."""
+def nodes_stay(source: Path) -> None:
+    """An apply leaves alone how many nodes the autoscaler has asked for, and no pool goes before the next stands."""
     given = "-input=false -no-color -var-file=dev.tfvars"
     steps = (
         f"terraform apply -auto-approve {given} >&2",
@@ -60,5 +61,10 @@ def autoscaler(source: Path) -> None:
         """sed -i 's/"desired_size": 0/"desired_size": 2/' state.json""",
         "terraform state push -force state.json",
         f"terraform plan -detailed-exitcode {given}",
+        f"terraform plan -out=plan -replace='{POOL}' {given} >&2",
+        "echo && terraform show -json plan",
     )
-    terraform.run("aws", " && ".join(steps), source)
+    *_, shown = terraform.run("aws", " && ".join(steps), source).splitlines()
+    (changed,) = (each for each in json.loads(shown)["resource_changes"] if each["address"] == POOL)
+    actions = changed["change"]["actions"]
+    assert actions == ["create", "delete"], f"{POOL} is replaced by {', '.join(actions)}"

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator
+from ipaddress import ip_network
 from typing import Any
 
 from pipelines.environments import AWS, GPU
-from tests.infra.plans import Json, Resource, expressions, resources
+from tests.infra.plans import Json, Resource, expressions, groups_of_people, resources, volume
 
 # which argument of what holds data names the key
 KEYS = {
@@ -39,10 +40,17 @@ def gpu_pools_scale_from_zero(plan: Json) -> Iterator[str]:
         tags = [
             tag.values["tag"][0]["key"] for tag in resources(plan, "aws_autoscaling_group_tag") if module in tag.address
         ]
-        wanted = ["label/nightshift/pool", f"resources/{GPU}", *(f"taint/{key}" for key, _ in _taints(group))]
+        labels = group.values["labels"]
+        wanted = [
+            *(f"label/{key}" for key in labels),
+            f"resources/{GPU}",
+            *(f"taint/{key}" for key, _ in _taints(group)),
+        ]
         for key in wanted:
             if f"k8s.io/cluster-autoscaler/node-template/{key}" not in tags:
                 yield f"{group.address}: the autoscaler is not told of {key}"
+        if "k8s.amazonaws.com/accelerator" not in labels:
+            yield f"{group.address}: the autoscaler does not wait for the GPUs of a new node, and starts another"
 
 
 def spot_has_a_fallback(plan: Json) -> Iterator[str]:
@@ -62,13 +70,47 @@ def nodes_are_what_the_pipelines_ask_for(plan: Json) -> Iterator[str]:
     wanted = {kind.nodes["nightshift/pool"]: kind for kind in AWS.placements.values()}
     for kind, placement in wanted.items():
         tolerated = {(toleration.key, toleration.value) for toleration in placement.tolerations}
-        if not _pools(plan, kind):
-            yield f"no node is labelled nightshift/pool={kind}"
+        if not any(placement.nodes.items() <= group.values["labels"].items() for group in _pools(plan, kind)):
+            yield f"no node is labelled {dict(placement.nodes)}"
         for group in _pools(plan, kind):
             spot = group.values["capacity_type"] == "SPOT"
             needed = {taint for taint in tolerated if taint[0] == GPU or spot}
             if _taints(group) != needed:
                 yield f"{group.address} has the taints {sorted(_taints(group))}, not {sorted(needed)}"
+
+
+def a_node_says_how_many_gpus_it_has(plan: Json) -> Iterator[str]:
+    """So that a step of one GPU does not take a node of eight."""
+    told = {
+        tag.address.partition(".aws_")[0]: tag.values["tag"][0]["value"]
+        for tag in resources(plan, "aws_autoscaling_group_tag")
+        if tag.values["tag"][0]["key"].endswith(f"node-template/resources/{GPU}")
+    }
+    for group in _pools(plan, "gpu"):
+        said, has = group.values["labels"].get("nightshift/gpus"), told.get(group.address.partition(".aws_")[0])
+        if said != has:
+            yield f"{group.address} says it has {said} GPUs, and has {has}"
+
+
+def nodes_and_addons_follow_the_cluster(plan: Json) -> Iterator[str]:
+    """Without a version of their own they stay at that with which they were made, whatever becomes of the cluster's."""
+    (version,) = {cluster.values["version"] for cluster in resources(plan, "aws_eks_cluster")}
+    for group in resources(plan, "aws_eks_node_group"):
+        if group.values.get("version") != version:
+            yield f"{group.address} is of version {group.values.get('version')}, the cluster of {version}"
+    for address, written in expressions(plan, "aws_eks_addon").items():
+        if "data.aws_eks_addon_version" not in str(written.get("addon_version")):
+            yield f"{address} is never upgraded"
+
+
+def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
+    """The groups that Kubernetes gives rights to are those that access entries put roles into, both ways."""
+    named = {
+        group for entry in resources(plan, "aws_eks_access_entry") for group in entry.values["kubernetes_groups"] or ()
+    }
+    wanted = {group for group in groups_of_people() if "@" not in group}
+    yield from (f"nobody can be in {group}" for group in sorted(wanted - named))
+    yield from (f"{group} may do nothing" for group in sorted(named - wanted))
 
 
 def claims_find_nodes_in_their_zone(plan: Json) -> Iterator[str]:
@@ -115,8 +157,12 @@ def data_is_encrypted_with_the_environments_key(plan: Json) -> Iterator[str]:
 def nothing_is_reached_from_the_internet(plan: Json) -> Iterator[str]:
     """No endpoint, subnet or security group."""
     for cluster in resources(plan, "aws_eks_cluster"):
-        if cluster.values["vpc_config"][0]["endpoint_public_access"]:
-            yield f"{cluster.address} has a public endpoint"
+        access = cluster.values["vpc_config"][0]
+        ranges = [ip_network(written) for written in access["public_access_cidrs"] or ("0.0.0.0/0",)]
+        if access["endpoint_public_access"] and any(each.prefixlen < 16 for each in ranges):
+            yield f"{cluster.address} answers the whole Internet"
+        if not access["endpoint_private_access"]:
+            yield f"{cluster.address} is reached by its nodes over the Internet"
     for subnet in resources(plan, "aws_subnet"):
         if subnet.values["map_public_ip_on_launch"]:
             yield f"{subnet.address} gives out public addresses"
@@ -180,6 +226,9 @@ def lustre_is_linked_with_the_bucket(plan: Json) -> Iterator[str]:
             yield f"{system.address} has no metadata configuration"
         if not linked:
             yield f"{system.address} is linked with no bucket"
+    for link in linked:
+        if not link.values["batch_import_meta_data_on_create"]:
+            yield f"{link.address}: a file system made anew would not know what is in the bucket"
 
 
 def lustre_is_reached_from_nodes(plan: Json) -> Iterator[str]:
@@ -196,6 +245,17 @@ def lustre_is_reached_from_nodes(plan: Json) -> Iterator[str]:
             yield f"{address}: Lustre's ports are {sorted(open_ports)}"
     if "var.client_group_id" not in str(expressions(plan).get(calls, {}).get("security_group_id")):
         yield "nobody lets Lustre's servers call the nodes"
+
+
+def the_volume_in_kubernetes_is_the_file_system(plan: Json) -> Iterator[str]:
+    """As far as it is known before there is one."""
+    (system,), own = resources(plan, "aws_fsx_lustre_file_system"), volume("aws", plan)
+    size = f"{system.values['storage_capacity']}Gi"
+    if own["/spec/capacity/storage"] != size:
+        yield f"{system.address} has {size}, the volume {own['/spec/capacity/storage']}"
+    region = plan["variables"]["region"]["value"]
+    if not own["/spec/csi/volumeAttributes/dnsname"].endswith(f".fsx.{region}.amazonaws.com"):
+        yield f"the volume is not looked for in {region}"
 
 
 def images_do_not_change(plan: Json) -> Iterator[str]:
@@ -255,6 +315,9 @@ POLICIES = (
     gpu_pools_scale_from_zero,
     spot_has_a_fallback,
     nodes_are_what_the_pipelines_ask_for,
+    a_node_says_how_many_gpus_it_has,
+    nodes_and_addons_follow_the_cluster,
+    who_is_in_a_group_of_people_is_said,
     claims_find_nodes_in_their_zone,
     nodes_go_before_their_way_out,
     disks_are_encrypted,
@@ -266,6 +329,7 @@ POLICIES = (
     efa_speaks_with_itself,
     lustre_is_linked_with_the_bucket,
     lustre_is_reached_from_nodes,
+    the_volume_in_kubernetes_is_the_file_system,
     images_do_not_change,
     interruptions_are_heard,
     the_control_plane_is_logged,

@@ -1,6 +1,10 @@
 """What only AWS's configuration has to show."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
+from infra import terraform
 from infra.terraform import INFRA
 from pipelines.environments import AWS, Role
+from tests.infra import checks as every
 from tests.infra.aws import checks
+from tests.infra.mutation import Defect, sow
 from tests.infra.plans import resources
 
 pytestmark = pytest.mark.xdist_group("terraform-aws")
@@ -32,8 +39,37 @@ def test_no_role_may_do_everything(applied: Callable) -> None:
         assert ':*"' not in text.replace("log-group:flows:*", "").replace("autoScalingGroup:*", ""), address
 
 
-def test_an_apply_leaves_the_autoscalers_nodes_alone(with_terraform: None) -> None:
-    checks.autoscaler(INFRA)
+def test_an_apply_leaves_nodes_alone_and_replaces_no_pool_before_the_next_one_stands(with_terraform: None) -> None:
+    checks.nodes_stay(INFRA)
+
+
+def test_whoever_reads_the_bucket_may_ask_for_what_is_not_there(applied: Callable) -> None:
+    """S3 answers 404 to those who may list the bucket, whatever they ask for, and 403 to others."""
+    bucket = checks.ARNS["aws_s3_bucket"]
+    readers = 0
+    for address, text in checks.policies(applied("aws")):
+        rules = json.loads(text)["Statement"]
+        if "pods" in address and any(str(rule["Resource"]).startswith(f"{bucket}/") for rule in rules):
+            readers += 1
+            assert {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": bucket} in rules, address
+    assert readers == 3
+
+
+def test_a_session_leads_to_the_api_and_nowhere_else(applied: Callable) -> None:
+    (document,), (cluster,) = (resources(applied("aws"), kind) for kind in ("aws_ssm_document", "aws_eks_cluster"))
+    session = json.loads(document.values["content"])
+
+    assert document.values["document_type"] == "Session" and session["sessionType"] == "Port"
+    assert list(session["parameters"]) == ["localPortNumber"]
+    assert f"https://{session['properties']['host'].removeprefix('https://')}".endswith(cluster.values["endpoint"])
+    assert session["properties"]["portNumber"] == "443"
+    allowed = dict(checks.policies(applied("aws")))["module.cluster.aws_iam_policy.api"]
+    started = [rule for rule in json.loads(allowed)["Statement"] if rule["Action"] == "ssm:StartSession"]
+    assert [rule["Resource"].rpartition(":")[2] for rule in started] == [
+        "instance/*",
+        f"document/{document.values['name']}",
+    ]
+    assert started[0]["Condition"]["BoolIfExists"] == {"ssm:SessionDocumentAccessCheck": "true"}
 
 
 def test_each_component_has_an_account_and_a_role_of_its_own(planned: Callable) -> None:
@@ -98,7 +134,7 @@ def test_the_autoscaler_prefers_spot_and_knows_it_by_the_pools_name(environment:
 
     assert values["extraArgs"]["expander"].startswith("priority")
     for group in resources(planned("aws", environment), "aws_eks_node_group"):
-        name, spot = f"eks-{group.values['node_group_name']}-0", group.values["capacity_type"] == "SPOT"
+        name, spot = f"eks-{group.values['node_group_name_prefix']}0-0", group.values["capacity_type"] == "SPOT"
         assert bool(re.fullmatch(first, name)) == spot, name
 
 
@@ -109,6 +145,71 @@ def test_karpenter_finds_the_subnets_by_their_tag(environment: str, planned: Cal
     private = [one for one in resources(planned("aws", environment), "aws_subnet") if "private" in one.address]
 
     assert {one.values["tags"]["karpenter.sh/discovery"] for one in private} == {wanted}
+
+
+def test_prods_nodes_of_karpenter_are_prods() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not on PATH: nothing was built")
+    dev, prod = (
+        subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True).stdout
+        for folder in (KARPENTER, KARPENTER.with_name("karpenter-prod"))
+    )
+
+    assert dev.replace("nightshift-dev", "nightshift-prod").replace("environment: dev", "environment: prod") == prod
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder with an aws and a kubectl that write down what they are asked; `node` there is what EC2 answers."""
+    answers = {
+        "aws": "case $2 in describe-cluster) echo https://ID.eks.amazonaws.com ;; describe-instances) cat node ;; esac"
+    }
+    answers["kubectl"] = "case $2 in view) printf arn ;; esac"
+    for name, answer in answers.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\ncd {tmp_path} && echo {name} "$@" >> asked\n{answer}\n')
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def connect(tools: Path, node: str) -> subprocess.CompletedProcess[str]:
+    (tools / "node").write_text(f"{node}\n")
+    command = [INFRA / "aws" / "connect.sh", "nightshift-dev"]
+    return subprocess.run(command, env={"PATH": f"{tools}:{os.environ['PATH']}"}, capture_output=True, text=True)
+
+
+def test_the_api_is_reached_through_a_node_by_the_document_and_the_tag_that_terraform_gives(
+    tools: Path, applied: Callable
+) -> None:
+    assert connect(tools, "i-0").returncode == 0
+
+    asked = (tools / "asked").read_text()
+    (document,) = resources(applied("aws"), "aws_ssm_document")
+    assert (
+        f"start-session --target i-0 --document-name {document.values['name']} --parameters localPortNumber=8443"
+        in asked
+    )
+    assert "set-cluster arn --server https://localhost:8443 --tls-server-name ID.eks.amazonaws.com" in asked
+    policy = dict(checks.policies(applied("aws")))["module.cluster.aws_iam_policy.api"]
+    (tag,) = re.findall(r"Name=tag:Name,Values=(\S+)", asked)
+    assert f'"ssm:resourceTag/Name":"{tag}"' in policy
+    templates = resources(applied("aws"), "aws_launch_template")
+    assert any(tags["tags"]["Name"] == tag for each in templates for tags in each.values["tag_specifications"])
+
+
+def test_a_cluster_without_a_node_is_not_reached(tools: Path) -> None:
+    refused = connect(tools, "None")
+
+    assert refused.returncode == 1 and "no node named nightshift-dev-general is running" in refused.stderr
+
+
+def test_a_range_that_reaches_the_api_breaks_no_policy(with_terraform: None, tmp_path: Path) -> None:
+    """The other documented way in; what a plan or a check of the sources has against it."""
+    open_to = Defect("a range of ours", "dev.tfvars", "# yours\n", 'api_cidrs = ["203.0.113.0/24"]\n', "", "")
+    source = sow([open_to], "aws", tmp_path)
+    plan = terraform.plan("aws", "dev", source)
+
+    assert [said for policy in every.policies("aws").values() for said in policy(plan)] == []
+    every.checkov("aws", source)
 
 
 def test_the_state_is_locked_and_encrypted() -> None:

@@ -7,13 +7,40 @@ import yaml
 
 from infra.terraform import INFRA
 from pipelines.environments import GCP, Role, Toleration
-from tests.infra.plans import Json, Resource, expressions, resources
+from tests.infra.plans import Json, Resource, expressions, groups_of_people, resources, volume
 
 OVERLAY = INFRA / "kubernetes" / "gcp"
 LABELS = {"application", "environment", "managed-by", "cost-center"}
 # on the project as a whole; every other role is on one bucket, repository, key or account
 PROJECT_ROLES = {"roles/container.defaultNodeServiceAccount"}
 ANYBODY = {"allUsers", "allAuthenticatedUsers"}
+# whom each firewall rule lets in
+SOURCES = {
+    "module.lustre.google_compute_firewall.callbacks": "var.servers",
+    "module.cluster.google_compute_firewall.webhooks": "var.control_plane_range",
+}
+# what the control plane calls nodes at, beside 443 and 10250, which GKE opens itself: webhooks of Kubeflow Pipelines
+# (8443) and of KServe, Trainer and JobSet (9443)
+WEBHOOKS = {"8443", "9443"}
+# the API that is asked for resources of each kind; the longest beginning of a type counts
+APIS = {
+    "google_artifact_registry": "artifactregistry",
+    "google_billing": "billingbudgets",
+    "google_compute": "compute",
+    "google_container": "container",
+    "google_kms": "cloudkms",
+    "google_lustre": "lustre",
+    "google_monitoring": "monitoring",
+    "google_project": "cloudresourcemanager",
+    "google_project_iam_custom_role": "iam",
+    "google_service_account": "iam",
+    "google_service_networking": "servicenetworking",
+    "google_storage": "storage",
+}
+# Terraform switches APIs on by this one, which every project has
+WITHOUT_API = {"google_project_service", "google_project_service_identity", "random_id"}
+# what is asked for by no resource: models on Vertex AI, images' scans, and tokens for pods
+ASKED_LATER = {"aiplatform", "containerscanning", "iamcredentials"}
 # where each type names the key it is encrypted with
 KEYS = {
     "google_artifact_registry_repository": ("kms_key_name",),
@@ -64,7 +91,9 @@ def pools_have_the_labels_and_taints_that_steps_expect(plan: Json) -> Iterator[s
     gpu, spot = GCP.placements[Role.GPU].tolerations
     for pool in pools(plan):
         heavy = pool in gpu_pools(plan)
-        wanted = (GCP.placements[Role.GPU] if heavy else GCP.placements[Role.LIGHT]).nodes
+        wanted = dict((GCP.placements[Role.GPU] if heavy else GCP.placements[Role.LIGHT]).nodes)
+        if heavy:
+            wanted["nightshift/gpus"] = str(node(pool)["guest_accelerator"][0]["count"])
         if not wanted.items() <= node(pool)["labels"].items():
             yield f"{pool.address} is labelled {node(pool)['labels']}, not {wanted}"
         expected = [gpu] * heavy + [spot] * bool(node(pool)["spot"])
@@ -111,8 +140,7 @@ def the_control_plane_and_the_nodes_have_no_public_address(plan: Json) -> Iterat
     private = cluster(plan)["private_cluster_config"][0]
     if not private["enable_private_nodes"] or not private["enable_private_endpoint"]:
         yield "the cluster has public addresses"
-    if cluster(plan)["control_plane_endpoints_config"][0]["dns_endpoint_config"][0]["allow_external_traffic"]:
-        yield "the control plane answers from outside"
+    # its DNS name may answer from outside: Google's own entrance asks IAM before anything reaches the control plane
     if any(block["cidr_blocks"] for block in cluster(plan)["master_authorized_networks_config"]):
         yield "the control plane answers other networks"
 
@@ -146,7 +174,9 @@ def only_dev_can_be_destroyed_with_its_data(plan: Json) -> Iterator[str]:
 
 def lustre_its_driver_and_the_firewall_speak_one_port(plan: Json) -> Iterator[str]:
     (instance,) = resources(plan, "google_lustre_instance")
-    (firewall,) = resources(plan, "google_compute_firewall")
+    (firewall,) = (
+        rule for rule in resources(plan, "google_compute_firewall") if rule.values["name"].endswith("-lustre")
+    )
     driver = cluster(plan)["addons_config"][0]["lustre_csi_driver_config"][0]
     if not driver["enabled"]:
         yield "the cluster has no driver for Lustre"
@@ -157,10 +187,48 @@ def lustre_its_driver_and_the_firewall_speak_one_port(plan: Json) -> Iterator[st
         yield f"the firewall does not let just port {port} through"
 
 
-def the_firewall_lets_in_servers_of_lustre_only(plan: Json) -> Iterator[str]:
-    for address, written in expressions(plan, "google_compute_firewall").items():
-        if written["source_ranges"].get("references") != ["var.servers"]:
+def the_firewall_lets_in_servers_of_lustre_and_the_control_plane_only(plan: Json) -> Iterator[str]:
+    rules = expressions(plan, "google_compute_firewall")
+    yield from (f"{address} is missing" for address in SOURCES.keys() - rules.keys())
+    for address, written in rules.items():
+        if written["source_ranges"].get("references") != [SOURCES.get(address)]:
             yield f"{address} lets others in"
+
+
+def webhooks_are_reached_from_the_control_plane(plan: Json) -> Iterator[str]:
+    for rule in resources(plan, "google_compute_firewall"):
+        if rule.values["name"].endswith("-webhooks"):
+            (allowed,) = rule.values["allow"]
+            if not set(allowed["ports"]) >= WEBHOOKS:
+                yield f"{rule.address}: the control plane waits in vain for {sorted(WEBHOOKS - set(allowed['ports']))}"
+            if rule.values["source_ranges"] != [cluster(plan)["private_cluster_config"][0]["master_ipv4_cidr_block"]]:
+                yield f"{rule.address}: the control plane has other addresses"
+
+
+def every_api_that_is_asked_is_on(plan: Json) -> Iterator[str]:
+    on = {
+        found.values["service"].removesuffix(".googleapis.com") for found in resources(plan, "google_project_service")
+    }
+    needed = {"cloudresourcemanager": "the data of the project"} | dict.fromkeys(ASKED_LATER, "what runs later")
+    for found in resources(plan):
+        kinds = [kind for kind in APIS if found.type.startswith(kind)]
+        if found.type not in WITHOUT_API and not kinds:
+            yield f"{found.address}: nobody has said which API {found.type} asks"
+        elif found.type not in WITHOUT_API:
+            needed[APIS[max(kinds, key=len)]] = found.address
+    yield from (f"{api} is off, and asked for {needed[api]}" for api in sorted(needed.keys() - on))
+    yield from (f"{api} is on, and nobody asks it" for api in sorted(on - needed.keys()))
+
+
+def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
+    """Kubernetes knows the members of the groups of one domain, who also have to find the cluster."""
+    wanted = {group for group in groups_of_people() if "@" in group}
+    (domain,) = {group.partition("@")[2] for group in wanted}
+    if cluster(plan)["authenticator_groups_config"] != [{"security_group": f"gke-security-groups@{domain}"}]:
+        yield "the cluster asks nobody who is in a group"
+    people = resources(plan, "google_project_iam_member")
+    found = {grant.values["member"] for grant in people if grant.values.get("member", "").startswith("group:")}
+    yield from (f"nobody in {group} finds the cluster" for group in sorted(wanted) if f"group:{group}" not in found)
 
 
 def images_stay_as_they_are_and_old_ones_go(plan: Json) -> Iterator[str]:
@@ -193,11 +261,15 @@ def steps_act_as_the_account_that_kubernetes_gives_them(plan: Json) -> Iterator[
 
 def the_volume_in_kubernetes_is_the_instance(plan: Json) -> Iterator[str]:
     (instance,) = resources(plan, "google_lustre_instance")
-    volume = next(yaml.safe_load_all(Path(OVERLAY / "lustre.yaml").read_text()))["spec"]["csi"]
-    if volume["volumeAttributes"]["filesystem"] != instance.values["filesystem"]:
-        yield f"lustre.yaml mounts {volume['volumeAttributes']['filesystem']}"
-    if volume["volumeHandle"].split("/")[1] != instance.values["location"]:
-        yield f"lustre.yaml looks for it in {volume['volumeHandle'].split('/')[1]}"
+    mounted = next(yaml.safe_load_all(Path(OVERLAY / "lustre.yaml").read_text()))["spec"]["csi"]
+    if mounted["volumeAttributes"]["filesystem"] != instance.values["filesystem"]:
+        yield f"lustre.yaml mounts {mounted['volumeAttributes']['filesystem']}"
+    own, project = volume("gcp", plan), plan["variables"]["project_id"]["value"]
+    wanted = {
+        "/spec/capacity/storage": f"{instance.values['capacity_gib']}Gi",
+        "/spec/csi/volumeHandle": f"{project}/{instance.values['location']}/{instance.values['instance_id']}",
+    }
+    yield from (f"{path} is {own[path]}, not {value}" for path, value in wanted.items() if own[path] != str(value))
 
 
 def costs_can_be_attributed(plan: Json) -> Iterator[str]:
@@ -231,7 +303,10 @@ POLICIES = (
     buckets_are_private_and_keep_old_versions,
     only_dev_can_be_destroyed_with_its_data,
     lustre_its_driver_and_the_firewall_speak_one_port,
-    the_firewall_lets_in_servers_of_lustre_only,
+    the_firewall_lets_in_servers_of_lustre_and_the_control_plane_only,
+    webhooks_are_reached_from_the_control_plane,
+    every_api_that_is_asked_is_on,
+    who_is_in_a_group_of_people_is_said,
     images_stay_as_they_are_and_old_ones_go,
     nobody_has_more_rights_than_needed,
     steps_act_as_the_account_that_kubernetes_gives_them,

@@ -6,11 +6,20 @@ locals {
   addons = { coredns = null, aws-ebs-csi-driver = "ebs", aws-fsx-csi-driver = "fsx" }
 }
 
+# what EKS itself would install with this version of Kubernetes
+data "aws_eks_addon_version" "this" {
+  for_each = local.addons
+
+  addon_name         = each.key
+  kubernetes_version = var.kubernetes_version
+}
+
 resource "aws_eks_addon" "this" {
   for_each = local.addons
 
-  cluster_name = var.cluster_name
-  addon_name   = each.key
+  cluster_name  = var.cluster_name
+  addon_name    = each.key
+  addon_version = data.aws_eks_addon_version.this[each.key].version
 
   dynamic "pod_identity_association" {
     for_each = each.value == null ? [] : [each.value]

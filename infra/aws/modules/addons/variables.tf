@@ -3,6 +3,11 @@ variable "cluster_name" {
   type        = string
 }
 
+variable "kubernetes_version" {
+  description = "Minor version of the cluster, which the add-ons follow"
+  type        = string
+}
+
 variable "name" {
   description = "First part of the names of the roles"
   type        = string

@@ -1,7 +1,15 @@
 data "aws_partition" "current" {}
 
 locals {
+  # the groups of infra/cluster/namespaces/common/people.yaml, by the IAM role that is in one
+  people = merge(
+    { for arn in var.people.operators : arn => "nightshift-operators" },
+    { for arn in var.people.readers : arn => "nightshift-readers" },
+  )
+  before_nodes = toset(["eks-pod-identity-agent", "kube-proxy", "vpc-cni"])
+
   policies = "arn:${data.aws_partition.current.partition}:iam::aws:policy"
+  arn      = { for service in ["ec2", "ssm"] : service => "arn:${data.aws_partition.current.partition}:${service}:${var.region}:${var.account_id}" }
   pods = jsonencode({
     Version = "2012-10-17"
     Statement = [{
@@ -93,6 +101,83 @@ resource "aws_eks_access_policy_association" "administrators" {
   }
 }
 
+resource "aws_eks_access_entry" "people" {
+  for_each = local.people
+
+  cluster_name      = aws_eks_cluster.this.name
+  principal_arn     = each.key
+  kubernetes_groups = [each.value]
+}
+
+# the API has a private address only: by this a general node passes on what is sent to it, and nothing else
+resource "aws_ssm_document" "api" {
+  name            = "${var.name}-api"
+  document_type   = "Session"
+  document_format = "JSON"
+
+  content = jsonencode({
+    schemaVersion = "1.0"
+    description   = "A port of this machine becomes the Kubernetes API of ${var.name}"
+    sessionType   = "Port"
+    parameters = {
+      localPortNumber = { type = "String", description = "Port of this machine", default = "8443", allowedPattern = "^[0-9]{4,5}$" }
+    }
+    properties = {
+      type            = "LocalPortForwarding"
+      host            = trimprefix(aws_eks_cluster.this.endpoint, "https://")
+      portNumber      = "443"
+      localPortNumber = "{{ localPortNumber }}"
+    }
+  })
+}
+
+# for the roles of people, which are not made here
+resource "aws_iam_policy" "api" {
+  name        = "${var.name}-api"
+  description = "Reach the Kubernetes API of ${var.name} through one of its general nodes"
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "ThroughNodes"
+        Effect   = "Allow"
+        Action   = "ssm:StartSession"
+        Resource = "${local.arn.ec2}:instance/*"
+        Condition = {
+          StringEquals = { "ssm:resourceTag/Name" = "${var.name}-general" }
+          # otherwise a session without a document, which is a shell, would need no right to one
+          BoolIfExists = { "ssm:SessionDocumentAccessCheck" = "true" }
+        }
+      },
+      {
+        Sid      = "ToTheApiOnly"
+        Effect   = "Allow"
+        Action   = "ssm:StartSession"
+        Resource = "${local.arn.ssm}:document/${var.name}-api"
+      },
+      {
+        Sid      = "OwnSessions"
+        Effect   = "Allow"
+        Action   = ["ssm:ResumeSession", "ssm:TerminateSession"]
+        Resource = "${local.arn.ssm}:session/$${aws:userid}-*"
+      },
+      {
+        Sid      = "Cluster"
+        Effect   = "Allow"
+        Action   = "eks:DescribeCluster"
+        Resource = aws_eks_cluster.this.arn
+      },
+      {
+        Sid      = "FindNodes"
+        Effect   = "Allow"
+        Action   = "ec2:DescribeInstances"
+        Resource = "*"
+      },
+    ]
+  })
+}
+
 resource "aws_iam_role" "nodes" {
   name = "${var.name}-nodes"
 
@@ -113,12 +198,21 @@ resource "aws_iam_role_policy_attachment" "nodes" {
   policy_arn = "${local.policies}/${each.key}"
 }
 
+# what EKS itself would install with this version of Kubernetes
+data "aws_eks_addon_version" "before_nodes" {
+  for_each = local.before_nodes
+
+  addon_name         = each.key
+  kubernetes_version = aws_eks_cluster.this.version
+}
+
 # what a node needs before it is ready; the others wait for nodes themselves
 resource "aws_eks_addon" "before_nodes" {
-  for_each = toset(["eks-pod-identity-agent", "kube-proxy", "vpc-cni"])
+  for_each = local.before_nodes
 
-  cluster_name = aws_eks_cluster.this.name
-  addon_name   = each.key
+  cluster_name  = aws_eks_cluster.this.name
+  addon_name    = each.key
+  addon_version = data.aws_eks_addon_version.before_nodes[each.key].version
   # without it the NetworkPolicies of infra/kubernetes and infra/cluster are accepted and do nothing
   configuration_values = each.key == "vpc-cni" ? jsonencode({ enableNetworkPolicy = "true" }) : null
 

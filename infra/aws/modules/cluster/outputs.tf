@@ -8,6 +8,16 @@ output "arn" {
   value       = aws_eks_cluster.this.arn
 }
 
+output "kubernetes_version" {
+  description = "Minor version of the control plane, which nodes and add-ons follow"
+  value       = aws_eks_cluster.this.version
+}
+
+output "api_policy_arn" {
+  description = "ARN of the policy of who reaches the API through a node"
+  value       = aws_iam_policy.api.arn
+}
+
 output "security_group_id" {
   description = "Id of the security group that EKS makes for control plane and nodes"
   value       = aws_eks_cluster.this.vpc_config[0].cluster_security_group_id

@@ -3,6 +3,16 @@ variable "name" {
   type        = string
 }
 
+variable "region" {
+  description = "Region of the cluster"
+  type        = string
+}
+
+variable "account_id" {
+  description = "Account of the cluster"
+  type        = string
+}
+
 variable "kubernetes_version" {
   description = "Minor version of Kubernetes"
   type        = string
@@ -21,6 +31,14 @@ variable "api_cidrs" {
 variable "administrators" {
   description = "ARNs of the IAM roles that administer the cluster"
   type        = set(string)
+}
+
+variable "people" {
+  description = "ARNs of the IAM roles of those who operate the cluster's namespaces, and of those who look"
+  type = object({
+    operators = set(string)
+    readers   = set(string)
+  })
 }
 
 variable "deletion_protection" {

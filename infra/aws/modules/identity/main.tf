@@ -11,6 +11,7 @@ locals {
     triggers = { namespace = "airflow", account = "airflow-triggerer", reads = [], writes = ["airflow"] }
     pages    = { namespace = "airflow", account = "airflow-api-server", reads = ["airflow"], writes = [] }
   }
+  s3    = "arn:${data.aws_partition.current.partition}:s3::"
   read  = ["s3:GetObject"]
   write = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
   through_s3 = {
@@ -60,10 +61,10 @@ resource "aws_iam_role_policy" "pods" {
     Statement = concat(
       [
         {
-          Effect    = "Allow"
-          Action    = "s3:ListBucket"
-          Resource  = var.bucket_arn
-          Condition = { StringLike = { "s3:prefix" = [for prefix in concat(each.value.reads, each.value.writes) : "${prefix}/*"] } }
+          # of the whole bucket: whoever may not list is told 403 of an object that is not there, and takes it for forbidden
+          Effect   = "Allow"
+          Action   = "s3:ListBucket"
+          Resource = var.bucket_arn
         },
         {
           Effect    = "Allow"
@@ -74,6 +75,25 @@ resource "aws_iam_role_policy" "pods" {
       ],
       [for prefix in each.value.reads : { Effect = "Allow", Action = local.read, Resource = "${var.bucket_arn}/${prefix}/*" }],
       [for prefix in each.value.writes : { Effect = "Allow", Action = local.write, Resource = "${var.bucket_arn}/${prefix}/*" }],
+    )
+  })
+}
+
+# raw data that lie elsewhere; in another account, that account's bucket and key have to allow it too
+resource "aws_iam_role_policy" "sources" {
+  count = length(var.sources) > 0 ? 1 : 0
+
+  name = "sources"
+  role = aws_iam_role.pods["steps"].name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = concat(
+      [
+        { Effect = "Allow", Action = "s3:ListBucket", Resource = [for bucket in keys(var.sources) : "${local.s3}:${bucket}"] },
+        { Effect = "Allow", Action = local.read, Resource = [for bucket in keys(var.sources) : "${local.s3}:${bucket}/*"] },
+      ],
+      [for source in values(var.sources) : { Effect = "Allow", Action = "kms:Decrypt", Resource = source.kms_key_arn, Condition = local.through_s3 } if source.kms_key_arn != null],
     )
   })
 }

@@ -23,6 +23,13 @@ variable "bucket_arn" {
   type        = string
 }
 
+variable "sources" {
+  description = "Other buckets that steps read: by name, with the key they are encrypted with if it is not S3's own"
+  type = map(object({
+    kms_key_arn = optional(string)
+  }))
+}
+
 variable "repositories" {
   description = "ARNs of the image repositories by image"
   type        = map(string)

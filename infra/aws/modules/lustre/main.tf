@@ -81,6 +81,8 @@ resource "aws_fsx_data_repository_association" "bucket" {
   file_system_id       = aws_fsx_lustre_file_system.this.id
   file_system_path     = "/"
   data_repository_path = "s3://${var.bucket}/lustre"
+  # a file system that takes the place of a lost one knows what the bucket holds; contents come when they are read
+  batch_import_meta_data_on_create = true
 
   s3 {
     auto_import_policy {

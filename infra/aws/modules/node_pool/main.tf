@@ -17,10 +17,16 @@ locals {
   efa_cards   = local.efa ? min([for type in var.instance_types : lookup(local.cards, type, 0)]...) : 0
   reservation = contains(["reserved", "capacity_block"], var.capacity)
 
-  labels = { "nightshift/pool" = var.kind }
+  labels = merge(
+    { "nightshift/pool" = var.kind },
+    # by the first a step chooses a node that has no more GPUs than it takes; by the second, whose value nobody reads, the
+    # autoscaler waits for the GPUs of a node that has just come, and does not start another
+    var.kind == "gpu" ? { "nightshift/gpus" = tostring(local.gpu_counts[0]), "k8s.amazonaws.com/accelerator" = "nvidia" } : {},
+  )
   taints = merge(
     var.kind == "gpu" ? { "nvidia.com/gpu" = "present" } : {},
-    var.capacity == "spot" ? { "eks.amazonaws.com/capacityType" = "SPOT" } : {},
+    # a key of our own: those below eks.amazonaws.com are AWS's
+    var.capacity == "spot" ? { "nightshift/spot" = "true" } : {},
   )
   # what an autoscaler has to know of a node while there is none to look at
   template = merge(
@@ -201,14 +207,16 @@ resource "aws_placement_group" "this" {
 }
 
 resource "aws_eks_node_group" "this" {
-  cluster_name    = var.cluster_name
-  node_group_name = var.name
-  node_role_arn   = var.node_role_arn
-  subnet_ids      = var.subnet_ids
-  ami_type        = var.kind == "gpu" ? "AL2023_x86_64_NVIDIA" : "AL2023_x86_64_STANDARD"
-  capacity_type   = { on_demand = "ON_DEMAND", reserved = "ON_DEMAND", spot = "SPOT", capacity_block = "CAPACITY_BLOCK" }[var.capacity]
-  instance_types  = var.capacity == "capacity_block" ? null : var.instance_types
-  labels          = local.labels
+  cluster_name = var.cluster_name
+  # what EKS adds lets the next group stand beside this one, which a change of instance types replaces
+  node_group_name_prefix = "${var.name}-"
+  version                = var.kubernetes_version
+  node_role_arn          = var.node_role_arn
+  subnet_ids             = var.subnet_ids
+  ami_type               = var.kind == "gpu" ? "AL2023_x86_64_NVIDIA" : "AL2023_x86_64_STANDARD"
+  capacity_type          = { on_demand = "ON_DEMAND", reserved = "ON_DEMAND", spot = "SPOT", capacity_block = "CAPACITY_BLOCK" }[var.capacity]
+  instance_types         = var.capacity == "capacity_block" ? null : var.instance_types
+  labels                 = local.labels
 
   launch_template {
     id      = aws_launch_template.this.id
@@ -236,6 +244,8 @@ resource "aws_eks_node_group" "this" {
   }
 
   lifecycle {
+    # of spot there may be none to start the next one with
+    create_before_destroy = true
     # the autoscaler's from here on: otherwise every apply ends the nodes that train
     ignore_changes = [scaling_config[0].desired_size]
   }

@@ -23,6 +23,11 @@ variable "cluster_name" {
   type        = string
 }
 
+variable "kubernetes_version" {
+  description = "Minor version of the nodes: the cluster's, so that they follow it"
+  type        = string
+}
+
 variable "node_role_arn" {
   description = "ARN of the nodes' role"
   type        = string

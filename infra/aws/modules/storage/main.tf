@@ -1,3 +1,5 @@
+data "aws_partition" "current" {}
+
 resource "aws_s3_bucket" "this" {
   bucket        = "${var.name}-${var.account_id}"
   force_destroy = !var.deletion_protection
@@ -102,6 +104,23 @@ resource "aws_ecr_repository" "this" {
     encryption_type = "KMS"
     kms_key         = var.kms_key_arn
   }
+}
+
+# prod runs the images that dev has tried, from dev's repositories
+resource "aws_ecr_repository_policy" "this" {
+  for_each = length(var.image_readers) > 0 ? aws_ecr_repository.this : {}
+
+  repository = each.value.name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Sid       = "OtherAccountsPull"
+      Effect    = "Allow"
+      Principal = { AWS = [for account in var.image_readers : "arn:${data.aws_partition.current.partition}:iam::${account}:root"] }
+      Action    = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+    }]
+  })
 }
 
 resource "aws_ecr_lifecycle_policy" "this" {

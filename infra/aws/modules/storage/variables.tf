@@ -13,6 +13,11 @@ variable "kms_key_arn" {
   type        = string
 }
 
+variable "image_readers" {
+  description = "Ids of other accounts whose nodes pull the images"
+  type        = set(string)
+}
+
 variable "deletion_protection" {
   description = "Refuse to delete a bucket or repository that is not empty"
   type        = bool

@@ -77,6 +77,7 @@ resource "google_container_cluster" "this" {
   private_cluster_config {
     enable_private_nodes    = true
     enable_private_endpoint = true
+    master_ipv4_cidr_block  = var.control_plane_range
   }
 
   control_plane_endpoints_config {
@@ -91,6 +92,14 @@ resource "google_container_cluster" "this" {
   master_auth {
     client_certificate_config {
       issue_client_certificate = false
+    }
+  }
+
+  # the one group whose members, other groups, roles in Kubernetes may name
+  dynamic "authenticator_groups_config" {
+    for_each = var.people_domain == null ? [] : ["gke-security-groups@${var.people_domain}"]
+    content {
+      security_group = authenticator_groups_config.value
     }
   }
 
@@ -144,6 +153,35 @@ resource "google_container_cluster" "this" {
   }
 
   depends_on = [google_project_iam_member.nodes]
+}
+
+# GKE lets the control plane call nodes at 443 and 10250 only, and webhooks answer at their pods' ports
+resource "google_compute_firewall" "webhooks" {
+  name                    = "${var.name}-webhooks"
+  network                 = var.network
+  direction               = "INGRESS"
+  source_ranges           = [var.control_plane_range]
+  target_service_accounts = [google_service_account.nodes.email]
+
+  allow {
+    protocol = "tcp"
+    ports    = ["8443", "9443"]
+  }
+}
+
+# what lets people find the cluster and knock; what they may do inside is said there
+resource "google_project_iam_custom_role" "people" {
+  role_id     = "${replace(title(replace(var.name, "-", " ")), " ", "")}Connects"
+  title       = "Connects to the cluster ${var.name}"
+  permissions = ["container.clusters.connect", "container.clusters.get", "container.clusters.list"]
+}
+
+resource "google_project_iam_member" "people" {
+  for_each = toset(var.people_domain == null ? [] : ["nightshift-operators", "nightshift-readers"])
+
+  project = var.project_id
+  role    = google_project_iam_custom_role.people.name
+  member  = "group:${each.key}@${var.people_domain}"
 }
 
 resource "google_container_node_pool" "general" {

@@ -58,6 +58,16 @@ variable "external" {
   type        = bool
 }
 
+variable "control_plane_range" {
+  description = "Addresses of the control plane, a /28."
+  type        = string
+}
+
+variable "people_domain" {
+  description = "Domain of the groups of people; none gets in if null."
+  type        = string
+}
+
 variable "deletion_protection" {
   description = "Whether Terraform refuses to destroy the cluster."
   type        = bool

@@ -36,7 +36,7 @@ locals {
   }
   taints = {
     gpu  = { key = "nvidia.com/gpu", value = "present" }
-    spot = { key = "cloud.google.com/gke-spot", value = "true" }
+    spot = { key = "nightshift/spot", value = "true" }
   }
 }
 
@@ -97,7 +97,8 @@ resource "google_container_node_pool" "gpu" {
     resource_labels   = var.labels
     metadata          = { disable-legacy-endpoints = "true" }
     labels = merge(
-      { "nightshift/pool" = "gpu" },
+      # by the second a step chooses a node that has no more GPUs than it takes
+      { "nightshift/pool" = "gpu", "nightshift/gpus" = tostring(each.value.gpus) },
       each.value.fabric == "rdma" ? { "cloud.google.com/gke-networking-dra-driver" = "true" } : {},
     )
 

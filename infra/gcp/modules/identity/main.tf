@@ -36,6 +36,15 @@ resource "google_storage_bucket_iam_member" "workloads" {
   member = google_service_account.workloads[each.value.workload].member
 }
 
+# raw data that lie elsewhere; in another project, whoever applies this needs the right to grant it there
+resource "google_storage_bucket_iam_member" "sources" {
+  for_each = var.sources
+
+  bucket = each.key
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.workloads["steps"].member
+}
+
 # what an endpoint on Vertex AI runs as: it loads a model and its image, and nothing else
 resource "google_service_account" "vertex" {
   account_id   = "${var.name}-vertex"

@@ -31,6 +31,11 @@ variable "repository" {
   })
 }
 
+variable "sources" {
+  description = "Other buckets that steps read, by name."
+  type        = set(string)
+}
+
 variable "workloads" {
   description = "Kubernetes service accounts that act as a Google one: the buckets each reads or writes, and whether it deploys models to Vertex AI."
   type = map(object({

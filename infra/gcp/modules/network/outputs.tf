@@ -22,3 +22,8 @@ output "service_peering_range" {
   description = "Addresses of Google's own networks, as a CIDR block."
   value       = "${google_compute_global_address.services.address}/${google_compute_global_address.services.prefix_length}"
 }
+
+output "control_plane_range" {
+  description = "Addresses of the control plane, as a CIDR block."
+  value       = var.control_plane_range
+}

@@ -46,6 +46,17 @@ variable "service_range" {
   }
 }
 
+variable "control_plane_range" {
+  description = "Addresses of the control plane, apart from all others."
+  type        = string
+  default     = "172.16.0.0/28"
+
+  validation {
+    condition     = can(cidrhost(var.control_plane_range, 0)) && endswith(var.control_plane_range, "/28")
+    error_message = "control_plane_range is a CIDR block of /28: GKE takes no other."
+  }
+}
+
 variable "service_peering_prefix" {
   description = "Length of the prefix kept for Google's own networks, in which Lustre's servers lie."
   type        = number

@@ -90,6 +90,16 @@ resource "google_storage_bucket" "this" {
   depends_on = [google_kms_crypto_key_iam_member.agents]
 }
 
+# prod runs the images that dev has tried, from dev's repository
+resource "google_artifact_registry_repository_iam_member" "readers" {
+  for_each = var.image_readers
+
+  location   = google_artifact_registry_repository.images.location
+  repository = google_artifact_registry_repository.images.repository_id
+  role       = "roles/artifactregistry.reader"
+  member     = "serviceAccount:${each.key}"
+}
+
 resource "google_artifact_registry_repository" "images" {
   repository_id = var.name
   location      = var.region

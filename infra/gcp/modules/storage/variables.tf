@@ -23,6 +23,11 @@ variable "disposable" {
   type        = bool
 }
 
+variable "image_readers" {
+  description = "Service accounts of other projects' nodes, which pull the images."
+  type        = set(string)
+}
+
 variable "bucket_uses" {
   description = "One bucket for each use."
   type        = set(string)

@@ -1,0 +1,30 @@
+mock_provider "aws" {}
+
+variables {
+  name         = "nightshift-dev"
+  region       = "us-east-1"
+  account_id   = "000000000000"
+  cluster_name = "nightshift-dev"
+  bucket_arn   = "arn:aws:s3:::nightshift-dev-000000000000"
+  repositories = { serving = "arn:aws:ecr:us-east-1:000000000000:repository/nightshift-dev/serving" }
+  kms_key_arn  = "arn:aws:kms:us-east-1:000000000000:key/0"
+  sources      = { raw = { kms_key_arn = "arn:aws:kms:us-east-1:111111111111:key/0" }, plain = {} }
+}
+
+run "raw_data_of_another_account" {
+  command = plan
+
+  module {
+    source = "./modules/identity"
+  }
+
+  assert {
+    condition     = [for rule in jsondecode(aws_iam_role_policy.sources[0].policy).Statement : rule.Action] == ["s3:ListBucket", ["s3:GetObject"], "kms:Decrypt"]
+    error_message = "steps list and read them, and decrypt what has a key"
+  }
+
+  assert {
+    condition     = [for arn in jsondecode(aws_iam_role_policy.sources[0].policy).Statement[1].Resource : split(":::", arn)[1]] == ["plain/*", "raw/*"]
+    error_message = "and nothing else"
+  }
+}
