@@ -395,6 +395,18 @@ def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
         subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
 
 
+def test_every_database_has_a_dump_and_a_way_back() -> None:
+    runbook = (ROOT / "docs/runbooks/restore.md").read_text()
+    ours = [space for space in OURS if any("postgres" in str(value["spec"]) for value in of_kind(space, "StatefulSet"))]
+
+    assert ours
+    for command in ("pg_dump", "pg_restore"):
+        calls = re.findall(rf"--namespace (\w+) postgresql-0 -- sh -c \\?\s*'{command} ", runbook)
+        assert sorted(calls) == ours, command
+    # Kubeflow brings its own
+    assert "mysqldump " in runbook and "'mysql --user" in runbook
+
+
 def test_aws_has_a_default_class_of_encrypted_disks_before_anything_claims_one() -> None:
     (disks,) = objects(FOLDER / "storage")
     kubernetes_validate.validate(disks, kubernetes_validate.latest_version(), strict=True)

@@ -158,7 +158,7 @@ def nothing_is_reached_from_the_internet(plan: Json) -> Iterator[str]:
     """No endpoint, subnet or security group."""
     for cluster in resources(plan, "aws_eks_cluster"):
         access = cluster.values["vpc_config"][0]
-        ranges = [ip_network(written) for written in access["public_access_cidrs"] or ("0.0.0.0/0",)]
+        ranges = [ip_network(written) for written in access.get("public_access_cidrs") or ("0.0.0.0/0",)]
         if access["endpoint_public_access"] and any(each.prefixlen < 16 for each in ranges):
             yield f"{cluster.address} answers the whole Internet"
         if not access["endpoint_private_access"]:
