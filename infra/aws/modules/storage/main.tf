@@ -108,7 +108,7 @@ resource "aws_ecr_repository" "this" {
 
 # prod runs the images that dev has tried, from dev's repositories
 resource "aws_ecr_repository_policy" "this" {
-  for_each = length(var.image_readers) > 0 ? aws_ecr_repository.this : {}
+  for_each = { for image, repository in aws_ecr_repository.this : image => repository if length(var.image_readers) > 0 }
 
   repository = each.value.name
 
