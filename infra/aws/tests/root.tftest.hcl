@@ -36,12 +36,21 @@ run "what_no_variable_may_be" {
     general_pool        = { min = 0 }
     log_days            = 42
     tags                = { project = "another" }
-    people              = { readers = ["arn:aws:iam::000000000000:user/one"] }
     sources             = { "s3://raw" = {} }
     image_readers       = ["prod"]
   }
 
-  expect_failures = [var.people, var.sources, var.image_readers, var.name, var.environment, var.region, var.cidr, var.interface_endpoints, var.kubernetes_version, var.api_cidrs, var.administrators, var.general_pool, var.log_days, var.tags]
+  expect_failures = [var.sources, var.image_readers, var.name, var.environment, var.region, var.cidr, var.interface_endpoints, var.kubernetes_version, var.api_cidrs, var.administrators, var.general_pool, var.log_days, var.tags]
+}
+
+run "a_user_where_a_role_is_asked_for" {
+  command = plan
+
+  variables {
+    people = { readers = ["arn:aws:iam::000000000000:user/one"] }
+  }
+
+  expect_failures = [var.people]
 }
 
 run "a_role_that_is_in_two_groups" {

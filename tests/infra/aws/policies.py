@@ -106,7 +106,9 @@ def nodes_and_addons_follow_the_cluster(plan: Json) -> Iterator[str]:
 def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
     """The groups that Kubernetes gives rights to are those that access entries put roles into, both ways."""
     named = {
-        group for entry in resources(plan, "aws_eks_access_entry") for group in entry.values["kubernetes_groups"] or ()
+        group
+        for entry in resources(plan, "aws_eks_access_entry")
+        for group in entry.values.get("kubernetes_groups") or ()
     }
     wanted = {group for group in groups_of_people() if "@" not in group}
     yield from (f"nobody can be in {group}" for group in sorted(wanted - named))
