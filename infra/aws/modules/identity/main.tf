@@ -4,6 +4,7 @@ locals {
   # which service account reads and writes below which prefixes of the bucket
   components = {
     steps   = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
+    ui      = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"], writes = [] }
     mlflow  = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
     serving = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
     # the logs of Airflow's tasks: who writes them, and who shows them
