@@ -15,10 +15,10 @@ from tests.servers import free_port
 
 
 @contextmanager
-def serve(store: Path) -> Iterator[str]:
+def serve(store: Path, python: str = sys.executable) -> Iterator[str]:
     """Start a server whose database and files lie in a folder, wait for it, and yield its URL."""
     port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db", "--artifacts-destination", str(store / "files")]
     with (store / "log").open("w") as log:
         process = subprocess.Popen(

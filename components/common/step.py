@@ -1,7 +1,8 @@
 """The shell around every component: flags in, executor output out, exit code 2 on the user's mistakes.
 
-Kubeflow passes the executor input as JSON (`{{$}}`); the file it names in `outputs.outputFile` receives
-what the step measured, as metadata of its output artifacts.
+Engines pass KFP's executor input as JSON (`{{$}}`); the file it names in `outputs.outputFile` receives
+what the step measured, as metadata of its output artifacts. Where an engine does not see that file, as Airflow does not
+see a pod's, it names a second one for the metadata that all artifacts share, which has to stay small.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from components.common import storage, telemetry
@@ -24,7 +26,9 @@ from components.common.memory import peak_memory
 
 USER_ERROR = 2
 PREEMPTED = 75  # EX_TEMPFAIL: ended early, after a checkpoint was saved; engines try again without counting it
+MESSAGE = "NIGHTSHIFT_TERMINATION_MESSAGE"  # path of the second file: a pod's, of which Kubernetes keeps 4,096 bytes
 PREEMPTIONS = 20  # in a row; another one counts as a failure, so that nothing is tried forever
+TEXT_LENGTH = 1000
 LIBRARIES = ("numpy", "pandas", "torch", "xgboost-cpu", "xgboost", "scikit-learn", "onnxruntime", "cudf-cu12")
 
 log = logging.getLogger("nightshift")
@@ -116,6 +120,15 @@ def _versions() -> list[str]:
     return found
 
 
+def _shortened(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what fits into a pod's message: numbers, and texts of a limited length."""
+    return {
+        name: value[:TEXT_LENGTH] if isinstance(value, str) else value
+        for name, value in found.items()
+        if not isinstance(value, dict)
+    }
+
+
 def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, Any]) -> None:
     outputs = args.executor_input.get("outputs", {})
     if "outputFile" not in outputs:
@@ -132,4 +145,6 @@ def _report(args: argparse.Namespace, component: str, seconds: float, metrics: d
         for name, value in made.items()
     }
     storage.write_json(outputs["outputFile"], {"artifacts": artifacts})
+    if path := os.environ.get(MESSAGE):
+        Path(path).write_text(json.dumps(_shortened(took | found)))
     telemetry.push(component, json.loads(getattr(args, "config", "{}")).get("name", ""), took, found)

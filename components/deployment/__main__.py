@@ -56,7 +56,7 @@ class Settled:
     entry: Entry | None
 
 
-def body(args: argparse.Namespace) -> dict[str, float]:
+def body(args: argparse.Namespace) -> dict[str, float | str]:
     """Deploy; what was done goes to `--deployment`."""
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
@@ -74,7 +74,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     record = _record(state, version, settled[-1])
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
-    return {"version": version.version}
+    return record.model_dump(include={"model", "version", "sha256", "decision"}, mode="json")
 
 
 def _settle(args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict]) -> Settled:

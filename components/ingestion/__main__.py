@@ -53,7 +53,7 @@ def parser() -> Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(args: Namespace) -> dict[str, float | str]:
     """Ingest the days that the logical date needs.
 
     Raises:
@@ -72,8 +72,9 @@ def body(args: Namespace) -> dict[str, float]:
     read, quarantined = tally.totals(partitions)
     details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
     write_section(args.events, section.build(args.data, partitions, read, quarantined))
-    write_table(args.events, Table("events", partitions, details))
-    found: dict[str, float] = {"rows": read - quarantined.total(), "quarantined": quarantined.total()}
+    table = Table("events", partitions, details)
+    write_table(args.events, table)
+    found = {"sha256": table.sha256, "rows": read - quarantined.total(), "quarantined": quarantined.total()}
     free = storage.free_share(lake)
     return found if free is None else found | {"lake_free_share": free}
 

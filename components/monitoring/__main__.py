@@ -27,7 +27,7 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float]:
+def body(args: Namespace) -> dict[str, float | str]:
     """Decide, write the day's audit entry if it has none, then the request."""
     config, day, state = parse(args.config), parse_date(args.date), State.parse(args.state)
     found = drift.Drift.read(storage.join(args.drift, drift.FILE))
@@ -42,7 +42,7 @@ def body(args: Namespace) -> dict[str, float]:
     write_section(args.request, section.build(entry, log, audit))
     step.log.info("%s: %s", "retrain" if entry.retrain else "no retraining", entry.reason)
     Request(retrain=entry.retrain, reason=entry.reason, key=entry.key).write(args.request)
-    return {"retrain": float(entry.retrain)}
+    return {"retrain": float(entry.retrain), "key": entry.key, "reason": entry.reason}
 
 
 def _log(folder: str, until: date) -> list[Entry]:

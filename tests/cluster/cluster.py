@@ -134,6 +134,10 @@ class Cluster:
         """Send a signal to a pod's containers."""
         self._kubelet.kill(self.api.store.get(POD, pod, namespace), number)
 
+    def delete_pod(self, name: str, namespace: str) -> None:
+        """Do what `kubectl delete pod` does."""
+        self._operations.delete(POD, name, namespace)
+
     def pods(self, namespace: str = "") -> list[Json]:
         return self.api.store.copies(POD, namespace)
 

@@ -181,7 +181,8 @@ def announce(
 ) -> Any:
     """Execute the announcement of an artifact's content; returns the event."""
     sample = Sample(tmp_path, **{announcement.step: "true"})
-    storage.write_json(str(sample.folder / announcement.step / announcement.output), said)
+    measured = {announcement.output: {"artifacts": [{"metadata": said}]}}
+    storage.write_json(str(sample.folder / announcement.step / "executor_output.json"), {"artifacts": measured})
     with sample.dag:
         announcement.follow(sample.tasks)
     (task,) = sample.tasks[announcement.step].downstream_list
@@ -238,20 +239,21 @@ def test_a_run_of_another_use_case_announces_nothing(load: Load, tmp_path: Path)
 
     for name, reason in (("fraud", "announced before"), (str(other), "what follows would run 'fraud'")):
         inside = of_run(dag, params={"date": "2025-06-30", "config": name})
-        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/events", {"sha256": "a"})
+        made = {"artifacts": {"events": {"artifacts": [{"metadata": {"sha256": "a"}}]}}}
+        storage.write_json(f"{task.rendering.commands(inside).root}/ingestion/executor_output.json", made)
         seen = {task.announcement.asset: [SimpleNamespace(extra={"date": "2025-06-30", "sha256": "a"})]}
         with pytest.raises(AirflowSkipException, match=reason):
             task.execute(inside | {"inlet_events": seen})
 
 
-def test_a_task_leads_to_the_report_of_its_run_and_to_the_version_it_has_made(tmp_path: Path) -> None:
+def test_a_task_leads_to_the_report_of_its_run_and_to_the_version_it_has_made() -> None:
     place = SimpleNamespace(reports="http://reports")
-    links = {"root": str(tmp_path / "run"), "model_page": "http://mlflow/#/models/fraud"}
-    task = SimpleNamespace(links=links, rendering=SimpleNamespace(place=place))
+    links = {"root": "/runs/run", "model_page": "http://mlflow/#/models/fraud"}
+    task = SimpleNamespace(links=links, rendering=SimpleNamespace(place=place), found={})
 
     assert REPORT.get_link(task, ti_key=None) == "http://reports/run/report.html"
     assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud"
-    storage.write_json(str(tmp_path / "run/deployment/deployment"), {"version": 3})
+    task.found = {"version": 3}
     assert MODEL.get_link(task, ti_key=None) == "http://mlflow/#/models/fraud/versions/3"
 
 

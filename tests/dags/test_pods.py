@@ -1,5 +1,6 @@
 """Steps of the shipped DAGs as pods on the cluster of the tests."""
 
+import logging
 import os
 import re
 import threading
@@ -14,14 +15,29 @@ from airflow.providers.cncf.kubernetes.callbacks import KubernetesPodOperatorCal
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 
+from pipelines.engines.airflow.operators.kubernetes import PreemptedError, failure
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.runtimes import ProcessRuntime
 from tests.cluster.samples import named
 from tests.dags.samples import Load
 from tests.dags.samples import context as of_run
-from tests.processes import SECONDS, wait_until
+from tests.processes import SECONDS, content, wait_until
 
-NAMESPACE = "nightshift"
+NAMESPACE = "kubeflow"
+
+
+IN_QUOTA = {"name": "none", "namespace": NAMESPACE}
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
 
 
 @pytest.fixture
@@ -50,6 +66,7 @@ class Step:
     script: str
     task: Any = field(init=False)
     error: BaseException | None = None
+    said: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.dag = self.load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"]
@@ -58,7 +75,7 @@ class Step:
 
     def run(self) -> None:
         ti = SimpleNamespace(try_number=1, map_index=-1, dag_id=self.dag.dag_id, task_id="ingestion", run_id="one")
-        ti.xcom_push = lambda **_: None
+        ti.xcom_push = lambda key, value: self.said.update({key: value})
         self.task.execute(of_run(self.dag) | {"ti": ti, "run_id": "one", "dag": self.dag})
 
     def start(self) -> threading.Thread:
@@ -117,32 +134,83 @@ def test_what_a_step_prints_is_read_while_it_runs(load: Load, nodes: Cluster, tm
     assert (step.error, lines) == (None, ["first", "next", "second"])
 
 
-@pytest.mark.parametrize(
-    ("how", "text"),
-    [
-        ("deleted", "was deleted|exit code 143"),
-        ("killed", "^exit code 137"),
-        ("lost with its node", "lost with its node"),
-    ],
-)
-def test_a_pod_that_somebody_ends_is_tried_again(
-    load: Load, nodes: Cluster, tmp_path: Path, how: str, text: str
-) -> None:
-    step = Step(load, f"touch {tmp_path}/up; sleep 600")
-    thread = step.start()
-    wait_until((tmp_path / "up").exists, "the step runs")
-    (pod,) = nodes.pods(NAMESPACE)
-
+def end(nodes: Cluster, pod: dict[str, Any], how: str) -> None:
+    """Take a running pod away; a node that is left can run another one."""
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
     if how == "deleted":
-        nodes.drain("cpu")
-    elif how == "killed":
-        nodes.kill(pod["metadata"]["name"], NAMESPACE)
+        nodes.delete_pod(name, NAMESPACE)
+    elif how == "drained":
+        assert nodes.drain(node) == []
+        nodes.cordon(node, unschedulable=False)
+    elif how == "tainted":
+        nodes.taint(node, "maintenance", "NoExecute")
+        wait_until(lambda: name not in names(nodes), f"{name} is gone")
+        nodes.untaint(node, "maintenance")
     else:
-        nodes.remove_node("cpu")
+        nodes.remove_node(node)
+        nodes.add_node(f"{node}x", {"nightshift/pool": "general"})
+
+
+def names(nodes: Cluster) -> list[str]:
+    return [pod["metadata"]["name"] for pod in nodes.pods(NAMESPACE)]
+
+
+ENDS = ("deleted", "drained", "tainted", "lost with its node")
+
+
+def test_a_pod_that_is_taken_away_is_followed_by_another_within_the_same_try(
+    load: Load, nodes: Cluster, tmp_path: Path
+) -> None:
+    rounds = int(os.environ.get("NIGHTSHIFT_PREEMPTIONS", len(ENDS)))
+    step = Step(load, f"echo $$ >> {tmp_path}/up; [ $(wc -l < {tmp_path}/up) -gt {rounds} ] || exec sleep 600")
+    thread = step.start()
+
+    for count in range(rounds):
+        wait_until(lambda: len(content(tmp_path / "up").splitlines()) > count, f"pod {count + 1} runs")  # noqa: B023
+        (pod,) = nodes.pods(NAMESPACE)
+        end(nodes, pod, ENDS[count % len(ENDS)])
     thread.join(SECONDS)
 
-    assert not isinstance(step.error, AirflowFailException)
-    assert re.search(text, str(step.error))
+    assert step.error is None
+    assert len((tmp_path / "up").read_text().splitlines()) == rounds + 1
+
+
+def test_a_step_that_is_killed_takes_a_try(load: Load, nodes: Cluster, tmp_path: Path) -> None:
+    step = Step(load, f"touch {tmp_path}/up; exec sleep 600")
+    thread = step.start()
+    wait_until((tmp_path / "up").exists, "the step runs")
+
+    nodes.kill(*names(nodes), NAMESPACE)
+    thread.join(SECONDS)
+
+    assert not isinstance(step.error, AirflowFailException | PreemptedError)
+    assert str(step.error).startswith("exit code 137")
+
+
+def test_a_step_waits_while_the_quota_is_used_up(load: Load, nodes: Cluster) -> None:
+    nodes.apply(named("ResourceQuota", "none", spec={"hard": {"pods": "0"}}) | {"metadata": IN_QUOTA})
+    step = Step(load, "true")
+    step.task.quota_seconds = 0.01
+    waited: list[str] = []
+    step.task.log.addHandler(Lines(waited))
+    thread = step.start()
+
+    wait_until(lambda: "the quota of kubeflow is used up; waiting" in waited, "it waits")
+    nodes.apply(named("ResourceQuota", "none", spec={"hard": {"pods": "1"}}) | {"metadata": IN_QUOTA})
+    thread.join(SECONDS)
+
+    assert step.error is None
+
+
+@pytest.mark.parametrize(("said", "found"), [('{"rows": 3}', {"rows": 3}), ("done", {}), ("3", {})])
+def test_what_a_step_says_at_its_end_is_the_tasks_result(
+    said: str, found: dict[str, Any], load: Load, nodes: Cluster
+) -> None:
+    step = Step(load, f"echo '{said}' > \"$NIGHTSHIFT_TERMINATION_MESSAGE\"")
+
+    step.run()
+
+    assert step.said["return_value"] == found
 
 
 def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
@@ -150,9 +218,7 @@ def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
     state = k8s.V1ContainerState(terminated=ended)
     status = k8s.V1ContainerStatus(image="", image_id="", name="base", ready=False, restart_count=0, state=state)
     return k8s.V1Pod(
-        metadata=k8s.V1ObjectMeta(name="pod", namespace="nightshift"),
-        spec=k8s.V1PodSpec(containers=[k8s.V1Container(name="base")]),
-        status=k8s.V1PodStatus(phase="Failed" if exit_code else "Succeeded", container_statuses=[status]),
+        metadata=k8s.V1ObjectMeta(name="pod"), status=k8s.V1PodStatus(phase="Failed", container_statuses=[status])
     )
 
 
@@ -168,10 +234,9 @@ def ended_pod(exit_code: int, reason: str = "", message: str = "") -> k8s.V1Pod:
     ids=["a user's mistake", "a failure", "a kill", "out of memory", "a failure after a child was killed"],
 )
 def test_a_pod_that_would_fail_again_is_not_tried_again_and_each_failure_has_the_steps_own_words(
-    pod: k8s.V1Pod, tried_again: bool, text: str, load: Load, nodes: Cluster
+    pod: k8s.V1Pod, tried_again: bool, text: str
 ) -> None:
-    task = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_ingestion"].get_task("ingestion")
+    error = failure(pod, "base")
 
-    with pytest.raises(AirflowException, match=text) as raised:
-        task.cleanup(pod, pod)
-    assert isinstance(raised.value, AirflowFailException) is not tried_again
+    assert re.search(text, str(error))
+    assert isinstance(error, AirflowFailException) is not tried_again

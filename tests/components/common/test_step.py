@@ -1,6 +1,7 @@
 """The shell around a component, run as its own process."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,11 +24,12 @@ step.run(step.Parser("sample", "Does nothing.").takes(date="the day", run_date="
 FLAGS = ["--date", "2024-03-18", "--run-date", "2024-03-19", "--device", "cpu"]
 
 
-def run(tmp_path: Path, body: str, flags: list[str]) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, body: str, flags: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "sample.py"
     script.write_text(SCRIPT.format(body=body))
     command = [sys.executable, "-W", "error", str(script), *flags]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    inside = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=inside)
 
 
 def executor_input(tmp_path: Path) -> dict[str, Any]:
@@ -41,10 +43,10 @@ def executor_input(tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def reported(tmp_path: Path, body: str) -> dict[str, Any]:
+def reported(tmp_path: Path, body: str, **variables: str) -> dict[str, Any]:
     """Run a step as Kubeflow does and return the executor output it wrote."""
     asked = executor_input(tmp_path)
-    done = run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(asked)])
+    done = run(tmp_path, body, [*FLAGS, "--executor-input", json.dumps(asked)], **variables)
     assert done.returncode == 0, done.stderr
     written: dict[str, Any] = json.loads(Path(asked["outputs"]["outputFile"]).read_text())
     return written
@@ -54,6 +56,18 @@ def test_a_step_that_is_done_exits_with_0_and_logs_to_stderr(tmp_path: Path) -> 
     done = run(tmp_path, "return None", FLAGS)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "working on 2024-03-18\n")
+
+
+def test_what_all_artifacts_share_is_a_short_message_for_an_engine_that_sees_no_files(tmp_path: Path) -> None:
+    body = "return {'rows': 3, 'shares': {'a': 0.5}, 'model': {'curve': [1] * 10**4}, 'reason': 'x' * 10**4}"
+    message = tmp_path / "message"
+
+    reported(tmp_path, body, NIGHTSHIFT_TERMINATION_MESSAGE=str(message))
+
+    said = json.loads(message.read_text())
+    assert {"step", "seconds", "peak_memory_bytes", "device", "rows", "reason"} <= said.keys()
+    assert not {"shares", "model"} & said.keys()
+    assert len(message.read_bytes()) < 4096
 
 
 def test_a_mistake_of_the_user_is_one_line_and_exit_code_2(tmp_path: Path) -> None:

@@ -1,21 +1,30 @@
 """What a run announces to other DAGs of its use case: a day's events are there, a model is wanted, one is live.
 
 Every event is of one logical date, its partition, so that no day is lost when several wait, as they would be in one run
-for all of them. What is said comes from an artifact: no event when it does not say so, or has been announced before.
+for all of them. What is said comes from an artifact's metadata: no event when that does not ask for one, or has been
+announced before.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from components.common import storage
+from components.common.contracts.deployment import Outcome
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering, logical_date
 
 Fields = dict[str, Any]
+# an hour and a half: events cannot be read while a run that one of them has made is queued (apache/airflow#71360)
+RETRIES: dict[str, Any] = {
+    "retries": 12,
+    "retry_delay": timedelta(minutes=1),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=10),
+}
 
 
 @dataclass(frozen=True)
@@ -24,16 +33,16 @@ class Announcement:
 
     Attributes:
         asset: whose event it is.
-        step: that makes the artifact which is asked.
-        output: that artifact.
-        reading: returns what the event says besides its date, None for no event; it is given None where Airflow cannot
-            read the artifact, which on Kubeflow is Kubeflow's.
+        step: that makes the artifact.
+        output: the artifact.
+        reading: returns what the event says besides its date, None for no event; it is given the artifact's metadata,
+            which is empty on Kubeflow, whose artifacts Airflow cannot read.
     """
 
     asset: Asset
     step: str
     output: str
-    reading: Callable[[Fields | None], Fields | None]
+    reading: Callable[[Fields], Fields | None]
 
     def follow(self, tasks: Mapping[str, BaseOperator]) -> None:
         """Make the task that announces it, behind the step or the whole run."""
@@ -47,7 +56,7 @@ class AnnounceOperator(BaseOperator):
     """Emits an asset's event when an artifact of the run asks for it, and is skipped otherwise."""
 
     def __init__(self, *, announcement: Announcement, rendering: Rendering, is_readable: bool, **options: Any) -> None:
-        super().__init__(inlets=[announcement.asset], outlets=[announcement.asset], **options)
+        super().__init__(inlets=[announcement.asset], outlets=[announcement.asset], **RETRIES, **options)
         self.announcement = announcement
         self.is_readable = is_readable
         self.rendering = rendering
@@ -61,7 +70,7 @@ class AnnounceOperator(BaseOperator):
         asset, date = self.announcement.asset, logical_date(context)
         if not self._is_usual(context):
             raise AirflowSkipException(f"no {asset.name}: what follows would run {self.rendering.place.use_case!r}")
-        said = self.announcement.reading(self._artifact(context))
+        said = self.announcement.reading(self._metadata(context))
         if said is None:
             raise AirflowSkipException(f"no {asset.name} of {date}: the run does not ask for it")
         extra = {"date": date} | said
@@ -77,12 +86,9 @@ class AnnounceOperator(BaseOperator):
         config = self.rendering.commands(context).arguments.get("config")
         return config is None or config["name"] == self.rendering.place.use_case
 
-    def _artifact(self, context: Any) -> Fields | None:
-        if not self.is_readable:
-            return None
+    def _metadata(self, context: Any) -> Fields:
         artifact = ir.Artifact(self.announcement.step, self.announcement.output)
-        found: Fields = storage.read_json(self.rendering.commands(context).uri(artifact))
-        return found
+        return self.rendering.commands(context).metadata(artifact) if self.is_readable else {}
 
 
 def day(use_case: str) -> Announcement:
@@ -100,17 +106,17 @@ def model(use_case: str) -> Announcement:
     return Announcement(Asset(f"{use_case}/model"), "deployment", "deployment", _promotion)
 
 
-def _day(events: Fields | None) -> Fields:
+def _day(events: Fields) -> Fields:
     return {"sha256": events["sha256"]} if events else {}
 
 
-def _request(request: Fields | None) -> Fields | None:
-    if not request or not request["retrain"]:
+def _request(request: Fields) -> Fields | None:
+    if not request.get("retrain"):
         return None
     return {name: request[name] for name in ("key", "reason")}
 
 
-def _promotion(deployment: Fields | None) -> Fields | None:
-    if not deployment or deployment["decision"] != "promoted":
+def _promotion(deployment: Fields) -> Fields | None:
+    if deployment.get("decision") != Outcome.PROMOTED:
         return None
     return {name: deployment[name] for name in ("model", "version", "sha256")}

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from pipelines.arguments import run_name
 from pipelines.commands import Commands
 
 EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
+NAMESPACE = "kubeflow"  # where the account, the claims and the secrets of the steps are, whoever starts them
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Place:
             kubeflow=kubeflow,
             namespace=variables.get("KFP_NAMESPACE", "")
             if kubeflow
-            else variables.get("NIGHTSHIFT_NAMESPACE", "nightshift"),
+            else variables.get("NIGHTSHIFT_NAMESPACE", NAMESPACE),
             reports=variables.get("NIGHTSHIFT_REPORTS", "").rstrip("/"),
             data=variables.get("NIGHTSHIFT_DATA", arguments.SIMULATOR),
         )
@@ -142,7 +144,8 @@ class Rendering:
         except UserError as error:
             raise AirflowFailException(str(error)) from None
         run = run_name(self.pipeline, arguments, _slug(context["dag_run"].run_id))
-        return Commands(storage.join(self.place.state["runs"], run), arguments)
+        root = storage.join(self.place.state["runs"], run)
+        return Commands(root, arguments, partial(_found, context) if self.place.is_cluster else None)
 
     def _arguments(self, context: Any) -> dict[str, Any]:
         options = {name: value for name, value in context["params"].items() if name in self.pipeline.parameters}
@@ -165,6 +168,11 @@ def logical_date(context: Any) -> str:
     run = context["dag_run"]
     given = context["params"].get("date") or run.partition_key
     return str(parse_date(given) if given else last_complete_day(run.logical_date or run.run_after))
+
+
+def _found(context: Any, step: str) -> dict[str, Any]:
+    """Return what a step's pod has said at its end; see `kubernetes.PodOperator`."""
+    return context["ti"].xcom_pull(task_ids=step) or {}
 
 
 def _slug(run_id: str) -> str:

@@ -1,15 +1,20 @@
 """A step as a pod, with the image, resources, nodes, volumes and secrets of the compiled YAML."""
 
 import itertools
+import json
 import signal
+import time
+from http import HTTPStatus
 from typing import Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.secret import Secret
+from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
+from kubernetes.client.exceptions import ApiException
 
-from components.common.step import PREEMPTED, PREEMPTIONS, USER_ERROR
+from components.common.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
@@ -17,11 +22,12 @@ from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
 USER = 10001  # as in the images; without a group, Kubernetes would run them as root's
+MESSAGE_PATH = "/dev/termination-log"
 STARTUP_SECONDS = 1800  # a GPU node may have to be made first
 
 
 class PreemptedError(AirflowException):
-    """A pod was ended early and has saved what its successor needs."""
+    """A pod was ended from outside, or early after it had saved what its successor needs."""
 
 
 class OutOfMemoryError(AirflowFailException):
@@ -33,22 +39,26 @@ KILLED = 128 + signal.SIGKILL
 
 
 class PodOperator(KubernetesPodOperator):
-    """A pod of a step. A preemption (exit code 75) is always retried, within the same try.
+    """A pod of a step.
 
-    A mistake of the user (2) is not retried, nor is a step that ran out of memory.
+    A preemption is followed by another pod within the same try, whether the step noticed it (exit code 75) or its pod
+    was deleted, drained or lost with its node. A mistake of the user (2) is not retried, nor is a step that ran out of
+    memory. What a step says of itself at its end becomes the task's XCom: Airflow sees no other trace of it.
     """
 
     template_fields = (*KubernetesPodOperator.template_fields, "links")
     operator_extra_links = (REPORT, MODEL)
     preemptions = PREEMPTIONS
+    quota_seconds = 30.0
 
     def __init__(self, *, rendering: Rendering, **options: Any) -> None:
         super().__init__(**options)
         self.rendering = rendering
         self.links = TEMPLATES
+        self.found: dict[str, Any] = {}
 
     def execute(self, context: Any) -> None:
-        """Run the step, in another pod after each preemption, and copy what it prints into the task's log meanwhile.
+        """Run the step, and copy what it prints into the task's log meanwhile.
 
         A worker waits for it: a deferred task would show the log at its end only, and nothing of a node that is lost.
 
@@ -58,12 +68,25 @@ class PodOperator(KubernetesPodOperator):
         for count in itertools.count(1):
             try:
                 super().execute(context)
-                return
-            except PreemptedError:
+                break
+            except PreemptedError as error:
                 if self._killed or count > self.preemptions:
                     raise
-                self.log.info("preempted; another pod resumes (%d of at most %d)", count, self.preemptions)
+                self.log.info("%s; another pod resumes (%d of at most %d)", error, count, self.preemptions)
                 self.pod = self.pod_request_obj = self.remote_pod = None
+        self.found = _said(_end(self.remote_pod, self.base_container_name))
+        context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=self.found)
+
+    def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Any) -> k8s.V1Pod:
+        """Create the pod as its parent does, once the namespace's quota allows it."""
+        while True:
+            try:
+                return super().get_or_create_pod(pod_request_obj, context)
+            except ApiException as error:
+                if error.status != HTTPStatus.FORBIDDEN or "exceeded quota" not in str(error.body):
+                    raise
+            self.log.info("the quota of %s is used up; waiting", pod_request_obj.metadata.namespace)
+            time.sleep(self.quota_seconds)
 
     def cleanup(self, pod: k8s.V1Pod, remote_pod: k8s.V1Pod, *rest: Any, **options: Any) -> None:
         """Clean up as its parent does.
@@ -76,19 +99,22 @@ class PodOperator(KubernetesPodOperator):
         """
         if self._killed:  # its parent would return, and a task that was told to end would count as a success
             raise AirflowException("the task was told to end, and its pod with it")
+        last = self._last_seen(remote_pod)
         try:
-            super().cleanup(pod, remote_pod, *rest, **options)
+            super().cleanup(pod, last or remote_pod, *rest, **options)
         except Exception:
-            ended = _end(remote_pod, self.base_container_name)
-            kind = _kind(ended)
-            how = (
-                f"exit code {ended.exit_code}" if ended else "the pod never started, was deleted, or lost with its node"
-            )
-            if kind is OutOfMemoryError:
-                how = f"killed for lack of memory ({how}); raise its role's memory_limit in pipelines/environments.py"
-            status = remote_pod.status
-            said = [how, status.reason, status.message, ended and ended.message]
-            raise kind("\n".join(filter(None, said))) from None
+            if last is None:
+                raise PreemptedError("the pod was deleted, or lost with its node") from None
+            raise failure(last, self.base_container_name) from None
+
+    def _last_seen(self, pod: k8s.V1Pod) -> k8s.V1Pod | None:
+        """Return a pod as it is now, None when it is gone."""
+        try:
+            return self.pod_manager.read_pod(pod) if pod else pod
+        except ApiException as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
 
 
 def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) -> PodOperator:
@@ -108,7 +134,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         service_account_name=SERVICE_ACCOUNT,
         image=step.image,
         cmds=argv,
-        env_vars=step.environment,
+        env_vars=step.environment | {MESSAGE: MESSAGE_PATH},
         labels=LABELS | settings.get("podMetadata", {}).get("labels", {}),
         container_resources=_resources(step.resources),
         node_selector=settings.get("nodeSelector", {}).get("labels", {}),
@@ -127,7 +153,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         ),
         active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
         startup_timeout_seconds=STARTUP_SECONDS,
-        # the end of the log is what a failure is reported with; the pod's specification would bury it
+        # a failure writes no message, so the end of its log is kept; the pod's specification would bury it
         termination_message_policy="FallbackToLogsOnError",
         log_pod_spec_on_failure=False,
         **options,
@@ -173,10 +199,34 @@ def _end(pod: k8s.V1Pod | None, container: str) -> k8s.V1ContainerStateTerminate
     return None
 
 
-def _kind(ended: k8s.V1ContainerStateTerminated | None) -> Any:
-    """Return the class of the exception with which a pod's task fails."""
-    if ended is None:
-        return AirflowException
-    if (ended.exit_code, ended.reason) == (KILLED, "OOMKilled"):
+def _said(ended: k8s.V1ContainerStateTerminated | None) -> dict[str, Any]:
+    """Return what a step has said of itself; a container that is none says what it likes, or nothing."""
+    try:
+        found = json.loads(ended.message) if ended else None
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def failure(pod: k8s.V1Pod, container: str) -> AirflowException:
+    """Return the exception with which a pod's task fails."""
+    ended = _end(pod, container)
+    kind, how = _kind(pod, ended), f"exit code {ended.exit_code}" if ended else "the pod never started"
+    if kind is OutOfMemoryError:
+        how = f"killed for lack of memory ({how}); raise its role's memory_limit in pipelines/environments.py"
+    said = [how, pod.status.reason, pod.status.message, ended and ended.message]
+    return kind("\n".join(filter(None, said)))
+
+
+def _kind(pod: k8s.V1Pod, ended: k8s.V1ContainerStateTerminated | None) -> type[AirflowException]:
+    if ended and (ended.exit_code, ended.reason) == (KILLED, "OOMKilled"):
         return OutOfMemoryError
-    return ENDS.get(ended.exit_code, AirflowException)
+    if _is_disrupted(pod):
+        return PreemptedError
+    return ENDS.get(ended.exit_code, AirflowException) if ended else AirflowException
+
+
+def _is_disrupted(pod: k8s.V1Pod) -> bool:
+    """Return whether somebody else has ended a pod: a drain, the scheduler, a node that shuts down, a person."""
+    conditions = {each.type: each.status for each in pod.status.conditions or []}
+    return bool(pod.metadata.deletion_timestamp) or conditions.get("DisruptionTarget") == "True"

@@ -23,11 +23,9 @@ class _Model(BaseOperatorLink):
     name = "Model"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Return the page of the model, or of the version that this run has made, where the registry has pages."""
-        page, made = operator.links["model_page"], storage.join(operator.links["root"], "deployment", "deployment")
-        if not page or not storage.exists(made):
-            return str(page)
-        return storage.join(page, "versions", str(storage.read_json(made)["version"]))
+        """Return the page of the model, or of the version that the task has made, where the registry has pages."""
+        page, version = operator.links["model_page"], operator.found.get("version")
+        return storage.join(page, "versions", str(version)) if page and version else str(page)
 
 
 class _KubeflowRun(BaseOperatorLink):

@@ -36,6 +36,7 @@ class StepOperator(BaseOperator):
         self.argv = argv
         self.links = TEMPLATES
         self.rendering = rendering
+        self.found: dict[str, Any] = {}
 
     def execute(self, context: Any) -> None:
         """Run the step, or reuse what an earlier try of this DAG run has made of the same input.
@@ -52,6 +53,7 @@ class StepOperator(BaseOperator):
         if outcome.state == "failed":
             kind = AirflowFailException if outcome.exit_code == USER_ERROR else AirflowException
             raise kind(f"exit code {outcome.exit_code}: {last_lines(Path(outcome.log), 3)}")
+        self.found = next((run.commands.metadata(ir.Artifact(self.step.name, name)) for name in self.step.outputs), {})
         self.log.info("%s after %.1f s, %s", outcome.state, outcome.seconds, run.folder)
 
     def on_kill(self) -> None:

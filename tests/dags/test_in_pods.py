@@ -1,0 +1,160 @@
+"""Airflow as on a cluster: the steps are pods, under our manifests, and the registry is MLflow's server with a login.
+
+The pods are processes here, without GPUs, so runs are started with `device: cpu`. Airflow does not see what they write.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pipelines import environments
+from pipelines.engines.airflow import standalone
+from tests import tracking
+from tests.cluster.cluster import Cluster, running
+from tests.cluster.rbac import User
+from tests.cluster.runtimes import ProcessRuntime
+from tests.cluster.samples import named
+from tests.cluster.services import Service, proxy
+from tests.dags.person import CONFIG, DATE, PYTHON, ROOT, SECONDS, Airflow, by_hand, require_steps, until
+
+NAMESPACE = "kubeflow"
+PAST = str(date.fromisoformat(DATE) - timedelta(days=1))
+LOGIN = {"username": "someone", "password": "something"}
+MANIFESTS = [
+    *(f"infra/cluster/namespaces/kubeflow/{name}.yaml" for name in ("namespace", "quota", "disruption", "airflow")),
+    "infra/cluster/namespaces/common/limits.yaml",
+    "infra/kubernetes/base/accounts.yaml",
+]
+
+
+@dataclass
+class Inside(Airflow):
+    """An Airflow whose steps are pods."""
+
+    nodes: Cluster
+    hand: "subprocess.Popen[str]"
+
+    def summary(self, run: str) -> Any:
+        return self.artifact(f"runs/{run}/summary.json")
+
+    def wait_for(self, step: str) -> dict[str, Any]:
+        """Wait until a step's pod runs, and return the pod."""
+
+        def found() -> list[dict[str, Any]]:
+            pods = self.nodes.pods(NAMESPACE)
+            return [each for each in pods if step in each["metadata"]["name"] and each["status"]["phase"] == "Running"]
+
+        return until(found, f"a pod of {step} runs")[0]
+
+
+def objects() -> Iterator[dict[str, Any]]:
+    """Our manifests of the steps' namespace, and what a cloud and a secret store bring."""
+    for name in MANIFESTS:
+        for each in yaml.safe_load_all((ROOT / name).read_text()):
+            yield each if each["kind"] == "Namespace" else inside(each)
+    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    yield inside(named("PersistentVolumeClaim", "nightshift-lustre", spec=claim))
+    yield inside(named("Secret", "nightshift-mlflow", stringData=LOGIN))
+
+
+def inside(value: dict[str, Any]) -> dict[str, Any]:
+    value["metadata"]["namespace"] = NAMESPACE
+    return value
+
+
+def furnish(nodes: Cluster, home: Path) -> None:
+    """Add our objects and nodes; Airflow has the rights of its worker."""
+    nodes.apply(*objects())
+    gpu = environments.AWS.placements[environments.Role.GPU]
+    taints = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"} for taint in gpu.tolerations]
+    nodes.add_node("general", {"nightshift/pool": "general"})
+    for name in ("gpu-1", "gpu-2"):
+        nodes.add_node(name, dict(gpu.nodes), taints, gpus=1)
+    token = nodes.log_in("worker", User.account("airflow", "airflow-worker"))
+    nodes.config(home / "kubeconfig", token)
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    """An Airflow in which a training is under way."""
+    require_steps()
+    folder = tmp_path_factory.mktemp("pods")
+    for name in ("dags", "registry"):
+        (folder / name).mkdir()
+    config = folder / "small.yaml"
+    config.write_text(yaml.safe_dump(CONFIG))
+    standalone.add_use_case(str(config), folder / "dags")
+    with ExitStack() as stack:
+        registry = stack.enter_context(tracking.serve(folder / "registry", str(PYTHON)))
+        services = {
+            "mlflow.nightshift:5000": Service(registry.removeprefix("http://"), ":".join(LOGIN.values())),
+            "pushgateway.nightshift:9091": Service(),
+        }
+        variables = stack.enter_context(proxy(services)) | {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
+        path = f"{PYTHON.parent}:/usr/bin:/bin"
+        nodes = stack.enter_context(running(ProcessRuntime(environment=variables | {"PATH": path}), folder))
+        furnish(nodes, folder)
+        places = {
+            "NIGHTSHIFT_ENVIRONMENT": "aws",
+            "NIGHTSHIFT_WORKSPACE": str(folder / "out of sight"),
+            "KUBECONFIG": str(folder / "kubeconfig"),
+            "PYTHONPATH": str(ROOT),
+        }
+        started = standalone.start(folder / "home", folder / "dags", places)
+        stack.callback(started.stop)
+        hand = stack.enter_context(by_hand(config, folder / "by hand"))
+        stack.callback(hand.kill)
+        made = Inside(started, folder / "claims" / NAMESPACE / "nightshift-lustre", nodes, hand)
+        made.call("POST", "/pools", {"name": "gpu", "slots": 2})
+        for dag in ("training", "monitoring", "backfill"):
+            made.unpause(f"small_{dag}")
+        made.trigger("small_training", "first", date=DATE, device="cpu")
+        yield made
+
+
+def test_a_training_in_pods_makes_what_the_command_line_makes_though_a_node_is_lost_and_a_pod_deleted(
+    airflow: Inside,
+) -> None:
+    airflow.nodes.remove_node(airflow.wait_for("features")["spec"]["nodeName"])
+    airflow.nodes.delete_pod(airflow.wait_for("evaluation")["metadata"]["name"], NAMESPACE)
+    said = airflow.hand.communicate(timeout=SECONDS)[0]
+    assert airflow.hand.returncode == 0, said
+
+    assert airflow.end("small_training", "first") == "success", airflow.states("small_training", "first")
+
+    (hand,) = (airflow.state.parents[2] / "by hand/runs").glob("small-training-*/summary.json")
+    assert airflow.summary(f"small-training-{DATE}-first")["hashes"] == json.loads(hand.read_text())["hashes"]
+    tries = {name: task["try_number"] for name, task in airflow.tasks("small_training", "first").items()}
+    assert set(tries.values()) == {1}
+    assert airflow.nodes.pods(NAMESPACE) == []
+
+
+def test_what_steps_measured_reaches_the_report_and_the_promotion_is_announced(airflow: Inside) -> None:
+    assert airflow.end("small_training", "first") == "success"
+    made = airflow.summary(f"small-training-{DATE}-first")
+    (event,) = airflow.events("small/model")
+
+    assert all(step["seconds"] > 0 and step["peak_memory_bytes"] > 0 for step in made["steps"].values())
+    assert made["verdicts"]["deployment"]["decision"] == "promoted"
+    assert (event["extra"]["model"], event["extra"]["version"]) == ("small", 1)
+
+
+def test_a_day_is_monitored_and_a_past_one_trained(airflow: Inside) -> None:
+    assert airflow.end("small_training", "first") == "success"
+    airflow.trigger("small_monitoring", "watched", date=DATE, device="cpu")
+    airflow.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
+
+    assert airflow.end("small_monitoring", "watched") == "success", airflow.states("small_monitoring", "watched")
+    assert airflow.end("small_backfill", "past") == "success", airflow.states("small_backfill", "past")
+    assert airflow.states("small_monitoring", "watched")["announce_retrain"] == "skipped"
+    deployment = airflow.artifact(f"runs/small-training-{PAST}-backfill-*/deployment/deployment")
+    assert deployment["target"] == "record-only"
+    assert airflow.artifact(f"audit/small/{DATE}.json")["retrain"] is False
