@@ -74,7 +74,11 @@ def body(args: Namespace) -> dict[str, float | str]:
     write_section(args.events, section.build(args.data, partitions, read, quarantined))
     table = Table("events", partitions, details)
     write_table(args.events, table)
-    found = {"sha256": table.sha256, "rows": read - quarantined.total(), "quarantined": quarantined.total()}
+    found: dict[str, float | str] = {
+        "sha256": table.sha256,
+        "rows": read - quarantined.total(),
+        "quarantined": quarantined.total(),
+    }
     free = storage.free_share(lake)
     return found if free is None else found | {"lake_free_share": free}
 

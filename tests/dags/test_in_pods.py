@@ -28,6 +28,8 @@ from tests.dags.person import CONFIG, DATE, PYTHON, ROOT, SECONDS, Airflow, by_h
 NAMESPACE = "kubeflow"
 PAST = str(date.fromisoformat(DATE) - timedelta(days=1))
 LOGIN = {"username": "someone", "password": "something"}
+# no run but those that are asked for: what an event or the clock starts would want a GPU
+DAILY = {"controller": {"retrain": "daily"}, "schedule": {"ingestion": "0 0 29 2 *", "training": "0 0 29 2 *"}}
 MANIFESTS = [
     *(f"infra/cluster/namespaces/kubeflow/{name}.yaml" for name in ("namespace", "quota", "disruption", "airflow")),
     "infra/cluster/namespaces/common/limits.yaml",
@@ -90,7 +92,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
     for name in ("dags", "registry"):
         (folder / name).mkdir()
     config = folder / "small.yaml"
-    config.write_text(yaml.safe_dump(CONFIG))
+    config.write_text(yaml.safe_dump(CONFIG | DAILY))
     standalone.add_use_case(str(config), folder / "dags")
     with ExitStack() as stack:
         registry = stack.enter_context(tracking.serve(folder / "registry", str(PYTHON)))

@@ -1,6 +1,5 @@
 """Steps of the shipped DAGs as pods on the cluster of the tests."""
 
-import logging
 import os
 import re
 import threading
@@ -27,17 +26,6 @@ NAMESPACE = "kubeflow"
 
 
 IN_QUOTA = {"name": "none", "namespace": NAMESPACE}
-
-
-class Lines(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self, lines: list[str]) -> None:
-        super().__init__()
-        self.lines = lines
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
 
 
 @pytest.fixture
@@ -187,15 +175,15 @@ def test_a_step_that_is_killed_takes_a_try(load: Load, nodes: Cluster, tmp_path:
     assert str(step.error).startswith("exit code 137")
 
 
-def test_a_step_waits_while_the_quota_is_used_up(load: Load, nodes: Cluster) -> None:
+def test_a_step_waits_while_the_quota_is_used_up(
+    load: Load, nodes: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     nodes.apply(named("ResourceQuota", "none", spec={"hard": {"pods": "0"}}) | {"metadata": IN_QUOTA})
     step = Step(load, "true")
     step.task.quota_seconds = 0.01
-    waited: list[str] = []
-    step.task.log.addHandler(Lines(waited))
     thread = step.start()
 
-    wait_until(lambda: "the quota of kubeflow is used up; waiting" in waited, "it waits")
+    wait_until(lambda: "the quota of kubeflow is used up; waiting" in capsys.readouterr().out, "it waits")
     nodes.apply(named("ResourceQuota", "none", spec={"hard": {"pods": "1"}}) | {"metadata": IN_QUOTA})
     thread.join(SECONDS)
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes import client
 
+from components.common.step import MESSAGE
 from pipelines import arguments, ir
 from pipelines.engines.airflow.operators.context import logical_date
 from tests.dags.samples import Load, context
@@ -82,7 +83,8 @@ def test_a_steps_pod_is_valid_and_gets_what_the_compiled_step_asks_for(name: str
         (container,) = made["spec"]["containers"]
 
         assert container["image"] == step.image
-        assert {item["name"]: item["value"] for item in container["env"] if "value" in item} == step.environment
+        given = {item["name"]: item["value"] for item in container["env"] if "value" in item}
+        assert given == step.environment | {MESSAGE: "/dev/termination-log"}
         resources = step.resources
         gpus = {"nvidia.com/gpu": "1"} if "accelerator" in resources else {}
         limits = {"cpu": resources["resourceCpuLimit"], "memory": resources["resourceMemoryLimit"]} | gpus

@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.secret import Secret
+from airflow.providers.cncf.kubernetes.utils.pod_manager import PodPhase
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
@@ -99,18 +100,18 @@ class PodOperator(KubernetesPodOperator):
         """
         if self._killed:  # its parent would return, and a task that was told to end would count as a success
             raise AirflowException("the task was told to end, and its pod with it")
-        last = self._last_seen(remote_pod)
+        last = self._last_seen() or remote_pod
+        if self.pod and (last is None or (last is remote_pod and last.status.phase != PodPhase.SUCCEEDED)):
+            raise PreemptedError("the pod was deleted, or lost with its node") from None
         try:
-            super().cleanup(pod, last or remote_pod, *rest, **options)
+            super().cleanup(pod, last, *rest, **options)
         except Exception:
-            if last is None:
-                raise PreemptedError("the pod was deleted, or lost with its node") from None
             raise failure(last, self.base_container_name) from None
 
-    def _last_seen(self, pod: k8s.V1Pod) -> k8s.V1Pod | None:
-        """Return a pod as it is now, None when it is gone."""
+    def _last_seen(self) -> k8s.V1Pod | None:
+        """Return the pod as it is now, None when it is gone or was never made."""
         try:
-            return self.pod_manager.read_pod(pod) if pod else pod
+            return self.pod_manager.read_pod(self.pod) if self.pod else None
         except ApiException as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -153,6 +154,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         ),
         active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
         startup_timeout_seconds=STARTUP_SECONDS,
+        startup_check_interval_seconds=1,
         # a failure writes no message, so the end of its log is kept; the pod's specification would bury it
         termination_message_policy="FallbackToLogsOnError",
         log_pod_spec_on_failure=False,
@@ -218,7 +220,7 @@ def failure(pod: k8s.V1Pod, container: str) -> AirflowException:
     return kind("\n".join(filter(None, said)))
 
 
-def _kind(pod: k8s.V1Pod, ended: k8s.V1ContainerStateTerminated | None) -> type[AirflowException]:
+def _kind(pod: k8s.V1Pod, ended: k8s.V1ContainerStateTerminated | None) -> Any:
     if ended and (ended.exit_code, ended.reason) == (KILLED, "OOMKilled"):
         return OutOfMemoryError
     if _is_disrupted(pod):
