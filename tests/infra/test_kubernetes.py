@@ -11,6 +11,7 @@ import yaml
 
 from components.common.kubeflow import MOUNTED_FILE
 from pipelines.environments import SITES, Role, Site
+from tests.cluster import security
 from tests.infra.checks import ENVIRONMENTS
 
 FOLDER = Path(__file__).parents[2] / "infra" / "kubernetes"
@@ -76,6 +77,8 @@ def test_steps_may_write_the_root_of_a_new_file_system(place: Site, tmp_path: Pa
     assert volume["persistentVolumeClaim"]["claimName"] in {each.claim for each in place.placements[Role.GPU].volumes}
     assert mount["mountPath"] in {each.path for each in place.placements[Role.GPU].volumes}
     assert container["image"] == place.placements[Role.LIGHT].image and pod["securityContext"]["runAsUser"] == 0
+    (namespace,) = yaml.safe_load_all((FOLDER.parent / "cluster/namespaces/kubeflow/namespace.yaml").read_text())
+    assert security.violations(namespace["metadata"]["labels"][security.LABEL], pod) == []
     if os.geteuid():
         pytest.skip("only root gives a folder away")
     root = tmp_path / "root"
