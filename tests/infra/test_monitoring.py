@@ -94,6 +94,14 @@ def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
     assert {base(name) for name in asked} <= {base(name) for name in documented()} | of_gpus() | OF_THE_PROCESS
 
 
+def test_no_alert_is_about_what_a_managed_cluster_does_not_show() -> None:
+    """Neither cloud lets anybody scrape its control plane, and GKE has no CoreDNS."""
+    given = yaml.safe_load((ROOT / "infra/cluster/values/kube-prometheus-stack.yaml").read_text())
+
+    for hidden in ("kubeControllerManager", "kubeScheduler", "kubeEtcd", "kubeProxy", "coreDns"):
+        assert given[hidden] == {"enabled": False}, hidden
+
+
 def monitored(name: str) -> dict[str, Any]:
     """The spec of a monitor in a file that holds nothing else."""
     (found,) = yaml.safe_load_all((FOLDER / name).read_text())
