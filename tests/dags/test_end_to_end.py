@@ -7,7 +7,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -223,18 +222,6 @@ def test_what_was_trained_is_promoted_or_refused_with_reasons_and_announced_when
     assert deployment["reasons"]
     versions = [event["extra"]["version"] for event in airflow.events("small/model")]
     assert (deployment["version"] in versions) == (deployment["decision"] == "promoted")
-
-
-def test_a_backfill_trains_a_past_day_of_its_use_case_and_promotes_no_model(airflow: Installed) -> None:
-    day = str(date.fromisoformat(DATE) - timedelta(days=1))
-    airflow.unpause("other_backfill")
-    airflow.trigger("other_backfill", "past", first=day, last=day)
-
-    assert airflow.end("other_backfill", "past") == "success"
-    assert airflow.end("other_training", f"backfill-{day}") == "success"
-    deployment = airflow.artifact(f"runs/other-training-{day}-backfill-*/deployment/deployment")
-    assert deployment["target"] == "record-only"
-    assert deployment["decision"] != "promoted"
 
 
 def test_tasks_and_people_ask_different_processes(airflow: Installed) -> None:

@@ -1,10 +1,11 @@
-"""Airflow as on a cluster: the steps are pods, under our manifests, and the registry is MLflow's server with a login.
+"""Airflow as on a cluster: its tasks and the steps are pods under our manifests, with PostgreSQL and MLflow's server.
 
 The pods are processes here, without GPUs, so runs are started with `device: cpu`. Airflow does not see what they write.
 """
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import yaml
 
 from pipelines import environments
 from pipelines.engines.airflow import standalone
-from tests import tracking
+from tests import postgresql, tracking
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.rbac import User
 from tests.cluster.runtimes import ProcessRuntime
@@ -30,11 +31,15 @@ PAST = str(date.fromisoformat(DATE) - timedelta(days=1))
 LOGIN = {"username": "someone", "password": "something"}
 # no run but those that are asked for: what an event or the clock starts would want a GPU
 DAILY = {"controller": {"retrain": "daily"}, "schedule": {"ingestion": "0 0 29 2 *", "training": "0 0 29 2 *"}}
-MANIFESTS = [
-    *(f"infra/cluster/namespaces/kubeflow/{name}.yaml" for name in ("namespace", "quota", "disruption", "airflow")),
-    "infra/cluster/namespaces/common/limits.yaml",
-    "infra/kubernetes/base/accounts.yaml",
-]
+SPACES = "cluster/namespaces"
+MANIFESTS = {
+    "airflow": [f"{SPACES}/{name}.yaml" for name in ("airflow/namespace", "airflow/quota", "common/limits")],
+    NAMESPACE: [
+        *(f"{SPACES}/kubeflow/{name}.yaml" for name in ("namespace", "quota", "disruption", "airflow")),
+        f"{SPACES}/common/limits.yaml",
+        "kubernetes/base/accounts.yaml",
+    ],
+}
 
 
 @dataclass
@@ -57,31 +62,52 @@ class Inside(Airflow):
         return until(found, f"a pod of {step} runs")[0]
 
 
+def worker(started: standalone.Standalone, variables: dict[str, str]) -> dict[str, Any]:
+    """The pod of a task, as Airflow's chart makes it of our values."""
+    given = variables | {
+        "AIRFLOW_HOME": started.home,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{started.tasks}/execution/",
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+    }
+    environment = [{"name": name, "value": value} for name, value in given.items()]
+    container = {"name": "base", "image": "nightshift/airflow", "env": environment}
+    spec = {
+        "serviceAccountName": "airflow-worker",
+        "restartPolicy": "Never",
+        "nodeSelector": {"nightshift/pool": "general"},
+        "containers": [container],
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}, "spec": spec}
+
+
 def objects() -> Iterator[dict[str, Any]]:
-    """Our manifests of the steps' namespace, and what a cloud and a secret store bring."""
-    for name in MANIFESTS:
-        for each in yaml.safe_load_all((ROOT / name).read_text()):
-            yield each if each["kind"] == "Namespace" else inside(each)
+    """Our manifests of both namespaces, and what a cloud, a chart and a secret store bring."""
+    for namespace, names in MANIFESTS.items():
+        for name in names:
+            for each in yaml.safe_load_all((ROOT / "infra" / name).read_text()):
+                yield each if each["kind"] == "Namespace" else inside(each, namespace)
+    yield inside(named("ServiceAccount", "airflow-worker"), "airflow")
     claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
     yield inside(named("PersistentVolumeClaim", "nightshift-lustre", spec=claim))
     yield inside(named("Secret", "nightshift-mlflow", stringData=LOGIN))
 
 
-def inside(value: dict[str, Any]) -> dict[str, Any]:
-    value["metadata"]["namespace"] = NAMESPACE
+def inside(value: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
+    value["metadata"]["namespace"] = namespace
     return value
 
 
 def furnish(nodes: Cluster, home: Path) -> None:
-    """Add our objects and nodes; Airflow has the rights of its worker."""
+    """Add our objects and nodes; a task of Airflow's has the rights of its worker."""
     nodes.apply(*objects())
     gpu = environments.AWS.placements[environments.Role.GPU]
     taints = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"} for taint in gpu.tolerations]
     nodes.add_node("general", {"nightshift/pool": "general"})
     for name in ("gpu-1", "gpu-2"):
         nodes.add_node(name, dict(gpu.nodes), taints, gpus=1)
-    token = nodes.log_in("worker", User.account("airflow", "airflow-worker"))
-    nodes.config(home / "kubeconfig", token)
+    nodes.config(home / "worker", nodes.log_in("worker", User.account("airflow", "airflow-worker")))
+    nodes.config(home / "scheduler", nodes.log_in("scheduler"))
 
 
 @pytest.fixture(scope="module")
@@ -107,11 +133,24 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
         places = {
             "NIGHTSHIFT_ENVIRONMENT": "aws",
             "NIGHTSHIFT_WORKSPACE": str(folder / "out of sight"),
-            "KUBECONFIG": str(folder / "kubeconfig"),
+            "KUBECONFIG": str(folder / "worker"),
             "PYTHONPATH": str(ROOT),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
         }
-        started = standalone.start(folder / "home", folder / "dags", places)
+        database = stack.enter_context(postgresql.serve())
+        template = folder / "worker.yaml"
+        settings = {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
+            "AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor",
+            "AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE": "airflow",
+            "AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER": "False",
+            "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE": str(folder / "scheduler"),
+            "AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE": str(template),
+            "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_PODS_CREATION_BATCH_SIZE": "4",
+        }
+        started = standalone.start(folder / "home", folder / "dags", places | settings)
         stack.callback(started.stop)
+        template.write_text(yaml.safe_dump(worker(started, places)))
         hand = stack.enter_context(by_hand(config, folder / "by hand"))
         stack.callback(hand.kill)
         made = Inside(started, folder / "claims" / NAMESPACE / "nightshift-lustre", nodes, hand)
@@ -159,4 +198,5 @@ def test_a_day_is_monitored_and_a_past_one_trained(airflow: Inside) -> None:
     assert airflow.states("small_monitoring", "watched")["announce_retrain"] == "skipped"
     deployment = airflow.artifact(f"runs/small-training-{PAST}-backfill-*/deployment/deployment")
     assert deployment["target"] == "record-only"
+    assert deployment["decision"] != "promoted"
     assert airflow.artifact(f"audit/small/{DATE}.json")["retrain"] is False
