@@ -548,6 +548,8 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     passwords += re.findall(r'passwords.json=\{"admin": "(\S{20,})"\}', told)
     assert len(set(passwords)) == 10 and not any(password in asked for password in passwords)
     assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in told
+    # the driver that tests/dags runs Airflow with
+    assert "connection=postgresql+psycopg2://airflow:" in told
 
 
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
