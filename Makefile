@@ -23,7 +23,7 @@ ENV ?= dev
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce \
-  search clean constraints infra-plan infra-check infra-golden cluster-secrets cluster-install cluster-uninstall
+  search mutants clean constraints infra-plan infra-check infra-golden cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -75,6 +75,10 @@ reproduce: $(VENV)/.dev ## Print the published comparison of models and ours: ma
 
 search: $(VENV)/.search ## Search the parameters of handbook-best, or resume the search: make search DATA=folder
 	$(BIN)/python -m benchmarks.search "$(DATA)"
+
+mutants: $(VENV)/.mutants ## Change cores and interpreters bit by bit; name what no test notices: make mutants [ONLY="components.drift.*"]
+	$(BIN)/mutmut run $(ONLY)
+	$(BIN)/mutmut results
 
 images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
 	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
@@ -138,6 +142,10 @@ $(VENV)/.bench: $(VENV)/.dev
 
 $(VENV)/.search: $(VENV)/.dev
 	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,search]'
+	@touch $@
+
+$(VENV)/.mutants: $(VENV)/.dev
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,mutants]'
 	@touch $@
 
 # the project's source without its dependencies: a DAG reads compiled YAML only
