@@ -6,6 +6,9 @@ from pathlib import Path
 from infra.terraform import INFRA
 from tests.infra import charts
 from tests.infra.checks import CLOUDS
+from tests.infra.edges import here, needs
+from tests.infra.edges.model import CHARTS
+from tests.infra.edges.policy import ELSEWHERE
 from tests.infra.mutation import defects
 
 SEEDED = INFRA.parent / "docs" / "infrastructure.md"
@@ -43,6 +46,20 @@ def looked_at() -> str:
     return table(("chart", "version", "unknown values"), *rows)
 
 
+def calls() -> str:
+    """The calls between pods, but for those that every pod makes, and what keeps them from going through."""
+    rows: dict[tuple[str, str, str], set[str]] = {}
+    for cloud in here.CLOUDS:
+        cluster = here.standing(cloud)
+        for need in needs.needs(cluster, cloud):
+            if "/" in need.server and need.server != "kube-system/dns":
+                client = "the API server" if need.client == ELSEWHERE else f"`{need.client}`"
+                told = rows.setdefault((client, f"`{need.server}:{need.port}`", need.why), set())
+                told.update(needs.broken(cluster, need))
+    shown = [(*row, "; ".join(sorted(told)) or "nothing") for row, told in sorted(rows.items())]
+    return table(("caller", "calls", "as said by", "kept from it by"), *shown)
+
+
 def fill(text: str, name: str, content: str) -> str:
     """Put a table between the marks `<!-- name -->` and `<!-- /name -->` of a page."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
@@ -59,6 +76,8 @@ def pages() -> dict[Path, str]:
         text = fill(text, f"defects-{cloud}", seeded(cloud))
     if charts.REAL.exists():
         text = fill(text, "charts", looked_at())
+    if CHARTS.exists():  # without it, what the charts make is not known
+        text = fill(text, "calls", calls())
     return filled | {SEEDED: text}
 
 

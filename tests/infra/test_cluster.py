@@ -125,7 +125,6 @@ def test_a_namespace_lets_nobody_in_or_out_by_default(namespace: str) -> None:
         ("kubeflow", 9091, "nightshift"),
         ("airflow", 8888, "kubeflow"),
         ("nightshift", 8888, "kubeflow"),
-        ("monitoring", 9090, "kubeflow"),
         ("monitoring", 9108, "nightshift"),
     ],
 )

@@ -24,6 +24,7 @@ from tests.infra.golden.facts import Fact
 Json = dict[str, Any]
 _MADE_UP = re.compile(r"mock-[a-z0-9-]+?-[0-9a-f]{8}")
 _UNPLANNED = (
+    "condition",
     "create_before_destroy",
     "depends_on",
     "ignore_changes",
@@ -33,10 +34,8 @@ _UNPLANNED = (
     "replace_triggered_by",
     "sensitive",
 )
-_COMMANDS = (
-    "terraform plan -input=false -no-color -out=plan >/dev/null && terraform show -json plan && "
-    "terraform apply -input=false -no-color plan >/dev/null && cat terraform.tfstate"
-)
+PLAN = "terraform plan -input=false -no-color -out=plan >/dev/null && terraform show -json plan"
+PLAN_AND_APPLY = f"{PLAN} && terraform apply -input=false -no-color plan >/dev/null && cat terraform.tfstate"
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,20 @@ class Observed:
     state: Json
 
 
+def known(observed: Observed, name: str) -> dict[str, Any]:
+    """Return what the plan alone shows of one of the copies: the values that no answer of a cloud is needed for."""
+    changes = {_own(change["address"], name): change for change in observed.plan["resource_changes"]}
+    own = {address: change for address, change in changes.items() if change["address"].startswith(f"module.{name}.")}
+    return {address: _resolved(own[address]["change"]["after"], None, None, "", {}) for address in own}
+
+
 def facts(observed: Observed, name: str, copy: Copy) -> list[Fact]:
     """Return what is known of one of the copies that were planned."""
     return [*_planned(observed, name), *written(copy.folder)]
 
 
-def observe(cloud: str, copies: Mapping[str, Copy]) -> Observed:
-    """Plan and apply copies of a cloud's configuration beside each other.
+def observe(cloud: str, copies: Mapping[str, Copy], commands: str = PLAN_AND_APPLY) -> Observed:
+    """Plan copies of a cloud's configuration beside each other, and apply them unless the commands are `PLAN`.
 
     Raises:
         UnavailableError: when Terraform refuses one of them; it is named as `copies/<name>/` or `module.<name>`.
@@ -70,9 +76,9 @@ def observe(cloud: str, copies: Mapping[str, Copy]) -> Observed:
         root = Path(scratch, cloud)
         for name, copy in copies.items():
             _lay_out(copy, name, root)
-        printed = terraform.run(cloud, _COMMANDS, Path(scratch))
+        printed = terraform.run(cloud, commands, Path(scratch))
     plan, end = json.JSONDecoder().raw_decode(printed)
-    return Observed(plan, json.loads(printed[end:]))
+    return Observed(plan, json.loads(printed[end:].strip() or "null"))
 
 
 def _lay_out(copy: Copy, name: str, root: Path) -> None:
@@ -159,7 +165,7 @@ def _resolved(planned: Any, unknown: Any, made: Any, own: str, owners: Mapping[s
     if isinstance(planned, dict):
         unknown = unknown or {}
         known = {
-            key: _resolved(planned.get(key), unknown.get(key), made.get(key), own, owners)
+            key: _resolved(planned.get(key), unknown.get(key), (made or {}).get(key), own, owners)
             for key in {*planned, *unknown}
         }
         return {key: value for key, value in known.items() if value not in (None, [], {})}
@@ -186,21 +192,25 @@ def _set(made: Any, own: str, owners: Mapping[str, str]) -> Any:
 
 
 def written(folder: Path) -> Iterator[Fact]:
-    """Return what no plan shows: what waits for what, what Terraform leaves alone, providers and their versions."""
+    """Return what no plan shows: what is refused, what waits for what, what is left alone, providers and versions."""
+    said: dict[tuple[str, str], list[str]] = {}
     for path in sorted(folder.rglob("*.tf")):
         if "tests" not in path.relative_to(folder).parts:
             module = path.parent.name if path.parent != folder else "root"
-            yield from _written(path.read_text(), module)
+            for address, text in _written(path.read_text()):
+                said.setdefault((address, module), []).append(text)
+    for (address, module), texts in said.items():
+        yield Fact(f"terraform {address}", module, {"is": texts if len(texts) > 1 else texts[0]})
 
 
-def _written(text: str, module: str) -> Iterator[Fact]:
+def _written(text: str) -> Iterator[tuple[str, str]]:
     end = 0
     for part in hcl.parts(text):
         whole = part.path[0] in ("provider", "terraform")
         if part.kind == "argument" and part.start >= end and (whole or part.path[-1] in _UNPLANNED):
             end = part.end  # what is in it is said with it
             said = re.sub(r"\s+", " ", text[part.start : part.end].split("=", 1)[1]).strip(" ,")
-            yield Fact(f"terraform {part.address}", module, {"is": said.replace('"', "")})
+            yield part.address, said.replace('"', "")
 
 
 def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fact]:
