@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable
+from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable, timezone
 from airflow.sdk.exceptions import ParamValidationError
+from airflow.serialization.decoders import decode_timetable
+from airflow.serialization.encoders import encode_timetable
+from airflow.timetables.base import TimeRestriction
 
 from components.common.errors import UserError
 from pipelines import configs
@@ -99,6 +102,17 @@ def test_training_is_by_the_clock_and_one_at_a_time(load: Load) -> None:
     assert dag.timetable == schedules.clock("0 2 * * *")
     assert dag.max_active_runs == 1
     assert edges(dag)["announce_model"] == {"deployment"}
+
+
+def test_a_dag_that_is_turned_on_for_the_first_time_waits_for_its_next_time() -> None:
+    timetable = decode_timetable(encode_timetable(schedules.clock("* * * * *")))
+    before = timezone.utcnow()
+
+    run = timetable.next_dagrun_info(
+        last_automated_data_interval=None, restriction=TimeRestriction(None, None, catchup=False)
+    )
+
+    assert run.run_after >= before
 
 
 def test_the_clocks_are_the_configs(load: Load, tmp_path: Path) -> None:
