@@ -23,7 +23,7 @@ ENV ?= dev
 export OMP_WAIT_POLICY := PASSIVE
 
 .PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce \
-  search mutants clean constraints infra-plan infra-check infra-golden cluster-secrets cluster-install cluster-uninstall
+  search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -105,6 +105,9 @@ infra-check: $(VENV)/.dev $(INFRA_VENV)/.installed ## Check all of infra/: forma
 
 infra-golden: $(VENV)/.dev ## Write anew what a person reads of all that is planned and installed: tests/infra/golden/
 	@$(BIN)/python -m tests.infra.golden
+
+infra-mutants: $(VENV)/.dev ## Break infra/ in one place after the other and name what no check sees: make infra-mutants [MUTANTS=400] [SEED=0]
+	@$(BIN)/python -m tests.infra.mutants --count "$(MUTANTS)" --seed "$(or $(SEED),0)"
 
 cluster-secrets: ## Create the namespaces and, once, the secrets a cluster needs: make cluster-secrets ARTIFACTS=s3://bucket/mlflow
 	@infra/cluster/secrets.sh "$(ARTIFACTS)"

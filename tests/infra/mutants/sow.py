@@ -1,0 +1,129 @@
+"""Every way to drop or change one thing in the files of `infra/`."""
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.infra import hcl
+
+_OPPOSITES = {"==": "!=", "!=": "==", "&&": "||", "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+_TERRAFORM, _DATA = {".tf", ".tfvars"}, {".yaml", ".json"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A file with one thing in it dropped or changed.
+
+    Attributes:
+        file: below `infra/`.
+        what: was done to it.
+        text: makes the file's new text.
+    """
+
+    file: str
+    what: str
+    text: Callable[[], str] = field(compare=False, repr=False)
+
+    @property
+    def cloud(self) -> str:
+        """Return the folder below `infra/`: a cloud's name in Terraform's files."""
+        return self.file.split("/")[0]
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.what}"
+
+
+def mutants(infra: Path) -> list[Mutant]:
+    """Return every mutant of the files that describe infrastructure, in an order that only the files decide."""
+    found = []
+    for path in sorted(infra.rglob("*")):
+        hidden = any(part == "tests" or part.startswith(".") for part in path.relative_to(infra).parts)
+        if path.suffix in _TERRAFORM | _DATA and not hidden:
+            made = _of_terraform if path.suffix in _TERRAFORM else _of_data
+            found += [Mutant(str(path.relative_to(infra)), what, text) for what, text in made(path)]
+    return found
+
+
+def _of_terraform(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
+    text = path.read_text()
+    for part in hcl.parts(text):
+        before = text[part.start : part.end]
+        line = f"{text.count(chr(10), 0, part.start) + 1}:{part.start - text.rfind(chr(10), 0, part.start)}"
+        if after := _changed(part.kind, before):
+            yield f"{line} {part.address}: {_short(before)} -> {_short(after)}", _spliced(text, part, after)
+        elif part.kind in ("argument", "block", "element"):
+            yield f"{line} {part.address}: without {part.kind} {_short(before)}", _spliced(text, part, "")
+
+
+def _spliced(text: str, part: hcl.Part, after: str) -> Callable[[], str]:
+    return lambda: text[: part.start] + after + text[part.end :]
+
+
+def _changed(kind: str, before: str) -> str:
+    if kind == "bool":
+        return "false" if before == "true" else "true"
+    if kind == "number":
+        return str(float(before) + 1) if "." in before else str(int(before) + 1)
+    if kind == "string":
+        return f'{before[:-1]}x"'
+    return _OPPOSITES.get(before, "")
+
+
+def _short(text: str) -> str:
+    one_line = re.sub(r"\s+", " ", text)
+    return one_line if len(one_line) <= 60 else f"{one_line[:57]}..."
+
+
+def _of_data(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:
+    read = _documents(path)
+    for place, value in _walk(read, ()):
+        name = ".".join(map(str, place))
+        if len(place) > 1:
+            yield f"without {name}", _edited(path, read, place)
+        if not isinstance(value, dict | list):
+            after = _other(value)
+            yield f"{name}: {_short(str(value))} -> {_short(str(after))}", _edited(path, read, place, after)
+
+
+def _documents(path: Path) -> list[Any]:
+    return [json.loads(path.read_text())] if path.suffix == ".json" else list(yaml.safe_load_all(path.read_text()))
+
+
+def _walk(value: Any, place: tuple[Any, ...]) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    if place:
+        yield place, value
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in pairs:
+        yield from _walk(each, (*place, key))
+
+
+def _other(value: Any) -> Any:
+    """Return another value of the same kind: a number in a text is one more, any other text one letter longer."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    text = "" if value is None else str(value)
+    changed = re.sub(r"\d+", lambda digits: str(int(digits[0]) + 1), text, count=1)
+    return changed if changed != text else f"{text}x"
+
+
+def _edited(path: Path, read: list[Any], place: tuple[Any, ...], *after: Any) -> Callable[[], str]:
+    def text() -> str:
+        edited = copy.deepcopy(read)
+        holder: Any = edited
+        for key in place[:-1]:
+            holder = holder[key]
+        if after:
+            holder[place[-1]] = after[0]
+        else:
+            del holder[place[-1]]
+        return json.dumps(edited[0]) if path.suffix == ".json" else yaml.safe_dump_all(edited)
+
+    return text
