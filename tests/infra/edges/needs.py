@@ -109,14 +109,10 @@ def _named(cluster: Cluster, host: str, pod: Pod, *, sure: bool) -> str:
     """Return a service as `namespace/name`, or nothing where a text names none."""
     name, namespace, *_ = *host.split("."), pod.namespace
     known = namespace in {each["name"] for each in cluster.of_kind("Namespace")}
-    written = cluster.service(namespace, name) or (sure and known and name != "localhost")
-    own = (cluster.service(namespace, name) is not None) and _is_own(cluster, namespace, name, pod)
-    return f"{namespace}/{name}" if written and not own else ""
-
-
-def _is_own(cluster: Cluster, namespace: str, name: str, pod: Pod) -> bool:
     service = cluster.service(namespace, name)
-    return service is not None and pod in cluster.behind(service)
+    own = service is not None and pod in cluster.behind(service)
+    written = service or (sure and known and name != "localhost")
+    return f"{namespace}/{name}" if written and not own else ""
 
 
 def _databases(cluster: Cluster) -> Iterator[Need]:

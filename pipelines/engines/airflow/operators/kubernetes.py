@@ -100,9 +100,10 @@ class PodOperator(KubernetesPodOperator):
         """
         if self._killed:  # its parent would return, and a task that was told to end would count as a success
             raise AirflowException("the task was told to end, and its pod with it")
-        last = self._last_seen() or remote_pod
-        if self.pod and (last is None or (last is remote_pod and last.status.phase != PodPhase.SUCCEEDED)):
+        seen, succeeded = self._last_seen(), remote_pod and remote_pod.status.phase == PodPhase.SUCCEEDED
+        if self.pod and not seen and not succeeded:
             raise PreemptedError("the pod was deleted, or lost with its node") from None
+        last = seen or remote_pod
         try:
             super().cleanup(pod, last, *rest, **options)
         except Exception:
