@@ -12,7 +12,7 @@ from components.common import splits, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import drift, package, tables, verdict
 from components.common.contracts.artifact import Window
-from components.common.contracts.drift import Promise, Signal
+from components.common.contracts.drift import Promise
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
 from components.common.errors import UserError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
+
+    from components.drift.core import Due, Found
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def body(args: Namespace) -> dict[str, Any]:
     sample: list[pd.DataFrame] = []
     newest = _sampled(_scored(job, window), -(-rows // evidently_report.ROWS) or 1, sample)
     columns = core.compare(reference, _some(newest, window), numeric, config.drift)
-    signals = [*core.shifts(columns, config.drift), *_signals(job)]
+    signals = list(core.signals(columns, _found(job), config.drift))
     judged = core.judge(model.sha256, columns, signals, config.drift)
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     page = evidently_report.render(reference, _joined(sample)[reference.columns], numeric, config.drift)
@@ -145,24 +147,29 @@ def _joined(frames: "list[pd.DataFrame]") -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True)
 
 
-def _signals(job: Job) -> Iterator[Signal]:
-    """Yield what the number of rows says, and what the labels that are due do."""
-    from components.drift import core
+def _found(job: Job) -> "Found":
+    """Return what signals are made of, beside the columns."""
+    from components.drift.core import Found
 
-    limits = job.config.drift
-    yield core.volume(job.features.partition(job.day).rows, job.rows_a_day, limits.volume)
-    days = list(job.days.labelled)
-    if not days:
-        return
-    *_, newest = parts = [_known(job, day) for day in days]
-    yield core.labels(int(newest[0].sum()), job.rows_a_day)
-    promised = job.scores.details["promised"]
-    if promised is not None:
-        ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
-        yield core.performance(ranks, Promise(**promised), limits)
-    current = _joined([positives for _, positives in parts])
-    reference = job.reference[job.reference["label"] == 1]
-    yield core.positives(reference, current, job.model.preprocessing.numeric, limits)
+    promised, days = job.scores.details["promised"], list(job.days.labelled)
+    return Found(
+        rows=job.features.partition(job.day).rows,
+        expected=job.rows_a_day,
+        due=_due(job, days) if days else None,
+        promised=Promise(**promised) if promised else None,
+        positives=job.reference[job.reference["label"] == 1],
+        numeric=job.model.preprocessing.numeric,
+    )
+
+
+def _due(job: Job, days: list[date]) -> "Due":
+    """Return what the labels say that are due."""
+    from components.drift.core import Due
+
+    parts = [_known(job, day) for day in days]
+    ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
+    newest, _ = parts[-1]
+    return Due(int(newest.sum()), ranks, _joined([positives for _, positives in parts]))
 
 
 def _known(job: Job, day: date) -> "tuple[npt.NDArray[np.int64], pd.DataFrame]":

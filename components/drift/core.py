@@ -5,7 +5,7 @@ bins that the reference gives, batch by batch, so that a day of any size is one 
 """
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -133,6 +133,54 @@ class Categories:
         psi = stability_index(before / before.sum(), now / now.sum())
         drifted = psi > limits.psi
         return Column(name=name, psi=psi, wasserstein=None, drifted=drifted, reference_mean=None, current_mean=None)
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is known of the days whose labels are due.
+
+    Attributes:
+        labelled: rows with labels on the newest of these days.
+        ranks: their rows with labels by score, as `rank` counts them.
+        positives: the positives among them.
+    """
+
+    labelled: int
+    ranks: npt.NDArray[np.int64]
+    positives: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Found:
+    """What signals are made of, beside the columns.
+
+    Attributes:
+        rows: of the newest day.
+        expected: rows a day while the model was trained.
+        due: None when no day's labels are due.
+        promised: what to expect of the model, None when nobody has measured it.
+        positives: those among the reference rows.
+        numeric: names of the numeric inputs.
+    """
+
+    rows: int
+    expected: float
+    due: Due | None
+    promised: Promise | None
+    positives: pd.DataFrame
+    numeric: list[str]
+
+
+def signals(columns: list[Column], found: Found, limits: Drift) -> Iterator[Signal]:
+    """Yield everything that may have changed: the one list to which a new signal is added."""
+    yield from shifts(columns, limits)
+    yield volume(found.rows, found.expected, limits.volume)
+    if found.due is None:
+        return
+    yield labels(found.due.labelled, found.expected)
+    if found.promised is not None:
+        yield performance(found.due.ranks, found.promised, limits)
+    yield positives(found.positives, found.due.positives, found.numeric, limits)
 
 
 def compare(
