@@ -240,7 +240,7 @@ def _explained(registry: str, error: Any) -> UserError | UnavailableError:
     said = f"registry {registry}: {' '.join(str(error).split())[:300] or type(error).__name__}"
     if not is_remote(registry):
         return UserError(f"{said}; check the folder")
-    if _is_passing(error):
+    if _is_passing(error) and not _is_final(registry):
         return UnavailableError(f"{said}; check that the server runs, then run the same command again")
     return UserError(f"{said}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD")
 
@@ -252,6 +252,25 @@ def _is_passing(error: Any) -> bool:
     if isinstance(error, RequestException):
         return error.response is None or may_pass(error.response.status_code)
     return may_pass(error.get_http_status_code())
+
+
+def _is_final(registry: str) -> bool:
+    """Return whether a plain question is refused or answered by a page, such as a proxy's login.
+
+    MLflow's client takes every status it does not map, and whatever is not its JSON, for an internal error.
+    """
+    from mlflow.exceptions import MlflowException
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    question = {"endpoint": "/api/2.0/mlflow/experiments/search", "method": "GET", "params": {"max_results": 1}}
+    try:
+        answer = http_request(get_default_host_creds(registry), raise_on_status=False, **question)
+    except MlflowException:
+        return False
+    if not answer.ok:
+        return not may_pass(answer.status_code)
+    return "json" not in answer.headers.get("Content-Type", "")
 
 
 def _create(folder: str) -> None:

@@ -140,13 +140,16 @@ def test_a_file_that_is_no_database_is_said_to_be_one(tmp_path):
 
 @pytest.fixture
 def answering():
-    """`answering(status)` is the URL of a server that answers everything with that status."""
+    """`answering(status, body)` is the URL of a server that answers everything with these."""
     with ExitStack() as stack:
 
-        def serve(status: int) -> str:
+        def serve(status: int, body: str = "<html>a page</html>") -> str:
             class Handler(BaseHTTPRequestHandler):
                 def do_GET(self) -> None:
-                    self.send_error(status)
+                    self.send_response(status)
+                    self.send_header("Content-Type", "text/html" if "<" in body else "application/json")
+                    self.end_headers()
+                    self.wfile.write(body.encode())
 
                 def log_message(self, *words: object) -> None:
                     pass
@@ -177,7 +180,19 @@ def test_a_server_that_fails_may_do_better_later(one_try, answering, status):
         registry.versions(answering(status), "fraud")
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_what_a_server_refuses_is_the_users_to_fix(one_try, answering, status):
-    with pytest.raises(UserError, match=rf"{status}.*; check what the server says, and the login in MLFLOW_TRACKING"):
-        registry.versions(answering(status), "fraud")
+def test_a_server_whose_json_is_no_answer_may_do_better_later(one_try, answering):
+    with pytest.raises(UnavailableError):
+        registry.versions(answering(200, "[]"), "fraud")
+
+
+# 405, 415 and 422 have no code of MLflow's, and gateways refuse with JSON of their own
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 415, 422])
+@pytest.mark.parametrize("body", ["<html>Forbidden</html>", '{"message": "Forbidden"}'])
+def test_what_a_server_refuses_is_the_users_to_fix(one_try, answering, status, body):
+    with pytest.raises(UserError, match=r"Forbidden.*; check what the server says, and the login in MLFLOW_TRACKING"):
+        registry.versions(answering(status, body), "fraud")
+
+
+def test_a_page_where_a_tracking_server_is_expected_is_the_users_to_fix(one_try, answering):
+    with pytest.raises(UserError, match=r"<html>Log in</html>.*; check what the server says"):
+        registry.versions(answering(200, "<html>Log in</html>"), "fraud")
