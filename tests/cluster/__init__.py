@@ -7,7 +7,9 @@ machine's network and address; a claim is bound when it is made, to a folder; an
 pulled; a running container is ready, as probes are not made; who may grant rights is not checked, and roles such as
 `view` are not there unless they are applied; server-side apply is a merge without owners of fields.
 
-Not built: exec, attach, port-forward and copying; Services, network policies, Deployments and everything else that is
-only stored; affinity between pods, preemption by priority; scopes of quotas; a service account's token inside a pod;
-OpenAPI beyond what kubectl needs to apply; several versions of one custom resource as the same objects; webhooks.
+Deployments have no replica sets, and all their pods are replaced at once; a host's path is an empty folder.
+
+Not built: exec, attach, port-forward and copying; Services, network policies, cron jobs and all else that is only
+stored; affinity between pods, preemption by priority; scopes of quotas; a service account's token inside a pod; OpenAPI
+beyond what kubectl needs to apply; several versions of one custom resource as the same objects; webhooks.
 """

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -240,6 +241,11 @@ class Server(ThreadingHTTPServer):
     block_on_close = False
     request_queue_size = 128
     api: Api
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say what went wrong, but for those who have hung up."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):

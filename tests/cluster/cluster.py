@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.cluster.api import Api, served
 from tests.cluster.controllers import Controllers
-from tests.cluster.kinds import BUILT_IN, NAMESPACE, NODE, POD, Json, custom
+from tests.cluster.kinds import BUILT_IN, DEFINITION, NAMESPACE, NODE, POD, Json, custom, definitions
 from tests.cluster.kubelet import Kubelet, Settings
 from tests.cluster.operations import condition
 from tests.cluster.problems import RefusedError, missing
@@ -153,7 +153,12 @@ def running(runtime: Runtime, folder: Path, crds: Path | None = None, **settings
         settings: of the kubelets.
     """
     store = Store()
-    api = Api(store, (*BUILT_IN, *(custom(crds) if crds else ())))
+    defined = definitions(crds) if crds else []
+    api = Api(store, (*BUILT_IN, *(kind for each in defined for kind in custom(each))))
+    for each in defined:
+        each["status"] = {}
+        condition(each, "Established", "True", "InitialNamesAccepted")
+        store.add(DEFINITION, each)
     kubelet = Kubelet(store, api.operations, Settings(runtime, folder / "pods", folder / "claims", **settings))
     api.log = kubelet.log
     for name in ("default", "kube-system"):

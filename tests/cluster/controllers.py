@@ -11,6 +11,7 @@ from tests.cluster.kinds import CLAIM, EVENT, NAMESPACE, NODE, POD, QUOTA, VOLUM
 from tests.cluster.operations import Operations, condition
 from tests.cluster.problems import RefusedError
 from tests.cluster.store import Store
+from tests.cluster.workloads import Workloads
 
 LOOK = 0.2  # seconds after which it looks although nothing has changed
 UNSCHEDULABLE = "Unschedulable"
@@ -23,7 +24,7 @@ class Controllers(threading.Thread):
         super().__init__(name="controllers", daemon=True)
         self._store, self._operations = store, operations
         self._stopped = threading.Event()
-        self._jobs = Jobs(store, operations)
+        self._jobs, self._workloads = Jobs(store, operations), Workloads(store, operations)
         self._tainted: dict[str, float] = {}
         # the kubelet last: it starts what the others have placed
         self._steps = (
@@ -33,6 +34,7 @@ class Controllers(threading.Thread):
             self._orphans,
             self._namespaces,
             self._jobs.sync,
+            self._workloads.sync,
             self._quotas,
             sync,
         )
@@ -53,7 +55,7 @@ class Controllers(threading.Thread):
         self.join()
 
     def _schedule(self) -> None:
-        waiting = [pod for pod in self._store.copies(POD) if _waits(pod)]
+        waiting = [pod for pod in self._store.each(POD) if _waits(pod)]
         for pod in sorted(waiting, key=lambda pod: -pod["spec"].get("priority", 0)):
             with self._store.changed:
                 node, why = scheduling.place(self._store, pod)
@@ -151,9 +153,11 @@ class Controllers(threading.Thread):
             self._store.remove(NAMESPACE, namespace)
 
     def _quotas(self) -> None:
-        for quota in self._store.copies(QUOTA):
-            hard = quota["spec"].get("hard", {})
-            taken = admission.usage(self._store, quota["metadata"]["namespace"])
+        quotas = list(self._store.each(QUOTA))
+        places = {quota["metadata"]["namespace"] for quota in quotas}
+        usage = {place: admission.usage(self._store, place) for place in places}
+        for quota in quotas:
+            hard, taken = quota["spec"].get("hard", {}), usage[quota["metadata"]["namespace"]]
             used = {key: quantities.text(quantities.number(str(taken[key]))) for key in hard}
             if quota.get("status") != {"hard": hard, "used": used}:
                 self._store.replace(QUOTA, quota | {"status": {"hard": hard, "used": used}})

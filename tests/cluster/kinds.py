@@ -68,6 +68,12 @@ PRIORITY = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", F
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, ("pdb",), True)
 JOB = Kind("batch", "v1", "Job", "jobs", has_status=True)
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments", True, ("deploy",), True)
+STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), True)
+DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), True)
+DEFINITION = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, ("crd",)
+)
 _RBAC = "rbac.authorization.k8s.io"
 ROLE = Kind(_RBAC, "v1", "Role", "roles")
 BINDING = Kind(_RBAC, "v1", "RoleBinding", "rolebindings")
@@ -80,9 +86,7 @@ BUILT_IN = (
     _core("Endpoints", "endpoints", "ep"),
     PRIORITY, LEASE, BUDGET, JOB, ROLE, BINDING, CLUSTER_ROLE, CLUSTER_BINDING,
     Kind("batch", "v1", "CronJob", "cronjobs", True, ("cj",), True),
-    Kind("apps", "v1", "Deployment", "deployments", True, ("deploy",), True),
-    Kind("apps", "v1", "StatefulSet", "statefulsets", True, ("sts",), True),
-    Kind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), True),
+    DEPLOYMENT, STATEFUL_SET, DAEMON_SET, DEFINITION,
     Kind("apps", "v1", "ReplicaSet", "replicasets", True, ("rs",), True),
     Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, ("netpol",)),
     Kind("networking.k8s.io", "v1", "Ingress", "ingresses", True, ("ing",), True),
@@ -91,13 +95,16 @@ BUILT_IN = (
 )  # fmt: skip
 
 
-def custom(folder: Path) -> Iterator[Kind]:
-    """The kinds whose CustomResourceDefinitions lie in a folder, in all versions that are served."""
-    for path in sorted(folder.glob("*.json")):
-        definition = json.loads(path.read_text())["spec"]
-        for version in definition["versions"]:
-            if version.get("served", True):
-                yield _custom(definition, version)
+def definitions(folder: Path) -> list[Json]:
+    """The CustomResourceDefinitions that lie in a folder."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def custom(definition: Json) -> Iterator[Kind]:
+    """The kinds of a CustomResourceDefinition, one for each version that is served."""
+    for version in definition["spec"]["versions"]:
+        if version.get("served", True):
+            yield _custom(definition["spec"], version)
 
 
 def _custom(definition: Json, version: Json) -> Kind:

@@ -39,7 +39,7 @@ class Kubelet:
     def sync(self) -> None:
         """Start what has a node, and end what is deleted."""
         present = set()
-        for pod in self._store.copies(POD):
+        for pod in self._store.each(POD):
             uid = pod["metadata"]["uid"]
             present.add(uid)
             if not pod["spec"].get("nodeName"):

@@ -41,12 +41,17 @@ def _against(store: Store, pod: Json, node: Json) -> Iterable[str]:
     spec = pod["spec"]
     if node["spec"].get("unschedulable"):
         return ["node(s) were unschedulable"]
+    return unwelcome(spec, node) or _short(store, pod, node)
+
+
+def unwelcome(spec: Json, node: Json) -> list[str]:
+    """Why a pod may not run on a node, whatever room it has; nothing where it may."""
     for taint in node["spec"].get("taints", []):
         if taint["effect"] != "PreferNoSchedule" and not tolerated(spec, taint):
             return [f"node(s) had untolerated taint(s) {{{taint['key']}: {taint.get('value', '')}}}"]
     if not _wanted(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
-    return _short(store, pod, node)
+    return []
 
 
 def _wanted(spec: Json, node: Json) -> bool:

@@ -32,11 +32,10 @@ def folders(store: Store, pod: Json, root: Path, claims: Path) -> dict[str, Path
 
 
 def _folder(store: Store, pod: Json, volume: Json, folder: Path, claims: Path) -> Path:
+    """Make a volume; a node's own files are an empty folder, as this machine's are none of a test's."""
     namespace = pod["metadata"]["namespace"]
     if claim := volume.get("persistentVolumeClaim"):
         folder = claims / namespace / claim["claimName"]
-    if "hostPath" in volume:
-        return Path(volume["hostPath"]["path"])
     folder.mkdir(parents=True, exist_ok=True)
     if "emptyDir" in volume or claim:
         folder.chmod(OPEN)
