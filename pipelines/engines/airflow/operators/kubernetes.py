@@ -4,6 +4,7 @@ import itertools
 import json
 import signal
 import time
+from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 
@@ -19,6 +20,7 @@ from components.common.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
+from pipelines.engines.airflow.operators.podlogs import LogFollower
 
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
@@ -57,6 +59,11 @@ class PodOperator(KubernetesPodOperator):
         self.rendering = rendering
         self.links = TEMPLATES
         self.found: dict[str, Any] = {}
+
+    @cached_property
+    def pod_manager(self) -> LogFollower:
+        """What reads and makes pods."""
+        return LogFollower(kube_client=self.client, callbacks=self.callbacks)
 
     def execute(self, context: Any) -> None:
         """Run the step, and copy what it prints into the task's log meanwhile.
