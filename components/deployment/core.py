@@ -1,21 +1,15 @@
-"""What becomes of a new model version, and what a request to score must look like."""
+"""What becomes of a new model version."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from components.common.contracts.deployment import Outcome
 from components.common.contracts.package import Inputs, ModelPackage
 from components.common.contracts.verdict import Verdict
-from components.common.errors import UserError, nearest
-
-MAX_INSTANCES = 1000
-LARGEST = float(np.finfo(np.float32).max)
+from components.common.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -159,93 +153,3 @@ def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:
     row = complete.sort_values("score", kind="stable").iloc[-1]
     numbers = {column: float(f"{row[column]:.6g}") for column in inputs.numeric}
     return numbers | {column: str(row[column]) for column in inputs.categorical}
-
-
-class RequestError(ValueError):
-    """A request that cannot be scored, and what would be right."""
-
-    def __init__(self, field: str, value: object, allowed: str) -> None:
-        # texts of a request are shown shortened, and may hold what UTF-8 cannot
-        self.field, self.value, self.allowed = _shown(field), _shown(value), _shown(allowed)
-        super().__init__(f"{self.field} is {self.value}; allowed: {self.allowed}")
-
-
-def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()
-
-
-class Rows:
-    """Turns requests into a model's input matrix, without a DataFrame, which would take most of a request's time."""
-
-    def __init__(self, inputs: Inputs) -> None:
-        self._columns, self._known, self._numeric = inputs.columns, frozenset(inputs.columns), inputs.numeric
-        self._places: dict[str, dict[str, int]] = {}
-        self._width = len(inputs.numeric)
-        for column, categories in sorted(inputs.categorical.items()):
-            self._places[column] = {category: self._width + i for i, category in enumerate(categories)}
-            self._width += len(categories)
-
-    def matrix(self, request: object) -> npt.NDArray[np.float32]:
-        """Return a request as `inputs.matrix` gives its frame, float32 of shape (instances, inputs.width).
-
-        Args:
-            request: `{"instances": [{feature: value, ...}, ...]}`, 1 to 1000 instances, features in any order.
-
-        Raises:
-            RequestError: at the first thing that is not so.
-        """
-        if not isinstance(request, dict) or set(request) != {"instances"}:
-            raise RequestError("body", request, 'an object {"instances": [...]}')
-        instances = request["instances"]
-        if not isinstance(instances, list) or not 1 <= len(instances) <= MAX_INSTANCES:
-            value = f"a list of {len(instances)}" if isinstance(instances, list) else instances
-            raise RequestError("instances", value, f"a list of 1 to {MAX_INSTANCES} objects")
-        rows = np.zeros((len(instances), self._width), dtype=np.float32)
-        for i, instance in enumerate(instances):
-            self._fill(rows[i], instance, f"instances[{i}]")
-        return rows
-
-    def _fill(self, row: npt.NDArray[np.float32], instance: object, where: str) -> None:
-        if not isinstance(instance, dict):
-            raise RequestError(where, instance, f"an object with {', '.join(self._columns)}")
-        if instance.keys() != self._known:
-            self._refuse_names(instance, where)
-        row[: len(self._numeric)] = [_number(instance[name], name, where) for name in self._numeric]
-        for name, places in self._places.items():
-            place = places.get(_text(instance[name], name, where))
-            if place is not None:  # a category that training never saw is all zeros
-                row[place] = 1
-
-    def _refuse_names(self, instance: dict[str, object], where: str) -> None:
-        for name in instance:
-            if name not in self._known:
-                close = nearest(name, self._columns)
-                raise RequestError(f"{where}.{name}", instance[name], f"only {', '.join(self._columns)}{close}")
-        missing = next(name for name in self._columns if name not in instance)
-        raise RequestError(f"{where}.{missing}", "missing", f"all of {', '.join(self._columns)}")
-
-
-def _number(value: object, name: str, where: str) -> float:
-    # True is an int to Python; a comparison with NaN is false
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-        raise RequestError(f"{where}.{name}", value, "a finite number within the range of float32")
-    return float(value)
-
-
-def _text(value: object, name: str, where: str) -> str:
-    if not isinstance(value, str):
-        raise RequestError(f"{where}.{name}", value, "a text")
-    return value
-
-
-def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:
-    """Return what a request is answered with, one prediction a score.
-
-    Raises:
-        RequestError: when an instance is so far out that the model has no score for it.
-    """
-    for i, score in enumerate(scores.tolist()):
-        if not math.isfinite(score):
-            raise RequestError(f"instances[{i}]", "without a finite score", "values nearer to those seen in training")
-    return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]

@@ -20,8 +20,8 @@ from components.common.contracts import package
 from components.common.contracts import state as kept
 from components.common.errors import UserError
 from components.common.step import log
-from components.deployment import server
-from components.deployment.server import Pointer, State
+from components.serving import files
+from components.serving.files import Pointer, State
 
 PORT = 8321
 START_SECONDS = 60
@@ -39,7 +39,7 @@ class Example:
     def curl(self, url: str) -> str:
         """Return a shell command that scores the event."""
         body = shlex.quote(json.dumps({"instances": [self.features]}))
-        return f"curl -s {url}/v1/score -H 'Content-Type: application/json' -d {body}"
+        return f"curl -s {url}/score -H 'Content-Type: application/json' -d {body}"
 
 
 def check(state: kept.State) -> None:
@@ -81,7 +81,7 @@ def start_or_update(registry_uri: str, version: registry.Version, expected: Exam
         UserError: when the server does not start or does not serve this version; then everything is as before.
     """
     root, name = registry.root(registry_uri), version.name
-    uri = server.pointer_uri(root, name)
+    uri = files.pointer_uri(root, name)
     with registry.exclusive(root):
         before = storage.read_bytes(uri) if storage.exists(uri) else None
         pointer = Pointer(version.version, version.uri, version.sha256, _since(root, version))
@@ -96,9 +96,9 @@ def start_or_update(registry_uri: str, version: registry.Version, expected: Exam
 def running(registry_uri: str, name: str) -> State | None:
     """Return where the server of a model listens, or None when none of ours is running."""
     root = registry.root(registry_uri)
-    uri = server.state_uri(root, name)
+    uri = files.state_uri(root, name)
     # one that is just starting holds the lock before it has written where it listens
-    return _state(uri) if locks.is_held(server.lock_path(root, name)) else None
+    return _state(uri) if locks.is_held(files.lock_path(root, name)) else None
 
 
 def _state(uri: str) -> State | None:
@@ -107,7 +107,7 @@ def _state(uri: str) -> State | None:
 
 def pointed_at(registry_uri: str, name: str) -> int | None:
     """Return the version that the endpoint of a model serves, or served when it was stopped; None without one."""
-    uri = server.pointer_uri(registry.root(registry_uri), name)
+    uri = files.pointer_uri(registry.root(registry_uri), name)
     return Pointer(**storage.read_json(uri)).version if storage.exists(uri) else None
 
 
@@ -135,7 +135,7 @@ def _stop(root: str, name: str) -> bool:
 
 def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: int) -> State:
     state = _serving(root, name, pointer, port)
-    answer = _call(state, "/v1/score", {"instances": [expected.features]})
+    answer = _call(state, "/score", {"instances": [expected.features]})
     right = answer and answer["version"] == pointer.version
     if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
         raise UserError(
@@ -148,20 +148,20 @@ def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: in
 def _serving(root: str, name: str, pointer: Pointer, port: int) -> State:
     """Start the server where none is running, and wait until it answers with a version."""
     process: subprocess.Popen[bytes] | None = None
-    log_file = Path(server.folder(root, name), "server.log")
+    log_file = Path(files.folder(root, name), "server.log")
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process and process.poll() is not None:
             raise UserError(f"the endpoint did not start: {_last_line(log_file)}; its log is {log_file}")
         # asked again and again: one that was killed may hold its lock for a moment longer
-        if not process and not locks.is_held(server.lock_path(root, name)):
+        if not process and not locks.is_held(files.lock_path(root, name)):
             process = _launch(root, name, port)
         state = running(root, name)
         health = _call(state, "/healthz") if state else None
         if state and health and health["wanted"] == pointer.version:
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
-            served = _call(state, "/v1/model")
+            served = _call(state, "/model")
             if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
                 if process and state.port != port:
                     log.info("port %d was taken, the endpoint listens on %d", port, state.port)
@@ -182,19 +182,19 @@ def _since(root: str, version: registry.Version) -> str:
 
 def _put_back(root: str, name: str, before: bytes | None) -> None:
     if before is not None:
-        storage.write_bytes(server.pointer_uri(root, name), before)
+        storage.write_bytes(files.pointer_uri(root, name), before)
         return
-    Path(server.pointer_uri(root, name)).unlink()
+    Path(files.pointer_uri(root, name)).unlink()
     _stop(root, name)
 
 
 def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
     # the port of the last time, where clients know it; gone, so that whoever finds a state finds the new server's
-    last = _state(server.state_uri(root, name))
-    storage.remove(server.state_uri(root, name))
+    last = _state(files.state_uri(root, name))
+    storage.remove(files.state_uri(root, name))
     words = ["--registry", root, "--name", name, "--port", str(last.port if last else port)]
-    command = [sys.executable, "-m", "components.deployment.server", *words]
-    with Path(server.folder(root, name), "server.log").open("ab") as output:
+    command = [sys.executable, "-m", "components.serving", *words]
+    with Path(files.folder(root, name), "server.log").open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )

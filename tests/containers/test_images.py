@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from components.common import storage
 from components.common.contracts import package
 from components.common.image import image
-from components.deployment.server import Pointer, pointer_uri
+from components.serving import Pointer, pointer_uri
 from tests.processes import wait_until
 
 BUILT = ("base", "serving", "airflow")
@@ -102,7 +102,7 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     )
     for path in [registry, *registry.rglob("*")]:
         path.chmod(0o777)
-    words = "python -m components.deployment.server --registry /registry --name fraud --port 8321 --host 0.0.0.0"
+    words = "python -m components.serving --registry /registry --name fraud --port 8321 --host 0.0.0.0"
     container = engine.containers.run(
         image("serving"), words.split(), detach=True, read_only=True, tmpfs={"/tmp": ""}, network_mode="host",
         volumes={str(registry): {"bind": "/registry", "mode": "rw"}},

@@ -94,10 +94,10 @@ def write(path: Path, gateway: str, endpoint: str, exporter: str) -> None:
 
 def asked(endpoint: str) -> None:
     """Have the endpoint answer for some seconds, also wrong requests."""
-    inputs = httpx.get(f"{endpoint}/v1/model").json()["inputs"]
+    inputs = httpx.get(f"{endpoint}/model").json()["inputs"]
     event = dict.fromkeys(inputs["numeric"], 1.0) | {name: values[0] for name, values in inputs["categorical"].items()}
     for instances in [[event], [event] * 5, []] * 20:
-        httpx.post(f"{endpoint}/v1/score", json={"instances": instances})
+        httpx.post(f"{endpoint}/score", json={"instances": instances})
         time.sleep(0.1)
 
 

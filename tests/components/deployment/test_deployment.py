@@ -103,7 +103,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     section = read_section(f"{place}/deployment.json")
     assert (section.outcome.headline, section.outcome.tone) == ("Version 4 is live", "good")
     assert section.blocks[-1].text == report["curl"]
-    answer = httpx.post(f"{report['endpoint']}/v1/score", json={"instances": [report["example"]]})
+    answer = httpx.post(f"{report['endpoint']}/score", json={"instances": [report["example"]]})
     assert answer.json()["version"] == version.version == 4
     assert (
         version.tags.items()
@@ -125,7 +125,7 @@ def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
     report = deploy(place, save_model(0.4, "2018-08-01"), decision="fail")
     assert (report["decision"], report["version"]) == ("kept", 4)
     assert report["champion_version"] == report["previous_champion_version"] == 3
-    assert httpx.get(f"{report['endpoint']}/v1/model").json()["version"] == 3
+    assert httpx.get(f"{report['endpoint']}/model").json()["version"] == 3
 
 
 def test_the_same_run_again_keeps_its_own_champion_and_its_endpoint(place, save_model):
@@ -201,7 +201,7 @@ def test_a_version_that_does_not_answer_does_not_become_the_champion(place, save
     with pytest.raises(UserError, match="cannot serve version 4"):
         deploy(place, model)
     assert release.champion(Place(f"{place}/registry", "fraud")).version == 3
-    assert httpx.get(f"{report['endpoint']}/v1/model").json()["version"] == 3
+    assert httpx.get(f"{report['endpoint']}/model").json()["version"] == 3
 
 
 def test_the_command_starts_a_registry_and_leaves_a_server_that_outlives_it(tmp_path, save_model):
@@ -229,7 +229,7 @@ def test_an_unknown_target_ends_the_command_with_one_line_and_code_2(tmp_path, s
     assert done.stderr == "deployment: state.target is 'remote'; allowed: local, register-only, record-only\n"
 
 
-@pytest.mark.parametrize("module", ["deployment", "deployment.server"])
+@pytest.mark.parametrize("module", ["deployment", "serving"])
 def test_help_imports_no_heavy_library(module):
     command = [sys.executable, "-X", "importtime", "-m", f"components.{module}", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import shutil
@@ -16,15 +15,17 @@ import pytest
 from components.common import registry, storage
 from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.deployment import endpoint, server
+from components.deployment import endpoint
+from components.serving import __main__ as server
+from components.serving import files
 from tests.components.states import state
 from tests.processes import wait_until
 
 EVENT = {"amount": 123.457, "customer_count_1d": 2.0, "channel": "it's web"}
 
 
-def scored(state: server.State) -> dict:
-    answer = httpx.post(f"{state.url}/v1/score", json={"instances": [EVENT]})
+def scored(state: files.State) -> dict:
+    answer = httpx.post(f"{state.url}/score", json={"instances": [EVENT]})
     assert answer.status_code == 200
     return answer.json()
 
@@ -39,7 +40,7 @@ def test_the_new_version_answers_and_says_what_it_is(stocked, serve):
     assert (answer["model"], answer["version"]) == ("fraud", 1)
     assert answer["predictions"][0]["score"] == pytest.approx(logistic(0.1), abs=1e-6)
     assert answer["predictions"][0]["flagged"] is True
-    model = httpx.get(f"{state.url}/v1/model").json()
+    model = httpx.get(f"{state.url}/model").json()
     assert model.pop("champion_since")
     assert model == {
         "name": "fraud",
@@ -72,7 +73,7 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
     def ask() -> None:
         with httpx.Client(base_url=state.url) as client:
             while not done.is_set():
-                answer = client.post("/v1/score", json={"instances": [EVENT] * 50})
+                answer = client.post("/score", json={"instances": [EVENT] * 50})
                 if answer.status_code != 200:
                     failures.append(answer.text)
                     continue
@@ -96,16 +97,16 @@ def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, s
     spoiled = registry.find(stocked, "fraud", 2)
     expected = endpoint.example(spoiled.uri)
     Path(spoiled.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
-    pointer = storage.read_bytes(server.pointer_uri(stocked, "fraud"))
+    pointer = storage.read_bytes(files.pointer_uri(stocked, "fraud"))
     with pytest.raises(UserError, match=r"cannot serve version 2: .*is not the file that model.json names"):
         endpoint.start_or_update(stocked, spoiled, expected)
-    assert storage.read_bytes(server.pointer_uri(stocked, "fraud")) == pointer
+    assert storage.read_bytes(files.pointer_uri(stocked, "fraud")) == pointer
     assert scored(state)["version"] == 1
 
 
 def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, serve):
     state = serve(1)
-    uri = server.pointer_uri(stocked, "fraud")
+    uri = files.pointer_uri(stocked, "fraud")
     pointer = storage.read_json(uri)
     storage.write_json(uri, pointer | {"version": 2, "sha256": "0" * 64})
     health = _health_when(state, lambda health: health["problem"])
@@ -118,7 +119,7 @@ def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, ser
     assert _health_when(state, lambda health: not health["problem"])["status"] == "ok"
 
 
-def _health_when(state: server.State, condition) -> dict:
+def _health_when(state: files.State, condition) -> dict:
     def asked() -> dict | None:
         health = httpx.get(f"{state.url}/healthz").json()
         return health if condition(health) else None
@@ -142,7 +143,7 @@ def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked):
     with pytest.raises(UserError, match=r"did not start: .*is not the file that model.json names.*server.log"):
         endpoint.start_or_update(stocked, version, expected)
     assert endpoint.running(stocked, "fraud") is None
-    assert not storage.exists(server.pointer_uri(stocked, "fraud"))
+    assert not storage.exists(files.pointer_uri(stocked, "fraud"))
 
 
 def test_the_next_port_is_taken_when_somebody_else_has_the_first(serve, free_port):
@@ -187,7 +188,7 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_our_server(stoc
     other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         state = {"pid": other.pid, "host": "127.0.0.1", "port": 9}
-        storage.write_json(server.state_uri(stocked, "fraud"), state)
+        storage.write_json(files.state_uri(stocked, "fraud"), state)
         assert endpoint.stop(stocked) == []
         assert other.poll() is None
     finally:
@@ -197,7 +198,7 @@ def test_stop_leaves_a_process_alone_that_only_has_the_number_of_our_server(stoc
 
 def test_stop_leaves_the_server_of_another_registry_alone(stocked, serve, tmp_path):
     state = serve(1)
-    storage.write_json(server.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
+    storage.write_json(files.state_uri(str(tmp_path / "other"), "fraud"), vars(state))
     assert endpoint.stop(str(tmp_path / "other")) == []
     assert scored(state)["version"] == 1
 
@@ -246,27 +247,6 @@ def test_models_of_one_registry_have_a_server_each(stocked, serve, save_model):
 def test_a_registry_that_is_no_folder_is_not_served_from_here(folder, message):
     with pytest.raises(UserError, match=message):
         endpoint.check(State.parse(state("/nowhere", registry=folder, target="local")))
-
-
-def test_wrong_requests_get_400_with_what_is_allowed_and_right_ones_go_on(serve):
-    url = f"{serve(1).url}/v1/score"
-    for instance, field, allowed in (
-        (EVENT | {"amount": "12"}, "instances[0].amount", "finite number"),
-        ({"amount": 1}, "instances[0].customer_count_1d", "all of amount"),
-        (EVENT | {"amuont": 1}, "instances[0].amuont", "did you mean 'amount'?"),
-        ([1, 2], "instances[0]", "an object with amount"),
-    ):
-        answer = httpx.post(url, json={"instances": [instance]})
-        assert (answer.status_code, answer.json()["field"]) == (400, field)
-        assert allowed in answer.json()["allowed"]
-    for body in (b"", b"{", b"[" * 100_000, b"\xff\xfe", json.dumps({"instances": [EVENT | {"amount": math.nan}]})):
-        answer = httpx.post(url, content=body)
-        assert answer.status_code == 400, body[:20]
-        assert answer.json()["error"].startswith(("body is", "instances[0].amount is nan"))
-    surrogate = b'{"instances": [{"\\ud800": 1}]}'
-    assert httpx.post(url, content=surrogate).json()["field"] == "instances[0].\\ud800"
-    assert httpx.post(url, json={"instances": [EVENT] * 1000}).status_code == 200
-    assert httpx.post(url, json={"instances": [EVENT] * 1001}).status_code == 400
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -36,10 +36,10 @@ def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked
     state = serve(1)
     manage.promote(kept_in(stocked), "1")
     manage.promote(kept_in(stocked), "3")
-    assert httpx.get(f"{state.url}/v1/model").json()["version"] == 3
+    assert httpx.get(f"{state.url}/model").json()["version"] == 3
     before = datetime.now(UTC).isoformat(timespec="seconds")
     manage.rollback(kept_in(stocked))
-    model = httpx.get(f"{state.url}/v1/model").json()
+    model = httpx.get(f"{state.url}/model").json()
     assert model["version"] == 1
     assert model["champion_since"] >= before
     assert release.champion(Place(stocked, "fraud")).version == 1

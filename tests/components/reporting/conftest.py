@@ -308,7 +308,7 @@ def write_sections(places: dict[str, str], folder: Path) -> None:
             title="Release",
             weight=10,
             outcome=Outcome(headline="Version 3 is live", label="promoted", tone="good", reasons=[WHY, "No drift."]),
-            blocks=[Code(title="Score an event", text="curl -s http://127.0.0.1:8321/v1/score", is_key=True)],
+            blocks=[Code(title="Score an event", text="curl -s http://127.0.0.1:8321/score", is_key=True)],
         ),
         "evaluation": Section(
             title="Model quality",

@@ -25,7 +25,8 @@ from components.common.contracts import package, tables
 from components.common.contracts.tables import Partition, Table
 from components.common.errors import UserError
 from components.common.release import Place
-from components.deployment import endpoint, server
+from components.deployment import endpoint
+from components.serving.files import Pointer, pointer_uri
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import DEFINITION, Outcome, Run
@@ -212,8 +213,8 @@ def test_a_version_past_its_age_goes_with_its_files_and_the_endpoints_never(work
     for number in (1, 2):
         workspace.version(number, 180, "gone")
     workspace.version(3, 179, "gone")
-    pointer = server.Pointer(1, str(files[1]), "0" * 64, NOW.isoformat())
-    storage.write_json(server.pointer_uri(registry.root(uri), "fraud"), dataclasses.asdict(pointer))
+    pointer = Pointer(1, str(files[1]), "0" * 64, NOW.isoformat())
+    storage.write_json(pointer_uri(registry.root(uri), "fraud"), dataclasses.asdict(pointer))
 
     workspace.collect()
 

@@ -1,16 +1,16 @@
 """What the endpoint shows Prometheus, as `nightshift_endpoint_...` with the label `use_case`."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 
-Scope = MutableMapping[str, Any]
+Floats = npt.NDArray[np.floating[Any]]
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 SCORES = np.linspace(0.05, 1.0, 20)  # inclusive upper edges
 
@@ -27,62 +27,37 @@ class Metrics:
         """
         self.registry = CollectorRegistry()
         counted, by_route = partial(Counter, registry=self.registry), ["use_case", "route"]
-        self._requests = counted("nightshift_endpoint_requests", "requests answered", [*by_route, "code"])
-        self._flagged = counted("nightshift_endpoint_flagged_rows", "rows at or above the threshold", ["use_case"])
-        self._seconds = Histogram(
+        requests = counted("nightshift_endpoint_requests", "requests answered", [*by_route, "code"])
+        seconds = Histogram(
             "nightshift_endpoint_request_seconds", "time to answer", by_route, buckets=SECONDS, registry=self.registry
         )
+        # found once per route and code, since finding one takes longer than counting
+        self._requests = cache(partial(requests.labels, name))
+        self._seconds = cache(partial(seconds.labels, name))
+        flagged = counted("nightshift_endpoint_flagged_rows", "rows at or above the threshold", ["use_case"])
+        self._flagged = flagged.labels(name)
         in_flight = Gauge(
             "nightshift_endpoint_requests_in_flight", "requests in progress", ["use_case"], registry=self.registry
         )
         self.in_flight = in_flight.labels(name)
         self._scores = _Scores(name)
-        self._name = name
         self.registry.register(self._scores)
         self.registry.register(_Model(name, describe))
         ProcessCollector(registry=self.registry)
 
     def answered(self, route: str, code: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(self._name, route, code).inc()
-        self._seconds.labels(self._name, route).observe(seconds)
+        self._requests(route, code).inc()
+        self._seconds(route).observe(seconds)
 
-    def scored(self, predictions: Sequence[dict[str, float | bool]]) -> None:
-        """Count the rows of a request."""
-        self._flagged.labels(self._name).inc(sum(each["flagged"] for each in predictions))
-        self._scores.add(np.array([each["score"] for each in predictions]))
+    def scored(self, scores: Floats, threshold: float) -> None:
+        """Count the rows of a request, float of shape (n,)."""
+        self._flagged.inc(int(np.count_nonzero(scores >= threshold)))
+        self._scores.add(scores)
 
     def page(self) -> bytes:
         """Return all of it in Prometheus' text format."""
         return generate_latest(self.registry)
-
-
-class Counted:
-    """An ASGI application whose requests are counted."""
-
-    def __init__(self, app: Any, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        """Answer a request; one that fails without an answer counts as 500."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        code, started = 500, time.perf_counter()
-
-        async def noting(message: Scope) -> None:
-            nonlocal code
-            code = message.get("status", code)
-            await send(message)
-
-        try:
-            with self._metrics.in_flight.track_inprogress():
-                await self._app(scope, receive, noting)
-        finally:
-            # not the path, which whoever calls can make up without end
-            route = getattr(scope.get("route"), "path", "none")
-            self._metrics.answered(route, code, time.perf_counter() - started)
 
 
 class _Scores:
@@ -94,7 +69,7 @@ class _Scores:
         self._counts = np.zeros(len(SCORES) + 1, np.int64)
         self._sum = 0.0
 
-    def add(self, scores: "np.ndarray[Any, np.dtype[np.float64]]") -> None:
+    def add(self, scores: Floats) -> None:
         counts = np.bincount(np.searchsorted(SCORES, scores), minlength=len(self._counts))
         with self._lock:
             self._counts += counts

@@ -1,0 +1,173 @@
+"""The routes of the server, as an ASGI application."""
+
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from components.common.step import log
+from components.serving.batching import Limits
+from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send
+from components.serving.metrics import Floats, Metrics
+from components.serving.protocols import features, inference
+from components.serving.versions import Current, Model
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+MODELS = "/v2/models/"
+# asked by whoever keeps the server running, which has no token
+OPEN = frozenset({"/healthz", "/ping", "/v2/health/live", "/v2/health/ready"})
+REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
+
+
+class Application:
+    """Answers requests with the version that serves at that moment."""
+
+    def __init__(
+        self, current: Current, limits: Limits, token: str | None = None, aliases: Mapping[str, str] | None = None
+    ) -> None:
+        """Set up the routes.
+
+        Args:
+            current: what answers.
+            limits: of a request.
+            token: what a request has to bear; None lets everybody in.
+            aliases: path -> the route that answers it too.
+        """
+        self._current, self._limits = current, limits
+        self._expected = f"Bearer {token}".encode() if token else None
+        self._metrics = Metrics(current.model.name, current.labels)
+        self._routes = self._table()
+        for path, route in (aliases or {}).items():
+            self._routes[path] = self._routes[route]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, whatever happens."""
+        request = Request(scope, receive, self._limits.body)
+        request_id, route, started = _request_id(request), "none", time.perf_counter()
+        with self._metrics.in_flight.track_inprogress():
+            try:
+                route, handler = self._find(request)
+                self._authorize(request)
+                response = await handler(request)
+            except RefusedError as refusal:
+                response = refusal.response()
+            except Exception:  # ours to fix: told to us, not to the client
+                where = {"request_id": request_id, "traceparent": request.header(b"traceparent"), "route": route}
+                log.exception("a request failed", extra={"fields": where})
+                response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+            await response.send(send, request_id)
+        self._metrics.answered(route, response.status, time.perf_counter() - started)
+
+    def _table(self) -> dict[str, dict[str, Handler]]:
+        """Return path -> method -> what answers."""
+
+        def get(answer: Callable[[], object]) -> dict[str, Handler]:
+            async def handler(_: Request) -> Response:
+                return Response.of(answer())
+
+            return {"GET": handler}
+
+        def ready() -> dict[str, Any]:
+            return {}
+
+        return {
+            "/score": {"POST": self._score},
+            "/invocations": {"POST": self._score},
+            "/model": get(lambda: features.describe(self._current.model)),
+            "/openapi.json": get(lambda: features.openapi(self._current.model, self._limits.rows)),
+            "/healthz": get(self._current.health),
+            "/ping": get(ready),
+            "/metrics": {"GET": self._page},
+            "/v2": get(inference.server),
+            "/v2/health/live": get(ready),
+            "/v2/health/ready": get(ready),
+            "/v2/models/stats": get(lambda: inference.statistics(self._current.model)),
+            "/v2/repository/index": {"POST": self._index},
+        }
+
+    def _find(self, request: Request) -> tuple[str, Handler]:
+        """Return the route, as metrics call it, and what answers a request.
+
+        Raises:
+            RefusedError: 404 for an unknown path, 405 for a method that the path does not have.
+        """
+        path = request.path
+        if (methods := self._routes.get(path)) is None:
+            if not path.startswith(MODELS):
+                raise RefusedError(HTTPStatus.NOT_FOUND, f"unknown path: {path[:200]}; see /openapi.json and /v2")
+            path, methods = self._of_model(path)
+        if request.method not in methods:
+            refusal = RefusedError(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {request.method}; allowed: {', '.join(methods)}"
+            )
+            refusal.headers["allow"] = ", ".join(methods)
+            raise refusal
+        return path, methods[request.method]
+
+    def _of_model(self, path: str) -> tuple[str, dict[str, Handler]]:
+        """Find `/v2/models/<name>[/versions/<version>][/<operation>]`."""
+        name, *rest = path.removeprefix(MODELS).split("/")
+        version = rest[1] if len(rest) > 1 and rest[0] == "versions" else None
+        operation = "/".join(rest[2:] if version else rest)
+        answers: dict[str, Callable[[Model], object]] = {
+            "": inference.described,
+            "ready": lambda _: {},
+            "config": partial(inference.configuration, limits=self._limits),
+            "stats": inference.statistics,
+        }
+        route = "/".join(["/v2/models/{name}", *([operation] if operation else [])])
+        if operation == "infer":
+            return route, {"POST": partial(self._infer, name, version)}
+        if operation not in answers:
+            raise RefusedError(
+                HTTPStatus.NOT_FOUND, f"unknown operation: {operation[:200]}; allowed: {', '.join(answers)}, infer"
+            )
+
+        async def handler(_: Request) -> Response:
+            model = self._current.model
+            inference.check(model, name, version)
+            return Response.of(answers[operation](model))
+
+        return route, {"GET": handler}
+
+    def _authorize(self, request: Request) -> None:
+        if self._expected is None or request.path in OPEN:
+            return
+        if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._expected):
+            refusal = RefusedError(
+                HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong; send Authorization: Bearer ..."
+            )
+            refusal.headers["www-authenticate"] = "Bearer"
+            raise refusal
+
+    async def _score(self, request: Request) -> Response:
+        model = self._current.model
+        return self._counted(model, *await features.score(model, request))
+
+    async def _infer(self, name: str, version: str | None, request: Request) -> Response:
+        model = self._current.model
+        inference.check(model, name, version)
+        return self._counted(model, *await inference.infer(model, self._limits, request))
+
+    def _counted(self, model: Model, response: Response, scores: Floats) -> Response:
+        self._metrics.scored(scores, model.package.decision.threshold)
+        return response
+
+    async def _index(self, _: Request) -> Response:
+        return Response.of(inference.index(self._current.model))
+
+    async def _page(self, _: Request) -> Response:
+        return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _request_id(request: Request) -> str:
+    """Return the id that came with a request, or a new one."""
+    given = request.headers.get(b"x-request-id", b"")
+    return given.decode() if REQUEST_ID.fullmatch(given) else secrets.token_hex(16)

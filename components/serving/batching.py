@@ -1,0 +1,188 @@
+"""Joins the rows of requests that wait at the same time into one call of the graph."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+import numpy as np
+import numpy.typing as npt
+
+from components.serving.messages import RefusedError
+
+Matrix = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float32]
+Score = Callable[[Matrix], Scores]
+
+QUICK_SECONDS = 0.001  # a shorter call is made in the event loop: handing it to a thread would take about as long
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes on.
+
+    Attributes:
+        rows: of one call of the graph; a request may not have more.
+        queue: rows that may wait for a call; a request that would exceed it is told to come again.
+        delay: seconds that a call may wait for more rows; 0 joins what waits already.
+        body: bytes of a request.
+    """
+
+    rows: int = 1024
+    queue: int = 8192
+    delay: float = 0.0
+    body: int = 8 * 2**20
+
+
+@dataclass
+class Statistics:
+    """What a batcher has done.
+
+    Attributes:
+        requests: answered.
+        rows: of these requests.
+        calls: of the graph.
+        failed: requests whose call failed.
+        queue_ns: all requests' time until their call, in nanoseconds.
+        compute_ns: all requests' time in their call.
+        last_ms: when the last request was answered, milliseconds since 1970; 0 before the first.
+    """
+
+    requests: int = 0
+    rows: int = 0
+    calls: int = 0
+    failed: int = 0
+    queue_ns: int = 0
+    compute_ns: int = 0
+    last_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    rows: Matrix
+    answer: "asyncio.Future[Scores]"
+    since: int = field(default_factory=time.perf_counter_ns)
+
+
+class Batcher:
+    """Calls one graph with the rows of many requests, in the order in which they came.
+
+    One call is made at a time; what comes meanwhile is the next one. All but the call belongs to one event loop.
+    """
+
+    def __init__(self, score: Score, width: int, limits: Limits) -> None:
+        """Measure the graph, which decides where it is called.
+
+        Args:
+            score: (n, width) -> (n,); called in the event loop when it is quick, in a thread otherwise.
+            width: columns of the graph's input.
+            limits: how many rows may be joined and may wait.
+        """
+        self.statistics = Statistics()
+        self._score, self._limits = score, limits
+        self._queue: deque[_Waiting] = deque()
+        self._queued = 0  # rows
+        self._next: asyncio.Handle | None = None
+        self._thread = None if _seconds(score, width) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
+        self._is_calling = False
+
+    def score(self, rows: Matrix) -> "asyncio.Future[Scores]":
+        """Score rows with those of other requests.
+
+        Args:
+            rows: (n, width), n at most `Limits.rows`.
+
+        Returns:
+            a future of their scores, (n,).
+
+        Raises:
+            RefusedError: 503 with Retry-After when too many rows wait already.
+        """
+        if self._queued + len(rows) > self._limits.queue:
+            refusal = RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{self._queued} rows wait already; try again later")
+            refusal.headers["retry-after"] = "1"
+            raise refusal
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(rows, loop.create_future())
+        self._queue.append(waiting)
+        self._queued += len(rows)
+        self._schedule(loop)
+        return waiting.answer
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the next call made: after all that this turn of the loop reads, or after the delay while it has room."""
+        if self._is_calling or not self._queue:
+            return
+        waits = self._limits.delay > 0 and self._queued < self._limits.rows
+        if self._next is None:
+            self._next = loop.call_later(self._limits.delay, self._call) if waits else loop.call_soon(self._call)
+        elif self._limits.delay and not waits:
+            self._next.cancel()
+            self._next = loop.call_soon(self._call)
+
+    def _call(self) -> None:
+        self._next, self._is_calling = None, True
+        batch, began = self._taken(), time.perf_counter_ns()
+        rows = batch[0].rows if len(batch) == 1 else np.concatenate([each.rows for each in batch])
+        loop = asyncio.get_running_loop()
+        if self._thread:
+            found = loop.run_in_executor(self._thread, self._score, rows)
+            found.add_done_callback(lambda done: self._answer(batch, began, done.exception() or done.result()))
+        else:
+            self._answer(batch, began, _tried(self._score, rows))
+
+    def _taken(self) -> list[_Waiting]:
+        """Take the oldest requests whose rows fit into a call, at least one."""
+        batch = [self._queue.popleft()]
+        size = len(batch[0].rows)
+        while self._queue and size + len(self._queue[0].rows) <= self._limits.rows:
+            batch.append(self._queue.popleft())
+            size += len(batch[-1].rows)
+        self._queued -= size
+        return batch
+
+    def _answer(self, batch: list[_Waiting], began: int, found: Scores | BaseException) -> None:
+        self._is_calling = False
+        self._count(batch, began, isinstance(found, BaseException))
+        first = 0
+        for each in batch:
+            last = first + len(each.rows)
+            # the client may have gone meanwhile
+            if not each.answer.done():
+                if isinstance(found, BaseException):
+                    each.answer.set_exception(found)
+                else:
+                    each.answer.set_result(found[first:last])
+            first = last
+        self._schedule(asyncio.get_running_loop())
+
+    def _count(self, batch: list[_Waiting], began: int, has_failed: bool) -> None:
+        counts, size = self.statistics, len(batch)
+        if has_failed:
+            counts.failed += size
+            return
+        counts.requests += size
+        counts.calls += 1
+        counts.rows += sum(len(each.rows) for each in batch)
+        counts.queue_ns += size * began - sum(each.since for each in batch)
+        counts.compute_ns += size * (time.perf_counter_ns() - began)
+        counts.last_ms = time.time_ns() // 1_000_000
+
+
+def _tried(score: Score, rows: Matrix) -> Scores | BaseException:
+    try:
+        return score(rows)
+    except Exception as error:  # for the requests: whatever it is, the next batch has its own
+        return error
+
+
+def _seconds(score: Score, width: int) -> float:
+    """Return what a call with a row takes, once everything is warm."""
+    example = np.zeros((1, width), np.float32)
+    score(example)
+    started = time.perf_counter()
+    score(example)
+    return time.perf_counter() - started

@@ -1,0 +1,61 @@
+"""Where the server of a registry's model keeps its files on this machine: below `<registry>/endpoint/<name>/`."""
+
+from dataclasses import dataclass
+
+from components.common import storage
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Which version is to be served.
+
+    Attributes:
+        version: its number.
+        uri: folder of its files.
+        sha256: what `ModelPackage.sha256` of these files must be.
+        since: when it became the champion, ISO 8601, UTC.
+    """
+
+    version: int
+    uri: str
+    sha256: str
+    since: str
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a running server can be reached."""
+
+    pid: int
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Root of its routes."""
+        return f"http://{self.host}:{self.port}"
+
+
+def folder(registry: str, name: str) -> str:
+    """Return where pointer, state and log of an endpoint lie."""
+    return storage.join(registry, "endpoint", name)
+
+
+def pointer_uri(registry: str, name: str) -> str:
+    """Return the file that names the version to be served."""
+    return storage.join(folder(registry, name), "current.json")
+
+
+def state_uri(registry: str, name: str) -> str:
+    """Return the file in which the server says where it listens."""
+    return storage.join(folder(registry, name), "state.json")
+
+
+def lock_path(registry: str, name: str) -> str:
+    """Return the file that a server holds a lock on as long as it runs."""
+    return storage.join(folder(registry, name), "server.lock")
+
+
+def pointed_at(uri: str) -> Pointer:
+    """Read the file that names the version to be served."""
+    return Pointer(**storage.read_json(uri))

@@ -1,0 +1,139 @@
+"""HTTP requests and responses over ASGI, without a framework: it would take more time than a score."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Scope]]
+Send = Callable[[Scope], Awaitable[None]]
+
+JSON = "application/json"
+
+
+class RefusedError(Exception):
+    """A request that is not answered as asked: an HTTP status, what is wrong, and what would be right."""
+
+    def __init__(self, status: HTTPStatus, error: str, **details: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.details = details
+        self.headers: dict[str, str] = {}
+
+    def response(self) -> "Response":
+        """Return the answer: `error`, and the details beside it."""
+        return Response.of({"error": str(self), **self.details}, self.status, self.headers)
+
+
+class RequestError(RefusedError):
+    """A request that cannot be scored: 400 with the field, its value and what is allowed."""
+
+    def __init__(self, field: str, value: object, allowed: str) -> None:
+        # texts of a request are shown shortened, and may hold what UTF-8 cannot
+        self.field, self.value, self.allowed = _shown(field), _shown(value), _shown(allowed)
+        message = f"{self.field} is {self.value}; allowed: {self.allowed}"
+        super().__init__(HTTPStatus.BAD_REQUEST, message, field=self.field, value=self.value, allowed=self.allowed)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer: a status, the body's bytes and type, more headers."""
+
+    body: bytes
+    status: int = HTTPStatus.OK
+    media_type: str = JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> "Response":
+        """Return an answer in JSON."""
+        return cls(msgspec.json.encode(content), status, JSON, headers or {})
+
+    async def send(self, send: Send, request_id: str) -> None:
+        """Send it, with the request's id."""
+        headers = [
+            (b"content-type", self.media_type.encode()),
+            (b"content-length", b"%d" % len(self.body)),
+            (b"x-request-id", request_id.encode("latin-1")),
+            *((name.encode(), value.encode("latin-1")) for name, value in self.headers.items()),
+        ]
+        await send({"type": "http.response.start", "status": int(self.status), "headers": headers})
+        await send({"type": "http.response.body", "body": self.body})
+
+
+@dataclass
+class Request:
+    """A request: its method and path, headers by lower-case name, and the body, which is read when asked for."""
+
+    scope: Scope
+    receive: Receive
+    largest: int
+
+    @property
+    def method(self) -> str:
+        """GET, POST and the like."""
+        return str(self.scope["method"])
+
+    @property
+    def path(self) -> str:
+        """The path, decoded, without a query."""
+        return str(self.scope["path"])
+
+    @cached_property
+    def headers(self) -> dict[bytes, bytes]:
+        """Headers by their lower-case names; the last of a name counts."""
+        return dict(self.scope["headers"])
+
+    def header(self, name: bytes) -> str:
+        """Return a header, empty where there is none."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    async def body(self) -> bytes:
+        """Read the body.
+
+        Raises:
+            RefusedError: 413 when it is larger than allowed, as its length says or as it turns out to be.
+        """
+        announced = self.headers.get(b"content-length", b"")
+        if announced.isdigit() and int(announced) > self.largest:
+            raise self._too_large(announced.decode())
+        message = await self.receive()
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+        return await self._rest(body)
+
+    async def _rest(self, begun: bytes) -> bytes:
+        parts, size, more = [begun], len(begun), True
+        while more and size <= self.largest:
+            message = await self.receive()
+            parts.append(message.get("body", b""))
+            size, more = size + len(parts[-1]), message.get("more_body", False)
+        if size > self.largest:
+            raise self._too_large(f"over {self.largest}")
+        return b"".join(parts)
+
+    def _too_large(self, size: str) -> RefusedError:
+        said = f"the body has {size} bytes; allowed: at most {self.largest}; send fewer rows at a time"
+        return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
+
+
+def decoded(body: bytes) -> Any:
+    """Return what a body of JSON holds.
+
+    Raises:
+        RequestError: when it is not JSON.
+    """
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError("body", str(error), "JSON") from None

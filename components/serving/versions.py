@@ -1,0 +1,98 @@
+"""Which version answers, and how the next one takes over: between two requests, or not at all."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from components.common.contracts import package
+from components.common.contracts.package import ModelPackage
+from components.common.errors import UserError
+from components.common.step import log
+from components.serving.batching import Batcher, Limits
+from components.serving.files import Pointer
+from components.serving.rows import Rows
+from components.tabular.inputs import Scorer
+
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Model:
+    """A version in memory."""
+
+    name: str
+    pointer: Pointer
+    package: ModelPackage
+    rows: Rows
+    batcher: Batcher
+
+    @property
+    def width(self) -> int:
+        """Columns of the graph's input."""
+        return self.package.preprocessing.width
+
+
+def load(name: str, pointer: Pointer, limits: Limits) -> Model:
+    """Load a version and call it once.
+
+    Raises:
+        UserError: when its files are not those that were registered.
+    """
+    manifest = package.load(pointer.uri)
+    if manifest.sha256 != pointer.sha256:
+        raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
+    graph, inputs = Scorer(pointer.uri, manifest).graph, manifest.preprocessing
+    return Model(name, pointer, manifest, Rows(inputs, limits.rows), Batcher(graph.score, inputs.width, limits))
+
+
+class Current:
+    """The version that answers. It is replaced whole, so a request sees one version from start to end.
+
+    Attributes:
+        model: the version that answers.
+        wanted: what was asked for last.
+        problem: why `wanted` is not what answers; None when it is.
+    """
+
+    def __init__(self, ask: Callable[[], Pointer], load: Callable[[Pointer], Model]) -> None:
+        self._ask, self._load = ask, load
+        self.wanted = ask()
+        self.model = load(self.wanted)
+        self.problem: str | None = None
+
+    def refresh(self) -> None:
+        """Ask which version is to be served, and load it if it is another one."""
+        try:
+            wanted = self._ask()
+            if wanted == self.wanted:
+                return
+            # in this order, so that an old problem is never read as the new version's
+            self.problem, self.wanted = None, wanted
+            self.model = self._load(wanted)
+            log.info("serving version %d", wanted.version)
+        except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
+            self._report(f"{type(error).__name__}: {error}")
+
+    def follow(self) -> None:
+        """Follow what is to be served for ever."""
+        while True:
+            time.sleep(POLL_SECONDS)
+            self.refresh()
+
+    def _report(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("still serving version %d: %s", self.model.pointer.version, problem)
+        self.problem = problem
+
+    def labels(self) -> tuple[dict[str, str], bool]:
+        """Return the labels by which Prometheus knows what answers, and whether it is not what should."""
+        model = self.model
+        labels = {"version": str(model.pointer.version), "candidate": model.package.selected}
+        return labels | {"sha256": model.pointer.sha256}, self.problem is not None
+
+    def health(self) -> dict[str, Any]:
+        """Return what answers, what should, and why it does not."""
+        serving = self.model.pointer.version
+        status = "degraded" if self.problem else "ok"
+        return {"status": status, "version": serving, "wanted": self.wanted.version, "problem": self.problem}

@@ -1,0 +1,85 @@
+"""Real servers in a thread of the test: uvicorn with our application, asked over HTTP."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from components.common import storage
+from components.common.contracts.package import load as load_manifest
+from components.serving.__main__ import listen
+from components.serving.application import Application
+from components.serving.batching import Limits
+from components.serving.files import Pointer, pointed_at
+from components.serving.versions import Current, load
+from tests.conftest import save
+from tests.processes import wait_until
+from tests.servers import free_port
+
+
+class Running:
+    """A server: its URL, what it serves, and the file that says what it should."""
+
+    def __init__(self, current: Current, url: str, pointer: Path) -> None:
+        self.current, self.url, self.pointer = current, url, pointer
+
+
+@contextmanager
+def answering(application: Application) -> Iterator[str]:
+    """Have an application answer during the block; gives its URL."""
+    listener = listen(free_port())
+    config = uvicorn.Config(application, log_config=None, lifespan="off", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        wait_until(lambda: server.started, "the server listens")
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def serving(
+    package: str,
+    pointer: Path,
+    limits: Limits = Limits(),  # noqa: B008 frozen
+    token: str | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> Iterator[Running]:
+    """Serve a package as version 1 of `fraud`."""
+    said = Pointer(1, package, load_manifest(package).sha256, "2018-08-01T00:00:00+00:00")
+    storage.write_json(str(pointer), vars(said))
+    current = Current(partial(pointed_at, str(pointer)), partial(load, "fraud", limits=limits))
+    with answering(Application(current, limits, token, aliases)) as url:
+        yield Running(current, url, pointer)
+
+
+@pytest.fixture(scope="session")
+def package(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The URI of a tiny model: `sigmoid(inputs @ [0.1, 0.1, 0.2, 0.3])`."""
+    return save(tmp_path_factory.mktemp("package"), 0.1)
+
+
+@pytest.fixture(scope="module")
+def running(package: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server as it is without flags, for all tests of a file."""
+    with serving(package, tmp_path_factory.mktemp("pointer") / "current.json") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(running: Running) -> str:
+    return running.url
+
+
+@pytest.fixture
+def serve(package: str, tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """A server of one's own: `serve(limits=..., token=..., aliases=...)`."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(serving(package, tmp_path / "current.json", **options))

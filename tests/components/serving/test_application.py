@@ -1,0 +1,127 @@
+"""The routes, asked over HTTP."""
+
+import json
+import math
+
+import httpx
+import jsonschema
+import pytest
+
+from components.serving.batching import Limits
+
+EVENT = {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"}
+SCORE = 1 / (1 + math.exp(-(0.1 * 1.5 + 0.1 * 2.0 + 0.3)))
+
+
+def test_named_features_get_the_models_score_a_decision_and_the_version(url) -> None:
+    answer = httpx.post(f"{url}/score", json={"instances": [EVENT, EVENT | {"amount": -100}]})
+
+    assert answer.status_code == 200
+    found = answer.json()
+    assert (found["model"], found["version"]) == ("fraud", 1)
+    assert found["predictions"][0] == {"score": pytest.approx(SCORE, abs=1e-6), "flagged": True}
+    assert not found["predictions"][1]["flagged"]
+
+
+def test_wrong_requests_get_400_with_what_is_allowed_and_right_ones_go_on(url) -> None:
+    for instance, field, allowed in (
+        (EVENT | {"amount": "12"}, "instances[0].amount", "finite number"),
+        ({"amount": 1}, "instances[0].customer_count_1d", "all of amount"),
+        (EVENT | {"amuont": 1}, "instances[0].amuont", "did you mean 'amount'?"),
+        ([1, 2], "instances[0]", "an object with amount"),
+    ):
+        answer = httpx.post(f"{url}/score", json={"instances": [instance]})
+        assert (answer.status_code, answer.json()["field"]) == (400, field)
+        assert allowed in answer.json()["allowed"]
+    no_json = (b"", b"{", b"[" * 100_000, b"\xff\xfe", b'{"instances": [{"\\ud800": 1}]}', b'{"instances": [NaN]}')
+    for body in no_json:
+        answer = httpx.post(f"{url}/score", content=body)
+        assert (answer.status_code, answer.json()["field"], answer.json()["allowed"]) == (400, "body", "JSON"), body[
+            :20
+        ]
+    assert httpx.post(f"{url}/score", json={"instances": [EVENT] * 1024}).status_code == 200
+    assert httpx.post(f"{url}/score", json={"instances": [EVENT] * 1025}).status_code == 400
+
+
+def test_a_path_or_method_that_does_not_exist_is_told_what_does(url) -> None:
+    assert httpx.get(f"{url}/made/up").json() == {"error": "unknown path: /made/up; see /openapi.json and /v2"}
+    wrong = httpx.get(f"{url}/score")
+    assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_over_the_limit_is_refused_however_it_comes(serve, announced) -> None:
+    body = json.dumps({"instances": [EVENT] * 100}).encode()
+    parts = body if announced else iter([body[:50], body[50:]])
+
+    answer = httpx.post(f"{serve(limits=Limits(body=1000)).url}/score", content=parts)
+
+    assert answer.status_code == 413
+    assert "allowed: at most 1000; send fewer rows at a time" in answer.json()["error"]
+
+
+def test_a_body_that_comes_in_parts_is_put_together(url) -> None:
+    body = json.dumps({"instances": [EVENT]}).encode()
+    answer = httpx.post(f"{url}/score", content=iter([body[:10], body[10:30], body[30:]]))
+    assert answer.json()["predictions"][0]["score"] == pytest.approx(SCORE, abs=1e-6)
+
+
+def test_a_token_is_asked_for_everywhere_but_at_health(serve) -> None:
+    url = serve(token="secret").url
+    for wrong in ({}, {"Authorization": "Bearer secreT"}, {"Authorization": "secret"}):
+        answer = httpx.post(f"{url}/score", json={"instances": [EVENT]}, headers=wrong)
+        assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+    for path in ("/model", "/metrics", "/openapi.json", "/v2/models/fraud", "/v2"):
+        assert httpx.get(url + path).status_code == 401, path
+    for path in ("/healthz", "/ping", "/v2/health/live", "/v2/health/ready"):
+        assert httpx.get(url + path).status_code == 200, path
+    bearer = {"Authorization": "Bearer secret"}
+    assert httpx.post(f"{url}/score", json={"instances": [EVENT]}, headers=bearer).status_code == 200
+
+
+def test_a_request_id_comes_back_and_a_missing_or_odd_one_is_made(url) -> None:
+    assert httpx.get(f"{url}/healthz", headers={"X-Request-Id": "a-1.b:2"}).headers["x-request-id"] == "a-1.b:2"
+    for odd in ({}, {"X-Request-Id": "a b"}, {"X-Request-Id": "x" * 129}):
+        assert len(httpx.get(f"{url}/healthz", headers=odd).headers["x-request-id"]) == 32
+
+
+def test_a_platforms_paths_are_answered_like_ours(serve) -> None:
+    url = serve(aliases={"/v1/endpoints/1:predict": "/score"}).url
+    for path in ("/v1/endpoints/1:predict", "/invocations"):
+        assert httpx.post(url + path, json={"instances": [EVENT]}).json()["predictions"][0]["flagged"]
+
+
+def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(url) -> None:
+    page = httpx.get(f"{url}/openapi.json").json()
+    operation = page["paths"]["/score"]["post"]
+    asked = operation["requestBody"]["content"]["application/json"]["schema"]
+    answered = operation["responses"]["200"]["content"]["application/json"]["schema"]
+
+    for body in (
+        {"instances": [EVENT]},
+        {"instances": [EVENT | {"channel": "unknown"}] * 1024},
+        {"instances": []},
+        {"instances": [EVENT] * 1025},
+        {"instances": [EVENT | {"amount": "1"}]},
+        {"instances": [EVENT | {"more": 1}]},
+        {"instances": [{}]},
+        {},
+    ):
+        answer = httpx.post(f"{url}/score", json=body)
+        is_right = jsonschema.Draft202012Validator(asked).is_valid(body)
+        assert answer.status_code == (200 if is_right else 400), str(body)[:80]
+        if is_right:
+            jsonschema.validate(answer.json(), answered)
+
+
+def test_what_breaks_is_our_500_told_to_the_log_with_the_requests_ids_and_not_to_the_client(serve, caplog) -> None:
+    running = serve()
+    running.current.model.batcher._score = None  # type: ignore[assignment]
+    ids = {"X-Request-Id": "mine", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
+
+    answer = httpx.post(f"{running.url}/score", json={"instances": [EVENT]}, headers=ids)
+
+    assert (answer.status_code, answer.json()) == (500, {"error": "internal error"})
+    (record,) = [each for each in caplog.records if each.getMessage() == "a request failed"]
+    assert record.fields == {"request_id": "mine", "traceparent": ids["traceparent"], "route": "/score"}
+    assert 'requests_total{code="500",route="/score",use_case="fraud"} 1.0' in httpx.get(f"{running.url}/metrics").text
