@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from itertools import count
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -42,6 +43,7 @@ class Application:
         """
         self._current, self._limits = current, limits
         self._expected = f"Bearer {token}".encode() if token else None
+        self._prefix, self._number = secrets.token_hex(8), count(1)
         self._metrics = Metrics(current.model.name, current.labels)
         self._routes = self._table()
         for path, route in (aliases or {}).items():
@@ -50,20 +52,22 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whatever happens."""
         request = Request(scope, receive, self._limits.body)
-        request_id, route, started = _request_id(request), "none", time.perf_counter()
-        with self._metrics.in_flight.track_inprogress():
-            try:
-                route, handler = self._find(request)
-                self._authorize(request)
-                response = await handler(request)
-            except RefusedError as refusal:
-                response = refusal.response()
-            except Exception:  # ours to fix: told to us, not to the client
-                where = {"request_id": request_id, "traceparent": request.header(b"traceparent"), "route": route}
-                log.exception("a request failed", extra={"fields": where})
-                response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
-            await response.send(send, request_id)
-        self._metrics.answered(route, response.status, time.perf_counter() - started)
+        request_id, route, started = self._request_id(request), "none", time.perf_counter()
+        self._metrics.in_flight += 1
+        try:
+            route, handler = self._find(request)
+            self._authorize(request)
+            response = await handler(request)
+        except RefusedError as refusal:
+            response = refusal.response()
+        except Exception:  # ours to fix: told to us, not to the client
+            where = {"request_id": request_id, "traceparent": request.header(b"traceparent"), "route": route}
+            log.exception("a request failed", extra={"fields": where})
+            response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+        finally:
+            self._metrics.in_flight -= 1
+        self._metrics.answered(route, int(response.status), time.perf_counter() - started)
+        await response.send(send, request_id)
 
     def _table(self) -> dict[str, dict[str, Handler]]:
         """Return path -> method -> what answers."""
@@ -147,6 +151,11 @@ class Application:
             refusal.headers["www-authenticate"] = "Bearer"
             raise refusal
 
+    def _request_id(self, request: Request) -> str:
+        """Return the id that came with a request, or a new one."""
+        given = request.headers.get(b"x-request-id", b"")
+        return given.decode() if REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
+
     async def _score(self, request: Request) -> Response:
         model = self._current.model
         return self._counted(model, *await features.score(model, request))
@@ -165,9 +174,3 @@ class Application:
 
     async def _page(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
-
-
-def _request_id(request: Request) -> str:
-    """Return the id that came with a request, or a new one."""
-    given = request.headers.get(b"x-request-id", b"")
-    return given.decode() if REQUEST_ID.fullmatch(given) else secrets.token_hex(16)

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from http import HTTPStatus
 from typing import Any
 
@@ -70,28 +69,22 @@ class Response:
         await send({"type": "http.response.body", "body": self.body})
 
 
-@dataclass
 class Request:
-    """A request: its method and path, headers by lower-case name, and the body, which is read when asked for."""
+    """A request, whose body is read when it is asked for.
 
-    scope: Scope
-    receive: Receive
-    largest: int
+    Attributes:
+        method: GET, POST and the like.
+        path: decoded, without a query.
+        headers: by their lower-case names; the last of a name counts.
+    """
 
-    @property
-    def method(self) -> str:
-        """GET, POST and the like."""
-        return str(self.scope["method"])
+    __slots__ = ("_largest", "_receive", "headers", "method", "path")
 
-    @property
-    def path(self) -> str:
-        """The path, decoded, without a query."""
-        return str(self.scope["path"])
-
-    @cached_property
-    def headers(self) -> dict[bytes, bytes]:
-        """Headers by their lower-case names; the last of a name counts."""
-        return dict(self.scope["headers"])
+    def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._receive, self._largest = receive, largest
 
     def header(self, name: bytes) -> str:
         """Return a header, empty where there is none."""
@@ -104,26 +97,19 @@ class Request:
             RefusedError: 413 when it is larger than allowed, as its length says or as it turns out to be.
         """
         announced = self.headers.get(b"content-length", b"")
-        if announced.isdigit() and int(announced) > self.largest:
+        if announced.isdigit() and int(announced) > self._largest:
             raise self._too_large(announced.decode())
-        message = await self.receive()
-        body: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            return body
-        return await self._rest(body)
-
-    async def _rest(self, begun: bytes) -> bytes:
-        parts, size, more = [begun], len(begun), True
-        while more and size <= self.largest:
-            message = await self.receive()
+        parts, size, more = [], 0, True
+        while more and size <= self._largest:
+            message = await self._receive()
             parts.append(message.get("body", b""))
             size, more = size + len(parts[-1]), message.get("more_body", False)
-        if size > self.largest:
-            raise self._too_large(f"over {self.largest}")
-        return b"".join(parts)
+        if size > self._largest:
+            raise self._too_large(f"over {self._largest}")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _too_large(self, size: str) -> RefusedError:
-        said = f"the body has {size} bytes; allowed: at most {self.largest}; send fewer rows at a time"
+        said = f"the body has {size} bytes; allowed: at most {self._largest}; send fewer rows at a time"
         return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
 
 

@@ -102,16 +102,19 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     )
     for path in [registry, *registry.rglob("*")]:
         path.chmod(0o777)
-    words = "python -m components.serving --registry /registry --name fraud --port 8321 --host 0.0.0.0"
-    container = engine.containers.run(
-        image("serving"), words.split(), detach=True, read_only=True, tmpfs={"/tmp": ""}, network_mode="host",
-        volumes={str(registry): {"bind": "/registry", "mode": "rw"}},
-    )  # fmt: skip
+    options = {"detach": True, "read_only": True, "tmpfs": {"/tmp": ""}, "network_mode": "host"}
+    ours = {str(registry): {"bind": "/registry", "mode": "rw"}}
+    sagemakers = {str(registry / "model"): {"bind": "/opt/ml/model", "mode": "ro"}}
+    words = ["--registry", "/registry", "--name", "fraud"]
+    containers = [engine.containers.run(image("serving"), words, volumes=ours, **options)]
     try:
         assert wait_until(lambda: get("http://127.0.0.1:8321/healthz"), "the endpoint answers")["version"] == 1
-        assert wait_until(lambda: health(container), "the container is healthy") == "healthy"
+        containers.append(engine.containers.run(image("serving"), ["serve"], volumes=sagemakers, **options))
+        wait_until(lambda: get("http://127.0.0.1:8080/ping") == {}, "the endpoint answers as SageMaker asks")
+        assert wait_until(lambda: health(containers[0]), "the container is healthy") == "healthy"
     finally:
-        container.remove(force=True)
+        for container in containers:
+            container.remove(force=True)
 
 
 def get(url: str) -> Any:

@@ -81,8 +81,11 @@ def test_a_token_is_asked_for_everywhere_but_at_health(serve) -> None:
 
 def test_a_request_id_comes_back_and_a_missing_or_odd_one_is_made(url) -> None:
     assert httpx.get(f"{url}/healthz", headers={"X-Request-Id": "a-1.b:2"}).headers["x-request-id"] == "a-1.b:2"
-    for odd in ({}, {"X-Request-Id": "a b"}, {"X-Request-Id": "x" * 129}):
-        assert len(httpx.get(f"{url}/healthz", headers=odd).headers["x-request-id"]) == 32
+    made = {
+        httpx.get(f"{url}/healthz", headers=odd).headers["x-request-id"]
+        for odd in ({}, {}, {"X-Request-Id": "a b"}, {"X-Request-Id": "x" * 129})
+    }
+    assert len(made - {"a b", "x" * 129}) == 4
 
 
 def test_a_platforms_paths_are_answered_like_ours(serve) -> None:
