@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from components.common import storage
 from components.common.contracts import package
 from components.common.image import image
-from components.serving import Pointer, pointer_uri
+from components.serving.files import Pointer, pointer_uri
 from tests.processes import wait_until
 
 BUILT = ("base", "serving", "airflow")

@@ -1,0 +1,14 @@
+"""BentoML as its documentation shows it."""
+
+import bentoml
+import session
+
+
+@bentoml.service
+class Scorer:
+    def __init__(self) -> None:
+        self.model = session.load()
+
+    @bentoml.api
+    def predict(self, inputs: list[list[float]]) -> list[float]:
+        return session.score(self.model, inputs)

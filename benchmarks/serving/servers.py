@@ -1,0 +1,145 @@
+"""The servers: what each needs, how it starts, and what it is asked."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.serving.model import WIDTH
+from tests.servers import free_port
+
+APPS = Path(__file__).parent / "apps"
+TRITON = """
+name: "fraud"
+backend: "python"
+max_batch_size: 1024
+input [{ name: "inputs" data_type: TYPE_FP32 dims: [%d] }]
+output [{ name: "score" data_type: TYPE_FP32 dims: [1] }]
+instance_group [{ kind: KIND_CPU count: 1 }]
+dynamic_batching { }
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a server runs: the folder of its environment, the benchmark's folder, its port."""
+
+    environment: Path
+    folder: Path
+    port: int
+
+    def program(self, name: str) -> str:
+        """Return a program of the environment."""
+        return str(self.environment / "bin" / name)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server of the benchmark.
+
+    Attributes:
+        requirements: what is installed into an environment of its own; none: ours.
+        command: what starts it.
+        path: what is asked.
+        body: which of the requests of `model.write` is sent.
+    """
+
+    requirements: tuple[str, ...]
+    command: Callable[[Place], list[str]]
+    path: str
+    body: str
+
+
+def _app(name: str) -> Callable[[Place], list[str]]:
+    return lambda place: [place.program("python"), str(APPS / name)]
+
+
+def _ours(place: Place) -> list[str]:
+    package = str(place.folder / "package")
+    return [
+        sys.executable,
+        "-m",
+        "components.serving",
+        "--model",
+        package,
+        "--name",
+        "fraud",
+        "--port",
+        str(place.port),
+    ]
+
+
+def _bentoml(place: Place) -> list[str]:
+    words = [
+        "serve",
+        "bentoml_app:Scorer",
+        "--port",
+        str(place.port),
+        "--host",
+        "127.0.0.1",
+        "--working-dir",
+        str(APPS),
+    ]
+    return [place.program("bentoml"), *words]
+
+
+def _mlserver(place: Place) -> list[str]:
+    home = place.folder / "mlserver"
+    home.mkdir(exist_ok=True)
+    settings = {"http_port": place.port, "grpc_port": free_port(), "metrics_port": free_port(), "host": "127.0.0.1"}
+    # in the server's own process: its pool of workers is slower for a model this small
+    (home / "settings.json").write_text(json.dumps(settings | {"parallel_workers": 0, "debug": False}))
+    (home / "model-settings.json").write_text(json.dumps({"name": "fraud", "implementation": "mlserver_app.Scorer"}))
+    return [place.program("mlserver"), "start", str(home)]
+
+
+def _triton(place: Place) -> list[str]:
+    (server,) = place.environment.glob("lib/python*/site-packages/pytriton/tritonserver")
+    version = place.folder / "triton" / "fraud" / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    (version.parent / "config.pbtxt").write_text(TRITON % WIDTH)
+    shutil.copy(APPS / "triton_model.py", version / "model.py")
+    flags = {
+        "model-repository": place.folder / "triton",
+        "backend-directory": server / "backends",
+        "http-port": place.port,
+        "http-address": "127.0.0.1",
+        "allow-grpc": "false",
+        "allow-metrics": "false",
+    }
+    return [str(server / "bin" / "tritonserver"), *(f"--{name}={value}" for name, value in flags.items())]
+
+
+SERVERS = {
+    "nightshift, tensors": Server((), _ours, "/v2/models/fraud/infer", "tensors"),
+    "nightshift, features": Server((), _ours, "/score", "features"),
+    "Triton": Server(
+        ("nvidia-pytriton==0.7.0", "onnxruntime==1.19.2", "numpy<2"), _triton, "/v2/models/fraud/infer", "tensors"
+    ),
+    "FastAPI": Server(
+        ("fastapi==0.165.0", "uvicorn[standard]", "onnxruntime"), _app("fastapi_app.py"), "/predict", "rows"
+    ),
+    "MLServer": Server(("mlserver", "onnxruntime"), _mlserver, "/v2/models/fraud/infer", "tensors"),
+    "LitServe": Server(("litserve", "onnxruntime"), _app("litserve_app.py"), "/predict", "rows"),
+    "KServe": Server(("kserve", "onnxruntime"), _app("kserve_app.py"), "/v2/models/fraud/infer", "tensors"),
+    "BentoML": Server(("bentoml", "onnxruntime"), _bentoml, "/predict", "rows"),
+}
+
+
+def environment_of(place: Place) -> dict[str, str]:
+    """Return what a server finds in its environment."""
+    site = next(place.environment.glob("lib/python*/site-packages"), place.environment)
+    path = [str(place.environment / "bin"), os.environ["PATH"]]
+    libraries = [str(site / "pytriton" / "tritonserver" / name) for name in ("external_libs", "lib")]
+    found = {
+        "MODEL": str(place.folder / "model.onnx"),
+        "PORT": str(place.port),
+        "APPS": str(APPS),
+        "PATH": os.pathsep.join(path),
+    }
+    python = [str(APPS), str(site)] if place.environment.exists() else [os.environ.get("PYTHONPATH", "")]
+    found |= {"PYTHONPATH": os.pathsep.join(python), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
+    return os.environ | found | {"BENTOML_DO_NOT_TRACK": "True", "OMP_NUM_THREADS": "1"}
