@@ -1,8 +1,7 @@
 """Trailing-window features, written once over an array module: NumPy on the CPU, CuPy on the GPU.
 
 Amounts are summed as integers, so a sum does not depend on order, on how many days are computed at once
-or on the device: all of them give the same bits. Definitions: Le Borgne et al., Fraud Detection
-Handbook, "baseline feature transformation".
+or on the device: all of them give the same bits. What a window is: `components/tabular/windows.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,15 +9,11 @@ from types import ModuleType
 from typing import Any
 
 from components.common.config import Config
-from components.common.errors import UserError
+from components.tabular import windows
 from components.tabular.frames import Backend
 
 # part of every partition's key: raise it whenever the same events would give other features
 SCHEMA = 1
-HOUR = 3_600_000_000  # microseconds, the unit of every time below
-DAY = 24 * HOUR
-LAST_NIGHT_HOUR = 6
-SATURDAY = 5
 KEPT = ("event_id", "event_time", "customer", "label")
 
 Array = Any  # numpy.ndarray | cupy.ndarray
@@ -27,13 +22,7 @@ Frame = Any  # pandas.DataFrame | cudf.DataFrame
 
 def numeric_inputs(config: Config) -> list[str]:
     """Return the names of the numeric model inputs, in the order of the frame's columns."""
-    windows, columns = config.task.windows_days, config.columns
-    amount = ["amount"] if columns.amount else []
-    of_customer = ["count", *(["mean_amount"] if columns.amount else [])] if columns.customer else []
-    of_terminal = ["count", "risk"] if columns.terminal else []
-    customer = [f"customer_{name}_{w}d" for w in windows for name in of_customer]
-    terminal = [f"terminal_{name}_{w}d" for w in windows for name in of_terminal]
-    return [*amount, "during_weekend", "during_night", *customer, *terminal, *columns.numeric]
+    return windows.numeric_inputs(windows.of(config), config.columns.numeric)
 
 
 def features(events: Frame, config: Config, backend: Backend) -> Frame:
@@ -136,30 +125,29 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
 
 def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
     """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
-    decimals, windows = config.task.amount_decimals, config.task.windows_days
+    decimals, spec = config.task.amount_decimals, windows.of(config)
     has_amount = "amount" in events
-    amounts = _minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), dtype=xp.int64)
-    found = trailing(xp, _codes(events["customer"], xp), times, amounts, [w * DAY for w in windows])
+    units = windows.minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), xp.int64)
+    found = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))
     columns = {}
-    for w, (counts, sums) in zip(windows, found, strict=True):
+    for w, (counts, sums) in zip(spec.windows_days, found, strict=True):
         columns[f"customer_count_{w}d"] = counts.astype("float64")
         if has_amount:
-            columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
+            columns[f"customer_mean_amount_{w}d"] = windows.mean_amount(sums, counts, decimals)
     return columns
 
 
 def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
     """Counts and shares of positives in (t - delay - w, t - delay], strictly by time; the share of nothing is 0.
 
-    Without a delay the window still ends before t: a row's own label, and those of its time, are what is to be
-    predicted. A label that is null counts as no fraud; the delay keeps such rows out of every window.
+    A label that is null counts as no fraud; the delay keeps such rows out of every window.
     """
-    # a delay of one microsecond, the unit of time, is "strictly before t"
-    delay, windows = max(config.label_delay_days * DAY, 1), config.task.windows_days
+    spec = windows.of(config)
     positives = xp.asarray((events["label"].fillna(0) == 1).astype("int64"))
-    found = trailing(xp, _codes(events["terminal"], xp), times, positives, [w * DAY for w in windows], delay)
+    codes = _codes(events["terminal"], xp)
+    found = trailing(xp, codes, times, positives, windows.lengths(spec), windows.delay(spec))
     columns = {}
-    for w, (counts, sums) in zip(windows, found, strict=True):
+    for w, (counts, sums) in zip(spec.windows_days, found, strict=True):
         columns[f"terminal_count_{w}d"] = counts.astype("float64")
         columns[f"terminal_risk_{w}d"] = sums / xp.maximum(counts, 1)
     return columns
@@ -167,25 +155,12 @@ def _terminal(events: Frame, times: Array, config: Config, xp: ModuleType) -> di
 
 def _calendar(times: Array) -> dict[str, Array]:
     """Flags of Saturday or Sunday, and of the hours 00:00 to 06:59; UTC."""
-    weekday = (times // DAY + 3) % 7  # 1970-01-01 was a Thursday
     return {
-        "during_weekend": (weekday >= SATURDAY).astype("float64"),
-        "during_night": (times % DAY // HOUR <= LAST_NIGHT_HOUR).astype("float64"),
+        "during_weekend": windows.is_weekend(times).astype("float64"),
+        "during_night": windows.is_night(times).astype("float64"),
     }
 
 
 def _codes(keys: Any, xp: ModuleType) -> Array:
     """Number a column's distinct values; which value gets which number changes no result."""
     return xp.asarray(keys.factorize()[0]).astype(xp.int64, copy=False)
-
-
-def _minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:
-    """Return amounts as integers of the currency's smallest unit."""
-    scaled = xp.rint(xp.asarray(amounts.astype("float64")) * 10**decimals)
-    largest = float(abs(scaled).max()) if len(scaled) else 0.0
-    if largest * len(scaled) >= 2**63:
-        raise UserError(
-            f"amount {largest / 10**decimals:g} is too large to be summed exactly over {len(scaled)} rows; "
-            f"lower task.amount_decimals (it is {decimals}) or check the unit of the amounts"
-        )
-    return scaled.astype(xp.int64)

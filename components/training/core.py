@@ -20,12 +20,12 @@ from components.common.contracts.package import (
     ModelPackage,
     Signature,
     Tabular,
-    Windows,
 )
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan, rows_of, test_rows
 from components.tabular import inputs as tabular
+from components.tabular import windows
 from components.tabular.metrics import Metrics, evaluate
 from components.tabular.scaler import Matrix
 from components.training import estimators
@@ -128,7 +128,7 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
     package = ModelPackage(
         files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
         signature=Signature.of_rows(inputs.width),
-        preprocessing=Tabular(**dict(inputs), windows=windows(setting.config)),
+        preprocessing=Tabular(**dict(inputs), windows=windows.of(setting.config)),
         decision=DecisionRule(threshold=validation.thresholds[selected]),
         selected=selected,
         candidates={name: _entry(setting, name, found, validation) for name, found in fits.candidates.items()},
@@ -222,18 +222,6 @@ def export_gap(fitted: Fitted, matrix: Matrix, labels: Labels) -> float:
     spread = np.arange(0, len(matrix), -(-2 * len(matrix) // CHECKED_ROWS))
     rows = matrix[np.concatenate([positives, spread])]
     return float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
-
-
-def windows(config: Config) -> Windows:
-    """Return how the inputs of a use case are computed from its events."""
-    roles = [role for role in ("customer", "terminal", "amount") if getattr(config.columns, role)]
-    task = config.task
-    return Windows(
-        windows_days=task.windows_days,
-        amount_decimals=task.amount_decimals,
-        label_delay_days=config.label_delay_days,
-        roles=roles,
-    )
 
 
 def constant(rows: pd.DataFrame, inputs: Inputs) -> list[str]:
