@@ -1,0 +1,46 @@
+"""The online state at the end of a logical date, as a file of arrays: what the windows of later events need."""
+
+from datetime import date
+from typing import Literal
+
+from pydantic import Field
+
+from components.common.contracts.artifact import Artifact, Part
+from components.common.contracts.package import Windows
+
+SUFFIX = ".state"
+
+
+class Events(Part):
+    """What a raw event looks like."""
+
+    columns: dict[str, str] = Field(description="role -> the user's column name; without `label`")
+    integers: list[str] = Field(
+        description="which of `event_id`, `customer` and `terminal` are whole numbers, not text"
+    )
+    numeric: list[str] = Field(description="the user's further numeric columns")
+    categorical: list[str] = Field(description="the user's further categorical columns")
+    timezone: str = Field(description="IANA name of the zone of times that carry none")
+
+
+class Array(Part):
+    """An array in the file, little-endian, one after the other."""
+
+    dtype: Literal["int64", "uint32", "int8"]
+    offset: int = Field(description="its first byte in the file")
+    count: int = Field(description="its values")
+
+
+class Snapshot(Artifact):
+    """What the file beside it holds, written last: `<lake>/<use case>/online/date=<day>/<key>.state`."""
+
+    first: date = Field(description="the first day that it covers")
+    last: date = Field(description="the last day that it covers: the logical date")
+    sha256: str = Field(description="hash of the file")
+    size: int = Field(description="bytes of the file")
+    rows: int = Field(description="events in it")
+    customers: int = Field(description="different customers")
+    terminals: int = Field(description="different terminals")
+    windows: Windows = Field(description="which windows it serves; a model with others needs another snapshot")
+    events: Events
+    arrays: dict[str, Array] = Field(description="where each array lies in the file")

@@ -1,0 +1,18 @@
+"""Features of raw events as they come in, equal to those that the batch kernel computes later.
+
+A snapshot (`snapshot.py`) is what the windows of the next days need of the past: immutable arrays that are mapped into
+memory (`base.py`). What has come in since lies over it, in this process with a write-ahead log (`embedded.py`) or in
+Redis (`shared.py`), behind one interface (`store.py`). `skew.py` replays a day and compares it with the batch.
+
+The rules, which are the batch kernel's:
+
+- Events count in order of time; those of the same time in the order of arrival, in a request that is not in order of
+  time by `event_id`. One that comes late is put in its place; answers already given stay as they were.
+- An event is known by its id and its UTC day. The second time nothing changes, and it is answered from its place; with
+  another time, customer, terminal or amount it is refused.
+- Unknown customers and terminals have empty windows. An event of a day before the snapshot's is refused, since its
+  windows reach back further than the snapshot does.
+- A label changes the windows of its terminal as soon as it arrives. It is kept when a newer snapshot comes in, unless
+  that one has a label of its own for the event. Apart from that, days that a snapshot covers are as the lake has them.
+- Extra numeric columns are passed on as float64; categorical ones need no state and stay with whoever has the event.
+"""

@@ -1,0 +1,162 @@
+"""The default store: one process, with the state in its memory and a write-ahead log on its disk.
+
+A folder holds the snapshot, `<number>.log` with what came in over it, and `current.json`, which says which of them
+count. A swap writes what the new snapshot does not cover into a new log and then replaces `current.json`; whenever the
+process ends, one or the other is whole.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+
+from components.common import locks
+from components.common.contracts.artifact import Artifact
+from components.common.contracts.online import SUFFIX
+from components.common.errors import UserError
+from components.tabular.online.base import Base
+from components.tabular.online.event import Event
+from components.tabular.online.log import Log, records
+from components.tabular.online.state import Label, State
+from components.tabular.online.store import in_order
+
+LOCK_SECONDS = 5  # one that was killed may hold it for a moment longer
+
+
+class Current(Artifact):
+    """Which snapshot and which log make up the state."""
+
+    snapshot: str
+    last: date
+    log: int
+
+
+class Embedded:
+    """See `store.Store`.
+
+    Args:
+        folder: where log and lock lie.
+        base: the snapshot to lie over; if the folder's state lies over another one, it is swapped.
+
+    Raises:
+        UserError: when another process has the folder, the log is damaged, or the snapshot is an earlier one.
+    """
+
+    def __init__(self, folder: Path, base: Base) -> None:
+        self._folder, self._stack = folder, ExitStack()
+        self._taking, self._swapping = threading.Lock(), threading.Lock()
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._stack.enter_context(locks.held(folder / "lock", seconds=LOCK_SECONDS))
+        except BlockingIOError:
+            raise UserError(f"{folder} is used by another process; stop it, or share a Redis between both") from None
+        try:
+            self._open(base)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    @property
+    def base(self) -> Base:
+        """The snapshot that it lies over."""
+        return self._state.base
+
+    def take(self, events: Sequence[Event]) -> list[list[float]]:
+        """Take a request's events in; see `store.Store`."""
+        found: list[list[float]] = [[]] * len(events)
+        with self._taking:
+            for place in in_order(events):
+                found[place], entry = self._state.take(events[place])
+                if entry:
+                    self._log.append(entry)
+        return found
+
+    def label(self, label: Label) -> bool:
+        """Take a label in; return whether its event is known."""
+        with self._taking:
+            known = self._state.label(label)
+            if known:
+                self._log.append(label)
+        return known
+
+    def commit(self) -> None:
+        """Make durable what was taken in before."""
+        self._log.commit()
+
+    def swap(self, base: Base) -> None:
+        """Change to another snapshot; see `store.Store`. Requests wait for the last records only."""
+        with self._swapping:
+            if base.snapshot.sha256 != self.base.snapshot.sha256:
+                self._swap(base)
+
+    def close(self) -> None:
+        """Commit, and let go of the folder."""
+        with self._stack:
+            self._log.commit()
+            self._log.close()
+
+    def _open(self, base: Base) -> None:
+        pointer = self._folder / "current.json"
+        current = Current.read(str(pointer)) if pointer.exists() else None
+        if current is None or current.snapshot == base.snapshot.sha256:
+            self._number = current.log if current else 1
+            self._state, self._log = State(base), Log(self._path(self._number))
+            for record, _ in records(self._log.path, 0, self._log.durable):
+                self._state.restore(record)
+            self._point(base)
+        else:
+            self._number, self._last = current.log, current.last
+            self._log = Log(self._path(self._number))
+            self._swap(base)
+        self._clean()
+
+    def _swap(self, base: Base) -> None:
+        if base.snapshot.last < self._last:
+            raise UserError(
+                f"the snapshot ends on {base.snapshot.last}, the state's on {self._last}; train for that date or later"
+            )
+        before, path = self._log, self._path(self._number + 1)
+        path.unlink(missing_ok=True)  # of a swap that was cut short
+        state, log = State(base), Log(path)
+        end = _carry(before, 0, state, log)
+        with self._taking:
+            before.commit()
+            _carry(before, end, state, log)
+            log.commit()
+            self._number += 1
+            self._point(base)
+            self._state, self._log = state, log
+        before.close()
+        self._clean()
+
+    def _point(self, base: Base) -> None:
+        snapshot = base.snapshot
+        self._last = snapshot.last
+        current = Current(snapshot=snapshot.sha256, last=snapshot.last, log=self._number)
+        current.write(str(self._folder / "current.json"))
+        folder = os.open(self._folder, os.O_RDONLY)
+        os.fsync(folder)  # the names of the new files too, before the old ones go
+        os.close(folder)
+
+    def _clean(self) -> None:
+        """Remove what no longer counts."""
+        kept = {self._log.path.name, f"{self.base.snapshot.sha256}{SUFFIX}"}
+        for path in [*self._folder.glob("*.log"), *self._folder.glob(f"*{SUFFIX}")]:
+            if path.name not in kept:
+                path.unlink()
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.log"
+
+
+def _carry(log: Log, start: int, state: State, target: Log) -> int:
+    """Copy what a new snapshot does not cover from a log's durable records; return where those end."""
+    end = start
+    for record, after in records(log.path, start, log.durable):
+        end = after
+        if not state.covers(record):
+            state.restore(record)
+            target.append(record)
+    return end

@@ -1,0 +1,127 @@
+"""Raw events: JSON values under the user's column names, checked and turned into what the state counts."""
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from components.common.contracts.online import Events
+from components.common.errors import UserError, nearest
+from components.tabular.windows import DAY
+
+Id = int | str
+LARGEST_ID = 2**63
+EPOCH_DAYS = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
+
+
+class Event(NamedTuple):
+    """An event that has been checked.
+
+    Attributes:
+        event_id: unique within its UTC day.
+        time: microseconds since 1970, UTC.
+        customer: None in a use case without customers.
+        terminal: None in a use case without terminals.
+        amount: 0 in a use case without amounts.
+        numeric: the user's further numeric columns, in their order.
+        label: where it is known already.
+    """
+
+    event_id: Id
+    time: int
+    customer: Id | None = None
+    terminal: Id | None = None
+    amount: float = 0.0
+    numeric: tuple[float, ...] = ()
+    label: int | None = None
+
+
+class Reader:
+    """Reads raw events of one use case."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._integers = frozenset(events.integers)
+        self._expected = [*events.columns.values(), *events.numeric, *events.categorical]
+
+    def read(self, raw: Mapping[str, Any]) -> Event:
+        """Check an event.
+
+        Raises:
+            UserError: naming the column, its value and what is allowed.
+        """
+        columns = self._events.columns
+        return Event(
+            self._id(raw, "event_id"),
+            moment(self._value(raw, columns["event_time"]), columns["event_time"], self._events.timezone),
+            self._id(raw, "customer") if "customer" in columns else None,
+            self._id(raw, "terminal") if "terminal" in columns else None,
+            self._amount(raw, columns["amount"]) if "amount" in columns else 0.0,
+            tuple([self._number(raw, name) for name in self._events.numeric]),
+        )
+
+    def categories(self, raw: Mapping[str, Any]) -> dict[str, str]:
+        """Return an event's categorical columns as the features table has them: text, empty where there is nothing."""
+        values = {name: self._value(raw, name) for name in self._events.categorical}
+        return {name: "" if value is None else str(value) for name, value in values.items()}
+
+    def _value(self, raw: Mapping[str, Any], name: str) -> Any:
+        try:
+            return raw[name]
+        except KeyError:
+            raise UserError(f"{name}: missing; an event has {', '.join(self._expected)}{nearest(name, raw)}") from None
+
+    def _id(self, raw: Mapping[str, Any], role: str) -> Id:
+        name = self._events.columns[role]
+        value = self._value(raw, name)
+        if role not in self._integers:
+            if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
+                return str(value)
+            raise UserError(f"{name} is {value!r}; give text that is not empty")
+        if type(value) is int and -LARGEST_ID <= value < LARGEST_ID:
+            return value
+        raise UserError(f"{name} is {value!r}; give a whole number of at most 63 bits")
+
+    def _amount(self, raw: Mapping[str, Any], name: str) -> float:
+        value = self._number(raw, name)
+        if value < 0:
+            raise UserError(f"{name} is {value!r}; an amount is not negative")
+        return value
+
+    def _number(self, raw: Mapping[str, Any], name: str) -> float:
+        value = self._value(raw, name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+        raise UserError(f"{name} is {value!r}; give a finite number")
+
+
+def moment(value: Any, name: str, timezone: str = "UTC") -> int:
+    """Return a time in microseconds since 1970, UTC.
+
+    Args:
+        value: ISO 8601 text or a datetime.
+        name: of its column, for the message.
+        timezone: the zone of a time that carries none; clock changes are read as ingestion reads them.
+
+    Raises:
+        UserError: when it is no time.
+    """
+    try:
+        time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        if time.tzinfo is not None:
+            time = time.astimezone(UTC)
+        elif timezone != "UTC":
+            time = _localized(time, timezone)
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"{name} is {value!r}; give ISO 8601 text such as 2018-08-14T09:30:00Z") from None
+    seconds = (time.hour * 60 + time.minute) * 60 + time.second
+    return (time.toordinal() - EPOCH_DAYS) * DAY + seconds * 1_000_000 + time.microsecond
+
+
+def _localized(wall: datetime, timezone: str) -> datetime:
+    """Return a local time in UTC: the second one of an hour that repeats; of a gap, its end."""
+    import pandas as pd
+
+    local = pd.Timestamp(wall).tz_localize(timezone, ambiguous=False, nonexistent="shift_forward")
+    found: datetime = local.tz_convert("UTC").to_pydatetime()
+    return found

@@ -1,0 +1,68 @@
+"""From what the windows of one event hold to its numeric inputs, with the batch kernel's arithmetic."""
+
+from collections.abc import Sequence
+from operator import add, sub
+
+from components.common.contracts.package import Windows
+from components.tabular import windows
+from components.tabular.online.base import Found
+from components.tabular.online.event import Event
+from components.tabular.windows import LARGEST_SUM
+
+
+class Inputs:
+    """How the inputs of one event follow from its windows."""
+
+    def __init__(self, spec: Windows) -> None:
+        self._lengths, self._delay, self._decimals = windows.lengths(spec), windows.delay(spec), spec.amount_decimals
+        self._has_amount = "amount" in spec.roles
+
+    def units(self, amount: float) -> int:
+        """Return an amount in minor units; `LARGEST_SUM` when it is that large."""
+        scaled = amount * 10**self._decimals
+        return round(scaled) if scaled < LARGEST_SUM else LARGEST_SUM
+
+    def customer_edges(self, time: int) -> list[int]:
+        """Return the moments after which the customer's windows of an event start."""
+        return [time - length for length in self._lengths]
+
+    def terminal_edges(self, time: int) -> tuple[int, list[int]]:
+        """Return the moment that the terminal's windows of an event end with, and those after which they start."""
+        last = time - self._delay
+        return last, [last - length for length in self._lengths]
+
+    def row(self, event: Event, customer: Found | None, terminal: Found | None) -> list[float]:
+        """Return the numeric inputs of an event, in the order of `windows.numeric_inputs`.
+
+        Args:
+            event: whose they are.
+            customer: what its customer's windows hold; None in a use case without customers.
+            terminal: what its terminal's windows hold; None in a use case without terminals.
+        """
+        row = [event.amount] if self._has_amount else []
+        row += float(windows.is_weekend(event.time)), float(windows.is_night(event.time))
+        if customer:
+            for count, total in zip(*customer, strict=True):
+                row.append(float(count))
+                if self._has_amount:
+                    row.append(windows.mean_amount(float(total), count, self._decimals))
+        if terminal:
+            for count, positives in zip(*terminal, strict=True):
+                row += float(count), positives / (count or 1)
+        row += event.numeric
+        return row
+
+
+def plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    """Add what windows hold."""
+    return list(map(add, left, right))
+
+
+def minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    """Subtract what windows hold."""
+    return list(map(sub, left, right))
+
+
+def added(left: Found, right: Found) -> Found:
+    """Add what windows hold of two sources."""
+    return plus(left[0], right[0]), plus(left[1], right[1])

@@ -1,0 +1,116 @@
+"""A write-ahead log: a record a line, each with its checksum, so that a torn one is recognized.
+
+A record is durable once `commit` has returned. Threads that commit at the same time share one write and one `fsync`.
+"""
+
+import json
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from components.common.errors import UnavailableError, UserError
+from components.tabular.online.state import Entry, Label
+
+CHECKSUM = 8  # hexadecimal digits
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class Log:
+    """A log that is appended to; a torn record at its end is cut off when it is opened.
+
+    Attributes:
+        path: the file.
+        durable: bytes of it that are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("ab")
+        self.durable = _sound(path)
+        self._file.truncate(self.durable)
+        self._pending: list[bytes] = []
+        self._adding, self._writing = threading.Lock(), threading.Lock()
+        self._failed = False
+
+    def append(self, record: Entry | Label) -> None:
+        """Add a record, which is not durable yet."""
+        line = _line(record)
+        with self._adding:
+            self._pending.append(line)
+
+    def commit(self) -> None:
+        """Make every record durable that was added before.
+
+        Raises:
+            UnavailableError: when the disk does not take them; the log takes no more then, and has to be opened again.
+        """
+        with self._writing:
+            if self._failed:
+                raise UnavailableError(f"{self.path} could not be written before; start the server again")
+            with self._adding:
+                lines, self._pending = self._pending, []
+            if lines:
+                self._write(b"".join(lines))
+
+    def close(self) -> None:
+        """Close the file; what was not committed is lost."""
+        self._file.close()
+
+    def _write(self, content: bytes) -> None:
+        try:
+            self._file.write(content)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.durable += len(content)
+        except OSError as error:
+            self._failed = True  # nobody knows what of it the disk has
+            raise UnavailableError(f"{self.path}: {error.strerror}; make room, then start the server again") from error
+
+
+def records(path: Path, start: int, stop: int) -> Iterator[tuple[Entry | Label, int]]:
+    """Yield the records of a log and where each ends; a torn one ends it.
+
+    Args:
+        path: the log.
+        start: where a record begins.
+        stop: where one ends.
+
+    Raises:
+        UserError: when a record is damaged that others follow.
+    """
+    end = start
+    with path.open("rb") as file:
+        file.seek(start)
+        while end < stop:
+            line = file.readline()
+            record = _record(line)
+            if record is None:
+                if any(map(_record, file)):
+                    raise UserError(f"{path} is damaged at byte {end}; restore it, or remove it to lose what came in")
+                return
+            end += len(line)
+            yield record, end
+
+
+def _sound(path: Path) -> int:
+    """Return where the last whole record of a log ends."""
+    end = 0
+    for _, end in records(path, 0, path.stat().st_size):  # noqa: B007 - the last one counts
+        pass
+    return end
+
+
+def _line(record: Entry | Label) -> bytes:
+    text = _encode(record).encode()
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _record(line: bytes) -> Entry | Label | None:
+    """Read a line; None when it is torn."""
+    text = line[CHECKSUM + 1 : -1]
+    if line[-1:] != b"\n" or line[:CHECKSUM] != b"%08x" % zlib.crc32(text):
+        return None
+    values = json.loads(text)
+    return Label(*values) if len(values) == len(Label._fields) else Entry(*values)

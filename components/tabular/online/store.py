@@ -1,0 +1,67 @@
+"""What a server keeps the online state in."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from components.tabular.online.base import Base
+from components.tabular.online.event import Event, Id
+from components.tabular.online.state import Label
+
+
+class Store(Protocol):
+    """The online state of one use case; safe for threads."""
+
+    @property
+    def base(self) -> Base:
+        """The snapshot that it lies over."""
+
+    def take(self, events: Sequence[Event]) -> list[list[float]]:
+        """Take a request's events in.
+
+        Args:
+            events: in order of time, or else they are taken in order of time and id.
+
+        Returns:
+            per event its numeric inputs, in the order of `windows.numeric_inputs`.
+
+        Raises:
+            UserError: when one is refused; those before it are in the state.
+            UnavailableError: when the store does not answer.
+        """
+
+    def label(self, label: Label) -> bool:
+        """Take a label in; return whether its event is known.
+
+        Raises:
+            UnavailableError: when the store does not answer.
+        """
+
+    def commit(self) -> None:
+        """Make durable what was taken in before: then it may be acknowledged.
+
+        Raises:
+            UnavailableError: when the disk or the store does not take it.
+        """
+
+    def swap(self, base: Base) -> None:
+        """Change to another snapshot, between two requests; what it does not cover stays.
+
+        Raises:
+            UserError: when it ends earlier than the present one.
+        """
+
+    def close(self) -> None:
+        """Commit, and let go of files and connections."""
+
+
+def in_order(events: Sequence[Event]) -> list[int]:
+    """Return the places of a request's events in the order in which they are taken in."""
+    times = [event.time for event in events]
+    if all(before <= after for before, after in pairwise(times)):
+        return list(range(len(events)))
+
+    def key(place: int) -> tuple[int, Id]:
+        return events[place].time, events[place].event_id
+
+    return sorted(range(len(events)), key=key)

@@ -1,0 +1,74 @@
+"""Streams of events for the online state, and what the batch kernel says of them."""
+
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from components.common.config import Config, parse
+from components.common.splits import Days
+from components.features import core
+from components.tabular import frames
+from components.tabular.online import snapshot
+from components.tabular.online.base import Base
+from components.tabular.online.event import Event
+from components.tabular.windows import DAY
+
+CPU = frames.backend("cpu")
+FIRST = date(2024, 3, 1)
+START = FIRST.toordinal() - date(1970, 1, 1).toordinal()
+ROLES = ("customer", "terminal", "amount")
+
+
+def config(roles=ROLES, windows=(1, 2), delay=1, **extra: Any) -> Config:
+    columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
+    task = {"kind": "tabular", "windows_days": list(windows), "candidates": {"a": {"kind": "xgboost"}}}
+    given = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
+    return parse(given)
+
+
+def event(row: tuple[Any, ...], number: int, chosen: Config) -> Event:
+    """An event of (microseconds after the start, customer, terminal, cents, label)."""
+    time, customer, terminal, cents, label = row
+    has = chosen.columns.roles
+    return Event(
+        number,
+        START * DAY + time,
+        customer if "customer" in has else None,
+        terminal if "terminal" in has else None,
+        cents / 100 if "amount" in has else 0.0,
+        tuple(float(cents + i) for i, _ in enumerate(chosen.columns.numeric)),
+        label,
+    )
+
+
+def frame(events: list[Event], chosen: Config) -> pd.DataFrame:
+    """Canonical events, in the order given."""
+    ids = [role for role in ("event_id", "customer", "terminal") if role in chosen.columns.roles]
+    table = {role: _ids([getattr(each, role) for each in events]) for role in ids}
+    table["event_time"] = pd.Series(np.array([each.time for each in events], "datetime64[us]"))
+    table["amount"] = pd.Series([each.amount for each in events], dtype="float64")
+    table["label"] = pd.Series(pd.array([each.label for each in events], dtype="Int8"))
+    for i, name in enumerate(chosen.columns.numeric):
+        table[name] = pd.Series([each.numeric[i] for each in events], dtype="float64")
+    return pd.DataFrame(table)[[*chosen.columns.roles, *chosen.columns.numeric]]
+
+
+def offline(events: list[Event], chosen: Config) -> list[list[float]]:
+    """The batch kernel's numeric inputs of events in order of time."""
+    if not events:
+        return []
+    return core.features(frame(events, chosen), chosen, CPU)[core.numeric_inputs(chosen)].to_numpy().tolist()
+
+
+def base(events: list[Event], chosen: Config, days: int) -> Base:
+    """A snapshot of the events of the first days, of the types of all."""
+    until = (START + days) * DAY
+    rows = frame(events, chosen)
+    known = rows[np.array([each.time < until for each in events], dtype=bool)]
+    return snapshot.in_memory(chosen, Days(FIRST, FIRST + timedelta(days=days - 1)), known.reset_index(drop=True))
+
+
+def _ids(values: list[Any]) -> pd.Series:
+    return pd.Series(values, dtype="str" if any(isinstance(value, str) for value in values) else "int64")
