@@ -12,7 +12,7 @@ from components.common.contracts.deployment import Deployment, Outcome
 from components.common.contracts.release import Action, Entry, Release
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
-from components.common.contracts.verdict import FILE, Verdict
+from components.common.contracts.verdict import FILE, SKEW, Verdict
 from components.common.lineage import code_version
 from components.common.registry import Version
 from components.common.splits import parse_date
@@ -60,7 +60,8 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
     """Deploy; what was done goes to `--deployment`."""
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
-    verdicts = [Verdict.read(storage.join(uri, FILE)) for uri in (args.evaluation, args.drift)]
+    files = [(args.evaluation, FILE), (args.evaluation, SKEW), (args.drift, FILE)]
+    verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []
 
     def decide(record: Release | None) -> Entry | None:

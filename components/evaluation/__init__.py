@@ -2,5 +2,6 @@
 
 Reads: the features manifest, the model, the registry's champion.
 Writes: `evaluation.json` (metrics, intervals, cost and curves), `model_card.md` (what the model is made from, how
-good it is and where, what it does not know), then `verdict.json`: pass, fail or undecided, and why.
+good it is and where, what it does not know), `skew.json`: whether online features equal the offline ones, then
+`verdict.json`: pass, fail or undecided, and why.
 """

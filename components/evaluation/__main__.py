@@ -10,6 +10,7 @@ from components.common.config.policy import Evaluation
 from components.common.contracts import evaluation, package, tables, verdict
 from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.evaluation import Curves
+from components.common.contracts.online import Replay
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.registry import Version
@@ -47,7 +48,7 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
         args: the flags.
         find_champion: place of the releases -> the version that serves.
     """
-    from components.evaluation import core, notes, visuals
+    from components.evaluation import core, notes, skew, visuals
     from components.tabular.inputs import Scorer
 
     config = parse(args.config)
@@ -69,7 +70,8 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
     for note in unusual:
         step.log.warning("%s", note)
     unseen = notes.unseen(rows, model.preprocessing)
-    trial = core.Trial(config, model, test, candidates, champion, judged, unseen, unusual)
+    replay = Replay.model_validate(tables.read_table(args.features).details["replay"])
+    trial = core.Trial(config, model, test, candidates, champion, judged, unseen, unusual, skew.judge(replay, model))
     _save(args.evaluation, trial, curves, _explained(args.model, trial, rows.assign(score=chosen), curves))
     reported = {"passed": float(judged.passed), **_measured("", challenger)}
     if isinstance(champion, core.Champion):
@@ -123,13 +125,14 @@ def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: Curves)
 
 
 def _save(folder: str, trial: "Trial", curves: Curves, explained: "Explanation") -> None:
-    """Write figures, section and model card, then `verdict.json`, by which the folder is complete."""
+    """Write all the rest, then `verdict.json`, by which the folder is complete."""
     from components.evaluation import card, section
 
     trial.figures(curves).write(storage.join(folder, evaluation.FILE))
     place = storage.join(folder, "model_card.md")
     write_section(folder, section.build(trial, curves, explained, place))
     storage.write_bytes(place, card.render(trial, explained).encode())
+    trial.skew.write(storage.join(folder, verdict.SKEW))
     trial.verdict.write(storage.join(folder, verdict.FILE))
 
 

@@ -100,6 +100,7 @@ class Trial:
         verdict: what became of it.
         unseen: categorical columns with values the model does not know, on the test rows.
         notes: what else to know of the rows, a sentence each.
+        skew: what the replay of a day says of the online features.
     """
 
     config: Config
@@ -110,6 +111,7 @@ class Trial:
     verdict: Verdict
     unseen: dict[str, Unseen]
     notes: list[str]
+    skew: Verdict
 
     @property
     def challenger(self) -> Contender:

@@ -68,6 +68,8 @@ def _highlights(trial: Trial) -> Iterator[Fact]:
     yield Fact(label="Cost per 1,000 events", value=cost, format="plain", note=note)
     note = f"{trial.test.positives:,} positives"
     yield Fact(label="Test events", value=trial.test.rows, format="count", note=note)
+    (differing,) = trial.skew.measures
+    yield Fact(label="Events that differ online", value=differing.value, format="count", note=trial.skew.reasons[0])
 
 
 def _blocks(trial: Trial, curves: contract.Curves, explanation: Explanation) -> Iterator[Block]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from components.common import storage
 from components.common.config import Config, parse
 from components.common.contracts import tables
+from components.common.contracts.online import Replay
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.splits import Days, buffer_days, parse_date, plan, rows_of
@@ -74,18 +75,30 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), args.device)
     made = dict(write_days(job, missing)) if missing else {}
 
+    parts = [(kept | made)[day] for day in days]
+    state, replay = write_online(job, days.last, parts[-1])
+
     table = tables.Table(
         "features",
-        [(kept | made)[day] for day in days],
+        parts,
         {
             "numeric": core.numeric_inputs(config),
             "categorical": config.columns.categorical,
             "events_sha256": job.events.sha256,
+            "online": state,
+            "replay": replay.model_dump(mode="json"),
         },
     )
     write_section(args.features, section.build(table, len(made), args.device))
     tables.write_table(args.features, table)
-    return {"rows": table.rows, "computed_days": len(made)}
+    return {"rows": table.rows, "computed_days": len(made), "online_differing": replay.differing}
+
+
+def write_online(job: Job, day: date, part: tables.Partition) -> tuple[str, Replay]:
+    """Write the snapshot of the logical date, and replay that day; see `online.write`."""
+    from components.features import online
+
+    return online.write(online.Past(job.config, day, job.events), job.lake, storage.read_frame(part.uri))
 
 
 def write_days(job: Job, missing: dict[date, str]) -> Iterator[tuple[date, tables.Partition]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from components.common.contracts.online import Replay
 from components.common.contracts.section import Column, Row, Section, Table, Text
 from components.common.contracts.tables import Table as Features
 
@@ -23,11 +24,13 @@ def build(table: Features, computed_days: int, device: str) -> Section:
         "others were in the lake."
     )
     numeric, categorical = table.details["numeric"], table.details["categorical"]
-    return Section(
-        title="Features",
-        weight=WEIGHT,
-        blocks=[Text(sentences=[text]), _inputs(numeric, categorical)],
-    )
+    sentences = [text, _replayed(Replay.model_validate(table.details["replay"]))]
+    return Section(title="Features", weight=WEIGHT, blocks=[Text(sentences=sentences), _inputs(numeric, categorical)])
+
+
+def _replayed(replay: Replay) -> str:
+    said = f"Replayed online, {replay.differing:,} of {replay.rows:,} events of {replay.day} differ"
+    return f"{said} by up to {replay.largest:.3g}, in {replay.worst}." if replay.differing else f"{said}."
 
 
 def _inputs(numeric: Sequence[str], categorical: Sequence[str]) -> Table:

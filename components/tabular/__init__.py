@@ -1,1 +1,1 @@
-"""What steps share about tables: frames, inputs, scaling, metrics."""
+"""What steps share about tables: frames, windows, inputs, scaling, metrics."""

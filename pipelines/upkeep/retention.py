@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from components.common.config.policy import Retention
+from components.common.contracts.online import SUFFIX
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
 
 
 def partition_of(uri: str) -> str | None:
-    """Return which partition a file in the lake belongs to: `<table>/date=<day>/<key>.parquet`.
+    """Return which partition a file in the lake belongs to: `<table>/date=<day>/<key>.parquet`, or `.state`.
 
     Only the end of the URI counts, since a lake may have been moved and a key is never used twice. Quarantined
     rows belong to the day of events that they were taken out of, a draft that was never finished to itself,
@@ -160,8 +161,9 @@ def partition_of(uri: str) -> str | None:
         return None
     if file.endswith(".tmp"):
         return f"{table}/{day}/{file}"
-    parquet = file.removesuffix(".json")
-    return f"{'events' if table == 'quarantine' else table}/{day}/{parquet}" if parquet.endswith(".parquet") else None
+    content = file.removesuffix(".json")
+    whole = content.endswith((".parquet", SUFFIX))
+    return f"{'events' if table == 'quarantine' else table}/{day}/{content}" if whole else None
 
 
 def _newest(runs: Iterable[Run]) -> set[str | None]:

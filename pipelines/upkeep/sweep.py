@@ -131,7 +131,7 @@ def _runs(folder: Path, use_case: str) -> Iterator[Run]:
 
 
 def _run(folder: Path, record: runs.Record, problem: str) -> Run:
-    named = [partition_of(part["uri"]) for manifest in _manifests(folder) for part in manifest["partitions"]]
+    named = [partition_of(uri) for manifest in _manifests(folder) for uri in _named(manifest)]
     return Run(
         name=folder.name,
         since=record.started,
@@ -141,6 +141,13 @@ def _run(folder: Path, record: runs.Record, problem: str) -> Run:
         partitions=frozenset(name for name in named if name),
         problem=problem,
     )
+
+
+def _named(manifest: dict[str, Any]) -> Iterator[str]:
+    """Yield the files in the lake that a table's manifest names."""
+    yield from (part["uri"] for part in manifest["partitions"])
+    if snapshot := manifest.get("details", {}).get("online"):
+        yield snapshot
 
 
 def _manifests(folder: Path) -> Iterator[dict[str, Any]]:

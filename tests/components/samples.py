@@ -58,7 +58,8 @@ def write_features(folder: Path, frame: pd.DataFrame) -> str:
         day = date.fromisoformat(str(text))
         uri = tables.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
         parts.append(tables.write_partition(uri, day, rows, {}))
-    tables.write_table(str(folder / "features.json"), tables.Table("features", parts))
+    replay = {"day": DATE, "rows": 40, "differing": 0, "largest": 0.0, "worst": None}
+    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {"replay": replay}))
     return str(folder / "features.json")
 
 

@@ -41,7 +41,7 @@ def age(workspace: Path, *names: str) -> None:
         path = workspace / "runs" / name / "run.json"
         record = json.loads(path.read_text())
         path.write_text(json.dumps(record | {"started": "2020-01-01T00:00:00+00:00"}))
-    for path in (workspace / "lake").rglob("*.parquet*"):
+    for path in (workspace / "lake").rglob("*.*"):
         os.utime(path, (then, then))
 
 

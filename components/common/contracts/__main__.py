@@ -8,6 +8,7 @@ from components.common.contracts.artifact import Artifact
 from components.common.contracts.deployment import Deployment
 from components.common.contracts.drift import Drift
 from components.common.contracts.evaluation import Evaluation
+from components.common.contracts.online import Snapshot
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Profile
 from components.common.contracts.release import Release
@@ -23,6 +24,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "evaluation": Evaluation,
     "launch": Launch,
     "model": ModelPackage,
+    "online": Snapshot,
     "page": Page,
     "profile": Profile,
     "release": Release,

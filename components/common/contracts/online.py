@@ -44,3 +44,13 @@ class Snapshot(Artifact):
     windows: Windows = Field(description="which windows it serves; a model with others needs another snapshot")
     events: Events
     arrays: dict[str, Array] = Field(description="where each array lies in the file")
+
+
+class Replay(Part):
+    """What came of replaying a day's events through the online state."""
+
+    day: date = Field(description="the day: the logical date")
+    rows: int = Field(description="events replayed")
+    differing: int = Field(description="events with an input that differs from the offline one by more than 1e-9")
+    largest: float = Field(description="largest difference of any input")
+    worst: str | None = Field(description="the input that it is of; null where all are equal")

@@ -7,6 +7,7 @@ from pydantic import Field
 from components.common.contracts.artifact import Artifact, Part
 
 FILE = "verdict.json"
+SKEW = "skew.json"  # beside the evaluation's own
 
 
 class Decision(StrEnum):

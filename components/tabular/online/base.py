@@ -6,9 +6,12 @@ Plain memory views and `bisect` are faster than NumPy for single rows, and what 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
+from typing import Protocol
 
+from components.common import storage
 from components.common.contracts.online import Snapshot
-from components.tabular.online.event import EPOCH_DAYS, Id
+from components.tabular.online.event import EPOCH_DAYS, Event, Id
+from components.tabular.online.refusals import another
 from components.tabular.windows import DAY
 
 Integers = Sequence[int]  # memoryviews and arrays of integers are such
@@ -20,6 +23,11 @@ def halves(key: str) -> tuple[int, int]:
     """Return a text as two int64; two texts of 5 million share both with a probability of 4e-26."""
     digest = blake2b(key.encode(), digest_size=16).digest()
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:], "little", signed=True)
+
+
+def named(key: Id) -> str:
+    """Return what a key is called in a shared store: a number is itself, a text its hash."""
+    return str(key) if isinstance(key, int) else "{}:{}".format(*halves(key))
 
 
 class Keys:
@@ -46,6 +54,10 @@ class Keys:
             at += 1
         return NOWHERE
 
+    def name(self, at: int) -> str:
+        """Return what the key at a place is called in a shared store, see `named`."""
+        return str(self._keys[at]) if self._checks is None else f"{self._keys[at]}:{self._checks[at]}"
+
     def next(self, at: int) -> int:
         """Return the place after one if the same key is there again, else `NOWHERE`."""
         found, after = self._keys[at], at + 1
@@ -57,8 +69,12 @@ class Customers:
     """Events by customer, then time; `totals` are cumulative amounts in minor units, one more than events."""
 
     def __init__(self, arrays: Mapping[str, Integers]) -> None:
-        self.keys = Keys(arrays, "customers")
-        self.starts, self.times, self.totals = (arrays[f"customer_{name}"] for name in ("starts", "times", "totals"))
+        self.keys, self.starts = Keys(arrays, "customers"), arrays["customer_starts"]
+        self.times, self.totals = arrays["customer_times"], arrays["customer_totals"]
+
+    def of(self, row: int) -> int:
+        """Return whose event a row is: the customer's place among the keys."""
+        return bisect_right(self.starts, row) - 1
 
     def windows(self, customer: Id, last: int | None, edges: Sequence[int], row: int | None = None) -> Found:
         """Return what a customer's windows hold.
@@ -69,15 +85,17 @@ class Customers:
             edges: the moments after which they start.
             row: the row that they end with instead.
         """
+        found = [0] * len(edges), [0] * len(edges)
         owner = self.keys.find(customer)
         if owner == NOWHERE:
-            return [0] * len(edges), [0] * len(edges)
+            return found
         low, high = self.starts[owner], self.starts[owner + 1]
         if row is not None:
             high = row + 1
         elif last is not None:
             high = bisect_right(self.times, last, low, high)
-        return within(self.times, self.totals, low, high, edges)
+        add_up(found, self, low, high, edges)
+        return found
 
 
 class Terminals:
@@ -100,22 +118,42 @@ class Terminals:
             last: the moment that they end with.
             edges: the moments after which they start.
         """
-        counts = counted(self.times, self.starts[owner], self.starts[owner + 1], last, edges)
+        counts, positives = [0] * len(edges), [0] * len(edges)
+        low, high = self.starts[owner], self.starts[owner + 1]
+        count(counts, self.times, low, bisect_right(self.times, last, low, high), edges)
         low, high = self._positive_starts[owner], self._positive_starts[owner + 1]
-        return counts, counted(self._positive_times, low, high, last, edges) if low < high else [0] * len(edges)
+        if low < high:
+            times = self._positive_times
+            count(positives, times, low, bisect_right(times, last, low, high), edges)
+        return counts, positives
 
 
-def within(times: Integers, totals: Integers, low: int, high: int, edges: Sequence[int]) -> Found:
-    """Count and sum rows up to `high` that are later than each edge; `low` is the first row to look at."""
-    starts = [bisect_right(times, edge, low, high) for edge in edges]
+class Amounts(Protocol):
+    """Events in order of time; `totals` are cumulative amounts in minor units, one more than events."""
+
+    @property
+    def times(self) -> Integers:
+        """When."""
+
+    @property
+    def totals(self) -> Integers:
+        """How much, up to each."""
+
+
+def add_up(found: Found, rows: Amounts, low: int, high: int, edges: Sequence[int]) -> None:
+    """Count and sum the rows from `low` to before `high` that are later than each edge; `found` grows by that."""
+    (counts, sums), times, totals = found, rows.times, rows.totals
     total = totals[high]
-    return [high - start for start in starts], [total - totals[start] for start in starts]
+    for window, edge in enumerate(edges):
+        start = bisect_right(times, edge, low, high)
+        counts[window] += high - start
+        sums[window] += total - totals[start]
 
 
-def counted(times: Integers, low: int, high: int, last: int, edges: Sequence[int]) -> list[int]:
-    """Count rows from `low` to before `high` that are later than each edge and not later than `last`."""
-    high = bisect_right(times, last, low, high)
-    return [high - bisect_right(times, edge, low, high) for edge in edges]
+def count(found: list[int], times: Integers, low: int, high: int, edges: Sequence[int]) -> None:
+    """Count the rows from `low` to before `high` that are later than each edge; `found` grows by that."""
+    for window, edge in enumerate(edges):
+        found[window] += high - bisect_right(times, edge, low, high)
 
 
 class Base:
@@ -139,12 +177,41 @@ class Base:
         self._customer_rows = arrays.get("event_customer_rows")
         self._terminal_rows = arrays.get("event_terminal_rows")
 
+    @property
+    def identity(self) -> str:
+        """Identity of the snapshot: its content, its days and the windows that it serves."""
+        return storage.fingerprint(self.snapshot.model_dump(mode="json"))
+
     def place(self, event_id: Id, day: int) -> int:
         """Return where an event of a day (since 1970) is in the index of ids, `NOWHERE` when it is not there."""
         at = self._ids.find(event_id) if self._ids else NOWHERE
         while at != NOWHERE and self.time(at) // DAY != day:
             at = self._ids.next(at) if self._ids else NOWHERE
         return at
+
+    def find(self, event: Event, units: int) -> int:
+        """Return the place of an event in the index of ids, `NOWHERE` when it is not there.
+
+        Args:
+            event: of a day that the snapshot covers.
+            units: its amount in minor units.
+
+        Raises:
+            UserError: when its id is another event's.
+        """
+        place = self.place(event.event_id, event.time // DAY)
+        if place == NOWHERE:
+            return NOWHERE
+        same = self.time(place) == event.time
+        if self.customers and event.customer is not None:
+            row, totals = self.customer_row(place), self.customers.totals
+            same &= self.customers.of(row) == self.customers.keys.find(event.customer)
+            same &= totals[row + 1] - totals[row] == units
+        if self.terminals and event.terminal is not None:
+            same &= self.terminals.of(self.terminal_row(place)) == self.terminals.keys.find(event.terminal)
+        if not same:
+            raise another(event)
+        return place
 
     def time(self, place: int) -> int:
         """Return when the event at a place of the index happened."""

@@ -8,7 +8,7 @@ process ends, one or the other is whole.
 import os
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import date
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from components.common.errors import UserError
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event
 from components.tabular.online.log import Log, records
+from components.tabular.online.refusals import earlier
 from components.tabular.online.state import Label, State
 from components.tabular.online.store import in_order
 
@@ -88,19 +89,19 @@ class Embedded:
     def swap(self, base: Base) -> None:
         """Change to another snapshot; see `store.Store`. Requests wait for the last records only."""
         with self._swapping:
-            if base.snapshot.sha256 != self.base.snapshot.sha256:
+            if base.identity != self.base.identity:
+                self._check(base)
                 self._swap(base)
 
     def close(self) -> None:
         """Commit, and let go of the folder."""
-        with self._stack:
+        with self._stack, closing(self._log):
             self._log.commit()
-            self._log.close()
 
     def _open(self, base: Base) -> None:
         pointer = self._folder / "current.json"
         current = Current.read(str(pointer)) if pointer.exists() else None
-        if current is None or current.snapshot == base.snapshot.sha256:
+        if current is None or current.snapshot == base.identity:
             self._number = current.log if current else 1
             self._state, self._log = State(base), Log(self._path(self._number))
             for record, _ in records(self._log.path, 0, self._log.durable):
@@ -108,15 +109,16 @@ class Embedded:
             self._point(base)
         else:
             self._number, self._last = current.log, current.last
+            self._check(base)
             self._log = Log(self._path(self._number))
             self._swap(base)
         self._clean()
 
-    def _swap(self, base: Base) -> None:
+    def _check(self, base: Base) -> None:
         if base.snapshot.last < self._last:
-            raise UserError(
-                f"the snapshot ends on {base.snapshot.last}, the state's on {self._last}; train for that date or later"
-            )
+            raise earlier(base.snapshot.last, self._last)
+
+    def _swap(self, base: Base) -> None:
         before, path = self._log, self._path(self._number + 1)
         path.unlink(missing_ok=True)  # of a swap that was cut short
         state, log = State(base), Log(path)
@@ -132,9 +134,8 @@ class Embedded:
         self._clean()
 
     def _point(self, base: Base) -> None:
-        snapshot = base.snapshot
-        self._last = snapshot.last
-        current = Current(snapshot=snapshot.sha256, last=snapshot.last, log=self._number)
+        self._last = base.snapshot.last
+        current = Current(snapshot=base.identity, last=base.snapshot.last, log=self._number)
         current.write(str(self._folder / "current.json"))
         folder = os.open(self._folder, os.O_RDONLY)
         os.fsync(folder)  # the names of the new files too, before the old ones go

@@ -1,6 +1,6 @@
 """Raw events: JSON values under the user's column names, checked and turned into what the state counts."""
 
-import math
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ from components.tabular.windows import DAY
 
 Id = int | str
 LARGEST_ID = 2**63
+LARGEST = sys.float_info.max
 EPOCH_DAYS = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 
 
@@ -90,7 +91,7 @@ class Reader:
 
     def _number(self, raw: Mapping[str, Any], name: str) -> float:
         value = self._value(raw, name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
             return float(value)
         raise UserError(f"{name} is {value!r}; give a finite number")
 

@@ -1,8 +1,5 @@
 """From what the windows of one event hold to its numeric inputs, with the batch kernel's arithmetic."""
 
-from collections.abc import Sequence
-from operator import add, sub
-
 from components.common.contracts.package import Windows
 from components.tabular import windows
 from components.tabular.online.base import Found
@@ -51,18 +48,3 @@ class Inputs:
                 row += float(count), positives / (count or 1)
         row += event.numeric
         return row
-
-
-def plus(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    """Add what windows hold."""
-    return list(map(add, left, right))
-
-
-def minus(left: Sequence[int], right: Sequence[int]) -> list[int]:
-    """Subtract what windows hold."""
-    return list(map(sub, left, right))
-
-
-def added(left: Found, right: Found) -> Found:
-    """Add what windows hold of two sources."""
-    return plus(left[0], right[0]), plus(left[1], right[1])

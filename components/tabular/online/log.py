@@ -26,9 +26,9 @@ class Log:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = path.open("ab")
-        self.durable = _sound(path)
+        path.touch()
+        self.path, self.durable = path, _sound(path)
+        self._file = path.open("ab", buffering=0)
         self._file.truncate(self.durable)
         self._pending: list[bytes] = []
         self._adding, self._writing = threading.Lock(), threading.Lock()
@@ -60,8 +60,9 @@ class Log:
 
     def _write(self, content: bytes) -> None:
         try:
-            self._file.write(content)
-            self._file.flush()
+            rest = memoryview(content)
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
             self.durable += len(content)
         except OSError as error:

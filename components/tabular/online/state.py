@@ -3,12 +3,14 @@
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from collections.abc import Sequence
+from operator import sub
 from typing import NamedTuple
 
-from components.common.errors import UserError
-from components.tabular.online.base import NOWHERE, Base, Found, counted, within
+from components.tabular.online.base import NOWHERE, Base, Found, add_up, count
 from components.tabular.online.event import Event, Id
-from components.tabular.online.inputs import Inputs, added, minus, plus
+from components.tabular.online.inputs import Inputs
+from components.tabular.online.refusals import another, too_large, too_old
 from components.tabular.windows import DAY, LARGEST_SUM
 
 UNKNOWN = -1  # what a snapshot has for a label that was not known
@@ -76,6 +78,14 @@ class Positives:
         else:
             insort(moved, time)
 
+    def correct(self, positives: list[int], last: int, edges: Sequence[int]) -> None:
+        """Correct what windows hold of positives; see `Terminals.windows`."""
+        count(positives, self.added, 0, bisect_right(self.added, last), edges)
+        if self.retracted:
+            less = [0] * len(edges)
+            count(less, self.retracted, 0, bisect_right(self.retracted, last), edges)
+            positives[:] = map(sub, positives, less)
+
 
 class Terminal(Positives):
     """A terminal's events since the snapshot, in order of time."""
@@ -116,14 +126,17 @@ class State:
         """
         if not (self.base.customers or self.base.terminals):
             return self._row(event, None, None), None
-        day = event.time // DAY
-        if known := self._entries.get(day, NONE).get(event.event_id):
-            self._check(event, known)
-            end = self._customers[known.customer].until(known) if self.base.customers else 0
-            return self._row(event, None, end), None
-        if event.time < self.base.until and (place := self._in_base(event, day)) != NOWHERE:
+        if event.time < self.base.oldest:
+            raise too_old(event, self.base.snapshot.last)
+        entry = Entry(*event[:4], self._inputs.units(event.amount), event.label)
+        if known := self._entries.get(event.time // DAY, NONE).get(event.event_id):
+            if entry[:5] != known[:5]:
+                raise another(event)
+            return self._row(event, None, self._customers[known.customer].until(known)), None
+        if event.time < self.base.until and (place := self.base.find(event, entry.units)) != NOWHERE:
             return self._row(event, self.base.customer_row(place), None), None
-        entry = self._entry(event)
+        if self._sum + entry.units >= LARGEST_SUM:
+            raise too_large(event)
         return self._row(event, None, self.add(entry)), entry
 
     def add(self, entry: Entry) -> int:
@@ -134,7 +147,7 @@ class State:
             insort(self._terminals[entry.terminal].times, entry.time)
         if entry.label is not None:
             self.label(Label(entry.event_id, entry.time, entry.label))
-        return self._customers[entry.customer].add(entry) if self.base.customers else 0
+        return self._customers[entry.customer].add(entry)
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
@@ -171,43 +184,6 @@ class State:
         else:
             self.label(record)
 
-    def _entry(self, event: Event) -> Entry:
-        if event.time < self.base.oldest:
-            raise UserError(
-                f"event {event.event_id!r} is of a day before {self.base.snapshot.last}, the first whose windows the "
-                "state covers; send newer events"
-            )
-        entry = Entry(
-            event.event_id, event.time, event.customer, event.terminal, self._inputs.units(event.amount), event.label
-        )
-        if self._sum + entry.units >= LARGEST_SUM:
-            raise UserError(f"amount {event.amount:g} is too large to be summed exactly; check its unit")
-        return entry
-
-    def _check(self, event: Event, known: Entry) -> None:
-        """Refuse an event whose id another one has."""
-        given = (event.time, event.customer, event.terminal, self._inputs.units(event.amount))
-        if given != (known.time, known.customer, known.terminal, known.units):
-            raise _another(event)
-
-    def _in_base(self, event: Event, day: int) -> int:
-        """Return the place of an event in the snapshot, `NOWHERE` if it is not there; refuse another one of its id."""
-        place = self.base.place(event.event_id, day)
-        if place == NOWHERE:
-            return NOWHERE
-        customers, terminals = self.base.customers, self.base.terminals
-        same = self.base.time(place) == event.time
-        if customers:
-            row, owner = self.base.customer_row(place), customers.keys.find(event.customer or 0)
-            same &= owner != NOWHERE and customers.starts[owner] <= row < customers.starts[owner + 1]
-            same &= customers.totals[row + 1] - customers.totals[row] == self._inputs.units(event.amount)
-        if terminals:
-            row = self.base.terminal_row(place)
-            same &= terminals.of(row) == terminals.keys.find(event.terminal or 0)
-        if not same:
-            raise _another(event)
-        return place
-
     def _row(self, event: Event, row: int | None, end: int | None) -> list[float]:
         """Return the numeric inputs.
 
@@ -226,28 +202,20 @@ class State:
         last = event.time if event.time < self.base.until else None
         found = self.base.customers.windows(event.customer, last, edges, row)
         if rows := self._customers.get(event.customer):
-            high = bisect_left(rows.times, event.time) if end is None else end
-            return added(found, within(rows.times, rows.totals, 0, high, edges))
+            add_up(found, rows, 0, bisect_left(rows.times, event.time) if end is None else end, edges)
         return found
 
     def _terminal(self, event: Event) -> Found:
-        assert self.base.terminals and event.terminal is not None, "the reader sees to it"
+        past = self.base.terminals
+        assert past and event.terminal is not None, "the reader sees to it"
         last, edges = self._inputs.terminal_edges(event.time)
-        counts, positives = [0] * len(edges), [0] * len(edges)
-        owner = self.base.terminals.keys.find(event.terminal)
-        if owner != NOWHERE:
-            counts, positives = self.base.terminals.windows(owner, last, edges)
+        owner = past.keys.find(event.terminal)
+        found = past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
         seen, moved = self._terminals.get(event.terminal), self._relabeled.get(owner)
-        if seen:
-            counts = plus(counts, counted(seen.times, 0, len(seen.times), last, edges))
-        for each in filter(None, (seen, moved)):
-            positives = plus(positives, counted(each.added, 0, len(each.added), last, edges))
-            positives = minus(positives, counted(each.retracted, 0, len(each.retracted), last, edges))
-        return counts, positives
-
-
-def _another(event: Event) -> UserError:
-    return UserError(
-        f"event {event.event_id!r} is known with another time, customer, terminal or amount; an event does not change, "
-        "and another one needs an id of its own"
-    )
+        # with a label delay of days what has come in since the snapshot is too young
+        if seen and seen.times[0] <= last:
+            count(found[0], seen.times, 0, bisect_right(seen.times, last), edges)
+            seen.correct(found[1], last, edges)
+        if moved:
+            moved.correct(found[1], last, edges)
+        return found

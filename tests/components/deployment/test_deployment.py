@@ -44,6 +44,9 @@ def flags(
     )
     advice = {"gate": "drift", "decision": "fail", "reasons": ["Amounts grew."], "measures": [], "advisory": True}
     verdict.write(f"{place}/evaluation/verdict.json")
+    Verdict(gate="skew", decision="pass", reasons=["Nothing differs."], measures=[], subject=verdict.subject).write(
+        f"{place}/evaluation/skew.json"
+    )
     storage.write_bytes(f"{place}/evaluation/model_card.md", b"# Model card\n")
     Verdict(subject=verdict.subject, **advice).write(f"{place}/drift/verdict.json")
     values = {
@@ -99,7 +102,7 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     }
     assert report["previous_champion_version"] is None
     assert report["sha256"] == version.sha256
-    assert report["reasons"] == ["It was judged.", "Drift: fail."]
+    assert report["reasons"] == ["It was judged.", "Nothing differs.", "Drift: fail."]
     section = read_section(f"{place}/deployment.json")
     assert (section.outcome.headline, section.outcome.tone) == ("Version 4 is live", "good")
     assert section.blocks[-1].text == report["curl"]
@@ -118,6 +121,16 @@ def test_a_promoted_model_is_registered_with_its_lineage_and_answers(place, save
     )
     assert json.loads(version.tags["config"])["name"] == "fraud"
     assert version.tags["code_version"].startswith("0.")
+
+
+def test_a_model_whose_features_differ_online_is_kept_out(place, save_model):
+    release.promote(Place(f"{place}/registry", "fraud"), 3)
+    given = flags(place, save_model(0.4, "2018-08-01"), target="register-only")
+    skew = json.loads((place / "evaluation" / "skew.json").read_text())
+    (place / "evaluation" / "skew.json").write_text(json.dumps(skew | {"decision": "fail", "reasons": ["1 differs."]}))
+    body(parser().parse_args(given))
+    report = json.loads((place / "deployment.json").read_text())
+    assert (report["decision"], report["reasons"]) == ("kept", ["1 differs.", "Drift: fail."])
 
 
 def test_a_kept_champion_is_served_when_nothing_was(place, save_model):
@@ -213,7 +226,7 @@ def test_the_command_starts_a_registry_and_leaves_a_server_that_outlives_it(tmp_
         assert done.returncode == 0, done.stderr
         report = json.loads((tmp_path / "deployment.json").read_text())
         assert httpx.get(f"{report['endpoint']}/healthz").json()["version"] == 1
-        assert "promoted: It was judged. Drift: fail." in done.stderr
+        assert "promoted: It was judged. Nothing differs. Drift: fail." in done.stderr
         assert "INFO" not in done.stderr
         assert "Warning" not in done.stderr
         metadata = json.loads(output.read_text())["artifacts"]["deployment"]["artifacts"][0]["metadata"]

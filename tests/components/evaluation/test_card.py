@@ -31,7 +31,9 @@ CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 def trial() -> core.Trial:
     model = packages.manifest({"trees": b"", "a|b": b""})
     verdict = Verdict(gate="evaluation", decision="pass", reasons=["It is better."], measures=[], subject="sha")
-    return core.Trial(parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [])
+    return core.Trial(
+        parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [], verdict
+    )
 
 
 def section(text: str, title: str) -> list[str]:

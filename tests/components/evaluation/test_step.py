@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from components.common.contracts.verdict import Verdict
 from components.common.registry import Version
 from components.evaluation.__main__ import evaluate
 from tests.components import samples
@@ -50,6 +51,27 @@ def test_a_candidates_metrics_are_those_of_scikit_learn_on_the_test_days(tmp_pat
     assert evaluation["selected"] == "first"
     measures = {measure["name"]: measure["value"] for measure in verdict["measures"]}
     assert evaluation["models"]["first"].items() <= measures.items()
+
+
+@pytest.mark.parametrize(("differing", "rows", "decision"), [(0, 40, "pass"), (3, 40, "fail"), (0, 0, "undecided")])
+def test_a_single_event_that_differs_online_is_one_too_many(tmp_path: Path, differing, rows, decision) -> None:
+    model = samples.write_model(tmp_path / "model", CANDIDATES)
+    manifest = tmp_path / "features.json"
+    samples.write_features(tmp_path, samples.features())
+    found = json.loads(manifest.read_text())
+    found["details"]["replay"] |= {"differing": differing, "rows": rows, "largest": 0.25 * differing, "worst": "risk"}
+    manifest.write_text(json.dumps(found))
+    output = str(tmp_path / "evaluation")
+    flags = samples.flags(
+        features=str(manifest), model=str(tmp_path / "model"), state=state(tmp_path), evaluation=output
+    )
+    evaluate(flags, lambda _place: None)
+    verdict = Verdict.read(f"{output}/skew.json")
+    assert (verdict.gate, verdict.decision, verdict.subject) == ("skew", decision, model.sha256)
+    assert verdict.value("online_differing") == differing
+    if differing:
+        said = "Of 40 events of 2024-03-20 replayed online, 3 differ from the offline features, by up to 0.75 in risk."
+        assert verdict.reasons == [said]
 
 
 def test_the_curves_are_those_of_the_selected_model(tmp_path: Path) -> None:

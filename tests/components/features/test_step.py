@@ -84,8 +84,10 @@ def test_the_manifest_lists_the_days_and_the_model_inputs(tmp_path):
         "numeric": ["amount", "during_weekend", "during_night", *windows],
         "categorical": ["channel"],
         "events_sha256": events.sha256,
+        "online": table.details["online"],
+        "replay": {"day": "2024-03-10", "rows": 50, "differing": 0, "largest": 0.0, "worst": None},
     }
-    assert metrics == {"rows": 300, "computed_days": 6}
+    assert metrics == {"rows": 300, "computed_days": 6, "online_differing": 0}
 
 
 def test_a_partition_holds_its_days_events_in_order_with_their_inputs(tmp_path):

@@ -154,6 +154,22 @@ def test_a_partition_of_any_table_and_anywhere_in_a_run_counts_as_named(workspac
     assert workspace.planned().empty
 
 
+def test_a_snapshot_of_the_online_state_stays_while_a_run_names_it(workspace: Workspace) -> None:
+    named, lonely = (f"{workspace.lake}/fraud/online/date=2025-01-01/{key}.state" for key in "ab")
+    for uri in (named, lonely):
+        storage.write_bytes(uri, b"arrays")
+        storage.write_bytes(f"{uri}.json", b"{}")
+        workspace.written(100, uri, f"{uri}.json")
+    features = Table("features", [], {"online": named})
+    tables.write_table(str(workspace.run("new", 1) / "features" / "features"), features)
+
+    workspace.collect()
+
+    assert {path for path in workspace.files() if path.startswith("lake")} == {
+        f"lake/fraud/online/date=2025-01-01/a.state{suffix}" for suffix in ("", ".json")
+    }
+
+
 def test_a_partition_stays_for_a_while_after_it_was_written_whatever_its_date(workspace: Workspace) -> None:
     workspace.partition("2015-01-01", 29)
     workspace.partition("2015-01-02", 30)

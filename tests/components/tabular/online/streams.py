@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from components.common import storage
 from components.common.config import Config, parse
 from components.common.splits import Days
 from components.features import core
@@ -68,6 +69,15 @@ def base(events: list[Event], chosen: Config, days: int) -> Base:
     rows = frame(events, chosen)
     known = rows[np.array([each.time < until for each in events], dtype=bool)]
     return snapshot.in_memory(chosen, Days(FIRST, FIRST + timedelta(days=days - 1)), known.reset_index(drop=True))
+
+
+def stored(events: list[Event], chosen: Config, days: int, folder: str) -> Base:
+    """The same, written to a file and mapped."""
+    manifest = base(events, chosen, days).snapshot
+    known = [each for each in events if each.time < (START + days) * DAY]
+    uri = f"{folder}/{storage.fingerprint([known, days])}.state"
+    snapshot.write(uri, snapshot.arrays(frame(known, chosen), manifest.windows), manifest)
+    return snapshot.mapped(uri, folder)
 
 
 def _ids(values: list[Any]) -> pd.Series:

@@ -1,0 +1,67 @@
+"""The online state's snapshot of the logical date, and the replay of that day over the days before."""
+
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import pandas as pd
+
+from components.common import storage
+from components.common.config import Config
+from components.common.contracts.online import Replay
+from components.common.contracts.tables import Table
+from components.common.splits import Days, buffer_days, rows_of
+from components.common.step import log
+from components.features import core
+from components.tabular import windows
+from components.tabular.online import skew, snapshot
+
+
+@dataclass(frozen=True)
+class Past:
+    """The events that a snapshot of the logical date is made of, and those of one more day before them."""
+
+    config: Config
+    day: date
+    table: Table
+
+    @property
+    def days(self) -> Days:
+        """What a snapshot of the logical date covers: all that the windows of its events reach back to."""
+        return Days(self.day - timedelta(days=buffer_days(self.config)), self.day)
+
+    @property
+    def key(self) -> str:
+        """Hash of all that a snapshot is made from."""
+        settings = [windows.of(self.config).model_dump(), self.config.columns.model_dump(), self.config.source.timezone]
+        parts = [self.table.partition(day).sha256 for day in self.days]
+        return storage.fingerprint([core.SCHEMA, snapshot.SCHEMA, settings, parts])
+
+    def events(self) -> pd.DataFrame:
+        """Read the events."""
+        columns = [*self.config.columns.roles, *self.config.columns.numeric]
+        return self.table.read(Days(self.days.first - timedelta(days=1), self.day), columns)
+
+
+def write(past: Past, lake: str, offline: pd.DataFrame) -> tuple[str, Replay]:
+    """Write the snapshot, if the lake lacks it, and replay the logical date.
+
+    Args:
+        past: what it is made of.
+        lake: root of the tables.
+        offline: the features of the logical date.
+
+    Returns:
+        the snapshot's URI, and what came of the replay.
+    """
+    events, config, days = past.events(), past.config, past.days
+    uri = snapshot.place(lake, config.name, past.day, past.key)
+    if not snapshot.find(uri):
+        written = snapshot.write(uri, *snapshot.made(config, days, rows_of(events, days)))
+        log.info("online state: %d events of %s, %d bytes", written.rows, days, written.size)
+    before = Days(days.first - timedelta(days=1), days.last - timedelta(days=1))
+    base = snapshot.in_memory(config, before, rows_of(events, before))
+    found = skew.replay(base, rows_of(events, Days(past.day, past.day)), offline, config)
+    log.info(
+        "online features of %s: %d of %d events differ from the offline ones", past.day, found.differing, found.rows
+    )
+    return uri, found

@@ -1,0 +1,69 @@
+"""Snapshots as files: whole, found by what they serve, and refused when they are not what their manifest says."""
+
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from components.common.contracts.online import Snapshot
+from components.common.errors import UserError
+from components.common.splits import Days
+from components.tabular import windows
+from components.tabular.online import base as past
+from components.tabular.online import snapshot
+from components.tabular.online.state import State
+from components.tabular.windows import DAY
+from tests.components.tabular.online.streams import FIRST, config, event, frame, offline
+
+CHOSEN = config()
+ROWS = [(hour * DAY // 5, f"c{hour % 3}", hour % 2, 100 * hour, hour % 2) for hour in range(25)]
+EVENTS = [event(row, f"e{number}", CHOSEN) for number, row in enumerate(ROWS)]
+DAYS = Days(FIRST, FIRST + timedelta(days=4))
+
+
+def written(lake: Path, chosen=CHOSEN, days=DAYS) -> str:
+    uri = snapshot.place(str(lake), "tiny", days.last, "k" * 64)
+    snapshot.write(uri, *snapshot.made(chosen, days, frame(EVENTS, CHOSEN)))
+    return uri
+
+
+def test_a_mapped_snapshot_answers_as_the_batch_does(tmp_path):
+    state = State(snapshot.mapped(written(tmp_path), str(tmp_path)))
+    probe = event((5 * DAY, "c1", 1, 100, None), "new", CHOSEN)
+    assert state.take(probe)[0] == offline([*EVENTS, probe], CHOSEN)[-1]
+
+
+def test_the_same_events_give_the_same_file(tmp_path):
+    first, second = written(tmp_path / "a"), written(tmp_path / "b")
+    assert Snapshot.read(f"{first}.json") == Snapshot.read(f"{second}.json")
+    assert Path(first).read_bytes() == Path(second).read_bytes()
+
+
+def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path):
+    uri = written(tmp_path / "lake")
+    content = bytearray(Path(uri).read_bytes())
+    content[100] ^= 1
+    Path(uri).write_bytes(content)
+    with pytest.raises(UserError, match="is not the file that its manifest names; delete both"):
+        snapshot.mapped(uri, str(tmp_path))
+    assert not list(tmp_path.glob("*.state"))
+
+
+def test_the_newest_snapshot_that_serves_a_models_windows_is_found(tmp_path):
+    spec, other = windows.of(CHOSEN), config(windows=(7,))
+    assert snapshot.newest(str(tmp_path), "tiny", spec) is None
+    older = written(tmp_path)
+    written(tmp_path, other, Days(FIRST, date(2024, 3, 9)))
+    assert snapshot.newest(str(tmp_path), "tiny", spec) == older
+    newer = written(tmp_path, days=Days(FIRST, date(2024, 3, 7)))
+    assert snapshot.newest(str(tmp_path), "tiny", spec) == newer
+    Path(f"{newer}.json").unlink()  # not complete
+    assert snapshot.newest(str(tmp_path), "tiny", spec) == older
+
+
+def test_texts_that_share_half_of_their_hash_are_told_apart(monkeypatch):
+    for module in (snapshot, past):
+        monkeypatch.setattr(module, "halves", lambda text: (len(text), sum(text.encode())))
+    state = State(snapshot.in_memory(CHOSEN, DAYS, frame(EVENTS, CHOSEN)))
+    probes = [event((5 * DAY, key, 1, 100, None), f"n{key}", CHOSEN) for key in ("c0", "c1", "c2", "c3")]
+    assert [state.take(each)[0] for each in probes] == [offline([*EVENTS, each], CHOSEN)[-1] for each in probes]
