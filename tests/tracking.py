@@ -13,17 +13,26 @@ from components.common import registry
 from tests.processes import SECONDS, wait_until
 from tests.servers import free_port
 
+SETTINGS = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # as on a cluster: infra/cluster/namespaces
+
 
 @contextmanager
-def serve(store: Path, python: str = sys.executable) -> Iterator[str]:
-    """Start a server whose database and files lie in a folder, wait for it, and yield its URL."""
+def serve(store: Path, python: str = sys.executable, database: str = "", **variables: str) -> Iterator[str]:
+    """Start a server whose files lie in a folder, wait for it, and yield its URL.
+
+    Args:
+        store: the folder.
+        python: of an environment with MLflow.
+        database: URI of the server's database; without one it lies in the folder too.
+        variables: environment variables for the server.
+    """
     port = free_port()
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{store}/mlflow.db", "--artifacts-destination", str(store / "files")]
+    command += ["--backend-store-uri", database or f"sqlite:///{store}/mlflow.db"]
+    command += ["--artifacts-destination", str(store / "files")]
     with (store / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **registry.SETTINGS}
-        )
+        given = {**os.environ, **registry.SETTINGS, **SETTINGS, **variables}
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, env=given)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until(lambda: process.poll() is not None or _answers(url), f"{url} answers")

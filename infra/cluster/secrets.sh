@@ -27,7 +27,8 @@ login=$(password) database=$(password)
 secret nightshift postgresql <<< "POSTGRES_USER=mlflow
 POSTGRES_PASSWORD=$database
 POSTGRES_DB=mlflow"
-secret nightshift mlflow <<< "MLFLOW_BACKEND_STORE_URI=postgresql://mlflow:$database@postgresql:5432/mlflow
+# with its driver: which one stands for `postgresql` depends on the version of SQLAlchemy
+secret nightshift mlflow <<< "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:$database@postgresql:5432/mlflow
 MLFLOW_ARTIFACTS_DESTINATION=$artifacts
 MLFLOW_FLASK_SERVER_SECRET_KEY=$(password)"
 # steps log in with the same credentials as the registry has

@@ -10,7 +10,7 @@ import yaml
 from infra.cluster import core
 
 Json = dict[str, Any]
-FOLDER = Path(core.__file__).parent
+FOLDER = Path(core.__file__).resolve().parent
 ROOT = FOLDER.parents[1]
 REAL = ROOT.parent / "shared" / "charts"
 CHARTS: list[Json] = yaml.safe_load((FOLDER / "charts.yaml").read_text())

@@ -14,6 +14,7 @@ import yaml
 from components.common.errors import UserError
 from infra.cluster import core
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
+from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
 from tests.cluster.rbac import Action, User, allowed
 from tests.cluster.store import Store
@@ -214,11 +215,13 @@ def test_no_role_is_given_everything_or_secrets() -> None:
 def test_the_registry_is_where_the_steps_look_for_it_with_the_login_they_use() -> None:
     service = named(of_kind("nightshift", "Service"), "mlflow")
     server = named(of_kind("nightshift", "Deployment"), "mlflow")["spec"]["template"]["spec"]["containers"][0]
-    login = {each["valueFrom"]["secretKeyRef"]["name"] for each in server["env"]}
+    login = {each["valueFrom"]["secretKeyRef"]["name"] for each in server["env"] if "valueFrom" in each}
 
     assert AWS.parameters["state"]["registry"] == f"http://mlflow.nightshift:{service['spec']['ports'][0]['port']}"
     assert login == {secret.name for place in (AWS, GCP) for secret in place.placements[Role.LIGHT].secrets}
     assert "mlflow.nightshift:5000" in next(word for word in server["command"] if "allowed-hosts" in word)
+    # with them it takes more memory than its limit
+    assert tracking.SETTINGS.items() <= {each["name"]: each.get("value") for each in server["env"]}.items()
 
 
 @pytest.mark.parametrize("namespace", ("airflow", "nightshift"))
@@ -553,8 +556,9 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     passwords += re.findall(r'passwords.json=\{"admin": "(\S{20,})"\}', told)
     assert len(set(passwords)) == 10 and not any(password in asked for password in passwords)
     assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in told
-    # the driver that tests/dags runs Airflow with
+    # the driver that tests/dags runs Airflow and MLflow's server with
     assert "connection=postgresql+psycopg2://airflow:" in told
+    assert "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:" in told
 
 
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
