@@ -6,7 +6,6 @@ locals {
     managed-by  = "terraform"
   })
   services = [
-    "aiplatform.googleapis.com",
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
     "cloudkms.googleapis.com",
@@ -115,14 +114,12 @@ module "identity" {
   source = "./modules/identity"
 
   name          = local.name
-  project_id    = var.project_id
   workload_pool = module.cluster.workload_pool
   buckets       = module.storage.buckets
-  repository    = module.storage.repository
   sources       = var.sources
   workloads = {
     # the account of infra/kubernetes/base/accounts.yaml, under which every step runs
-    steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"], deploys = true }
+    steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"] }
     ui     = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
     mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with

@@ -22,10 +22,10 @@ def table(*rows: tuple[str, ...]) -> str:
     return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]]) + "\n"
 
 
-def inputs(root: Path) -> str:
-    """The variables of a configuration that `terraform fmt` has put into its form."""
+def inputs(variables: str) -> str:
+    """The variables in a file that `terraform fmt` has put into its form."""
     rows = [("name", "type", "default", "what it is")]
-    for name, body in _VARIABLE.findall((root / "variables.tf").read_text()):
+    for name, body in _VARIABLE.findall(variables):
         attributes = {key: value.strip() for key, value in _ATTRIBUTE.findall(body)}
         kind = attributes["type"].split("({")[0]
         default = attributes.get("default", "")
@@ -69,7 +69,7 @@ def fill(text: str, name: str, content: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page that holds such a table, as it should be."""
-    found = {INFRA / cloud / "README.md": inputs(INFRA / cloud) for cloud in CLOUDS}
+    found = {INFRA / cloud / "README.md": inputs((INFRA / cloud / "variables.tf").read_text()) for cloud in CLOUDS}
     filled = {path: fill(path.read_text(), "inputs", content) for path, content in found.items()}
     text = SEEDED.read_text()
     for cloud in CLOUDS:

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from pipelines.environments import SITES
 from tests.infra.edges import here, needs
 from tests.infra.edges.model import CHARTS, Cluster, Pod
 from tests.infra.edges.policy import ELSEWHERE, through
+from tests.infra.edges.rights import holders as granted_to
+from tests.infra.edges.rights import used as rights_used
 
 each_cloud = pytest.mark.parametrize("cloud", here.CLOUDS)
 
@@ -133,6 +136,21 @@ def test_airflow_may_do_with_the_pods_of_steps_what_its_chart_lets_it_do_with_it
         verb for _, resource, verb in rights(cluster, "airflow-launches") if resource == "pods"
     }
     assert ("", "pods/log", "get") in rights(cluster, "airflow-launches")
+
+
+@pytest.mark.parametrize(
+    "cloud", [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}")) for cloud in here.CLOUDS]
+)
+def test_every_right_that_is_granted_in_the_cloud_is_used_by_somebody(
+    cloud: str, planned: Callable, applied: Callable
+) -> None:
+    shown = applied(cloud) if cloud == "aws" else planned(cloud, "dev")
+    addons = {"kube-system/aws-node", "kube-system/ebs-csi-controller-sa", "kube-system/fsx-csi-controller-sa"}
+
+    granted = granted_to(cloud, shown)
+    assert granted == rights_used(cloud)
+    running = {f"{pod.namespace}/{pod.account}" for pod in here.standing(cloud).pods}
+    assert {holder for holder in granted if "/" in holder} - running - addons == set()
 
 
 def policy(namespace: str, **spec: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The reader of compiled pipelines."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from kfp import dsl, kubernetes
 
 from components.common.errors import UserError
 from pipelines import ir
-from tests.pipelines.samples import compiled, compiled_file, copy, shell, typed, write
+from tests.pipelines.samples import compiled, copy, shell, typed, write
 
 
 def test_steps_come_in_an_order_in_which_they_can_run(tmp_path: Path) -> None:
@@ -35,6 +36,81 @@ def test_a_step_keeps_its_image_edges_retries_resources_and_caching(tmp_path: Pa
     assert second.artifacts == {"taken": ir.Artifact("write", "made")}
 
 
+BARE = {
+    "pipelineInfo": {"name": "bare"},
+    "root": {"dag": {"tasks": {"a": {"componentRef": {"name": "c"}}}}},
+    "components": {"c": {"executorLabel": "e"}},
+    "deploymentSpec": {"executors": {"e": {"container": {"image": "alpine:3"}}}},
+}
+
+
+def loaded(folder: Path, task: Any = None, component: Any = None, executor: Any = None, more: Any = None) -> ir.Task:
+    """The step of a pipeline that says nothing but what it has to, and this."""
+    spec: Any = deepcopy(BARE)
+    spec["root"]["dag"]["tasks"]["a"] |= task or {}
+    spec["components"]["c"] |= component or {}
+    spec["deploymentSpec"]["executors"]["e"] = executor or spec["deploymentSpec"]["executors"]["e"]
+    path = folder / "p.yaml"
+    path.write_text(yaml.safe_dump_all([spec, *([more] if more else [])]))
+    (found,) = ir.load(path).tasks
+    return found
+
+
+def test_what_a_step_does_not_say_is_nothing(tmp_path: Path) -> None:
+    bare = ir.Task("a", "alpine:3", (), {}, {}, {}, {}, (), ir.Retry(0, 0.0, 2.0), {}, {}, cached=False)
+
+    assert loaded(tmp_path) == bare
+    empty = {"inputs": {}, "retryPolicy": {}, "cachingOptions": {}, "triggerPolicy": {}}
+    assert loaded(tmp_path, empty, {"inputDefinitions": {}, "outputDefinitions": {}}, None, {"platforms": {}}) == bare
+
+
+def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
+    artifact = {"taskOutputArtifact": {"producerTask": "before", "outputArtifactKey": "made"}}
+    parameters = {"given": {"runtimeValue": {"constant": 1.0}}, "named": {"componentInputParameter": "date"}}
+    types = {name: {"parameterType": "STRING"} for name in parameters}
+    title = {"artifactType": {"schemaTitle": "system.Model"}}
+    container = {
+        "image": "alpine:3",
+        "command": ["sh"],
+        "args": ["-c"],
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "resources": {"cpuLimit": 1.0},
+    }
+    executors = {"e": {"secretAsEnv": []}}
+
+    assert loaded(
+        tmp_path,
+        {
+            "inputs": {"parameters": parameters, "artifacts": {"taken": artifact}},
+            "retryPolicy": {"maxRetryCount": 3, "backoffDuration": "5s", "backoffFactor": 1.5},
+            "cachingOptions": {"enableCache": True},
+        },
+        {
+            "inputDefinitions": {"parameters": types | {"left": {"parameterType": "STRING", "defaultValue": "x"}}},
+            "outputDefinitions": {"artifacts": {"made": title}},
+        },
+        {"container": container},
+        {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}},
+    ) == ir.Task(
+        "a",
+        "alpine:3",
+        ("sh", "-c"),
+        {"HOME": "/tmp"},
+        {
+            "given": ("STRING", ir.Constant(1.0)),
+            "named": ("STRING", ir.Reference("date")),
+            "left": ("STRING", ir.Constant("x")),
+        },
+        {"taken": ir.Artifact("before", "made")},
+        {"made": "system.Model"},
+        (),
+        ir.Retry(3, 5.0, 1.5),
+        {"cpuLimit": 1.0},
+        {"secretAsEnv": []},
+        cached=True,
+    )
+
+
 def test_parameters_are_rendered_by_their_type(tmp_path: Path) -> None:
     def pipeline(whole: int = 7, mapping: dict[str, Any] = {"b": 1, "a": [True]}) -> None:  # noqa: B006
         typed(whole=whole, real=2.0, flag=True, mapping=mapping, items=["x", 1])
@@ -51,6 +127,7 @@ def test_parameters_are_rendered_by_their_type(tmp_path: Path) -> None:
 
 
 def test_large_integers_keep_their_digits() -> None:
+    assert ir.text("7", "STRING") == "7"
     assert ir.text(2**53, "NUMBER_INTEGER") == "9007199254740992"
     assert ir.text(7.0, "NUMBER_INTEGER") == "7"
     assert ir.text(0.25, "NUMBER_DOUBLE") == "0.25"
@@ -109,24 +186,62 @@ def test_what_the_engines_cannot_run_is_refused_by_name(function: Any, feature: 
 
 
 @pytest.mark.parametrize(
-    ("word", "feature"),
+    ("said", "feature"),
     [
-        ("{{$.inputs.artifacts['taken'].path}}", "placeholder"),
-        ("x={{$.inputs.artifacts['taken'].uri}}", "inside a longer word"),
-        ('{"Concat": ["a", "b"]}', "Concat"),
-        ("{% raw %}", "Jinja"),
+        ({"component": {"dag": {}}}, "a nested pipeline, a condition or a loop"),
+        ({"task": {"triggerPolicy": {"condition": "x"}}}, "If / Elif / Else"),
+        ({"task": {"triggerPolicy": {"strategy": "x"}}}, "ExitHandler or ignore_upstream_failure"),
+        ({"task": {"parameterIterator": {}}}, "ParallelFor"),
+        ({"task": {"artifactIterator": {}}}, "ParallelFor"),
+        ({"task": {"iteratorPolicy": {}}}, "ParallelFor"),
+        ({"component": {"outputDefinitions": {"parameters": {}}}}, "an output parameter (OutputPath)"),
+        ({"executor": {"importer": {}}}, "an importer"),
+        (
+            {"task": {"inputs": {"artifacts": {"taken": {}}}}},
+            "artifact 'taken' that is not another step's output",
+        ),
+        (
+            {
+                "task": {"inputs": {"parameters": {"given": {"taskOutputParameter": {}}}}},
+                "component": {"inputDefinitions": {"parameters": {"given": {"parameterType": "STRING"}}}},
+            },
+            "parameter 'given' from another step's output (taskOutputParameter)",
+        ),
+        (
+            {
+                "task": {"inputs": {"parameters": {"given": {"runtimeValue": {"constant": "{% raw %}"}}}}},
+                "component": {"inputDefinitions": {"parameters": {"given": {"parameterType": "STRING"}}}},
+            },
+            "a placeholder or Jinja marker in the constant of 'given'",
+        ),
+        *(
+            ({"executor": {"container": {"image": "alpine:3", "args": [word]}}}, feature)
+            for word, feature in [
+                (
+                    "{{$.inputs.artifacts['taken'].path}}",
+                    "a placeholder the engines do not fill in, or one inside a longer word: "
+                    "\"{{$.inputs.artifacts['taken'].path}}\"",
+                ),
+                (
+                    "x={{$.pipeline_job_name}}",
+                    "a placeholder the engines do not fill in, or one inside a longer word: "
+                    "'x={{$.pipeline_job_name}}'",
+                ),
+                ('{"Concat": ["a", "b"]}', "Concat or IfPresent"),
+                ('{"IfPresent": {}}', "Concat or IfPresent"),
+                ({}, "Concat or IfPresent"),
+                ("{% raw %}", "a Jinja marker in a constant: '{% raw %}'"),
+            ]
+        ),
     ],
 )
-def test_words_that_no_engine_fills_in_are_refused(word: str, feature: str, tmp_path: Path) -> None:
-    def pipeline() -> None:
-        copy(taken=write(text="a").output)
+def test_each_thing_that_only_kubeflow_runs_is_named_with_its_step(said: Any, feature: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        loaded(tmp_path, **said)
 
-    path = compiled_file(pipeline, tmp_path)
-    spec = yaml.safe_load(path.read_text())
-    spec["deploymentSpec"]["executors"]["exec-copy"]["container"]["args"] = [word]
-    path.write_text(yaml.safe_dump(spec))
-    with pytest.raises(UserError, match=feature):
-        ir.load(path)
+    assert str(refused.value) == (
+        f"step 'a' uses {feature}, which only Kubeflow runs; see 'The subset of KFP' in docs/architecture.md"
+    )
 
 
 @pytest.mark.parametrize(

@@ -192,25 +192,45 @@ def _set(made: Any, own: str, owners: Mapping[str, str]) -> Any:
 
 
 def written(folder: Path) -> Iterator[Fact]:
-    """Return what no plan shows: what is refused, what waits for what, what is left alone, providers and versions."""
-    said: dict[tuple[str, str], list[str]] = {}
+    """Return what no plan shows: what is refused, waited for and left alone, what could be chosen, and versions."""
+    said: dict[tuple[str, str], list[str | list[str]]] = {}
     for path in sorted(folder.rglob("*.tf")):
         if "tests" not in path.relative_to(folder).parts:
             module = path.parent.name if path.parent != folder else "root"
-            for address, text in _written(path.read_text()):
-                said.setdefault((address, module), []).append(text)
+            for address, value in stated(path.read_text()):
+                said.setdefault((address, module), []).append(value)
     for (address, module), texts in said.items():
         yield Fact(f"terraform {address}", module, {"is": texts if len(texts) > 1 else texts[0]})
 
 
-def _written(text: str) -> Iterator[tuple[str, str]]:
+def stated(text: str) -> Iterator[tuple[str, str | list[str]]]:
+    """Return what no plan shows of a file's text: addresses, and what stands there, a table line by line."""
     end = 0
+    tables = _tables(text)
     for part in hcl.parts(text):
-        whole = part.path[0] in ("provider", "terraform")
-        if part.kind == "argument" and part.start >= end and (whole or part.path[-1] in _UNPLANNED):
-            end = part.end  # what is in it is said with it
-            said = re.sub(r"\s+", " ", text[part.start : part.end].split("=", 1)[1]).strip(" ,")
-            yield part.address, said.replace('"', "")
+        if part.kind == "argument" and part.start >= end:
+            said = text[part.start : part.end].split("=", 1)[1].replace('"', "")
+            table = part.path in tables or (part.path[-1] in ("default", "type") and part.path[0] == "variable")
+            if part.path[0] in ("provider", "terraform") or part.path[-1] in _UNPLANNED:
+                end = part.end  # what is in it is said with it
+                yield part.address, re.sub(r"\s+", " ", said).strip(" ,")
+            elif table and (part.path[-1] != "type" or "optional(" in said):
+                end = part.end
+                yield part.address, _lines(said)
+
+
+def _tables(text: str) -> set[tuple[str, str]]:
+    """Return the locals that are looked things up in, of which a plan shows what is chosen, and those named there."""
+    looked_up = {*re.findall(r"local\.(\w+)\[", text), *re.findall(r"lookup\(local\.(\w+)", text)}
+    written = {part.path: text[part.start : part.end] for part in hcl.parts(text) if part.path[:1] == ("locals",)}
+    found = {("locals", name) for name in looked_up} & written.keys()
+    return found | {("locals", name) for table in found for name in re.findall(r"\blocal\.(\w+)", written[table])}
+
+
+def _lines(said: str) -> str | list[str]:
+    lines = [re.sub(r"\s+", " ", line).strip(" ,") for line in said.splitlines()]
+    kept = [line for line in lines if line.strip("[](){}") and not line.startswith("#")]
+    return kept if len(kept) > 1 else "".join(lines)
 
 
 def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fact]:

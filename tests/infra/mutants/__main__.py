@@ -18,10 +18,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="infra-mutants", description=__doc__)
     parser.add_argument("--count", default="", help="how many to sow; all of them when it is empty")
     parser.add_argument("--seed", type=int, default=0, help="another one sows others")
-    parser.add_argument("--only", default="", help="only those of files whose name begins so")
+    parser.add_argument("--only", default="", help="of them only those of files whose name begins so, such as aws/")
     args = parser.parse_args()
-    found = [each for each in mutants(INFRA) if each.file.startswith(args.only)]
-    sown = random.Random(args.seed).sample(found, min(int(args.count), len(found))) if args.count else found  # noqa: S311
+    found = mutants(INFRA)
+    chosen = random.Random(args.seed).sample(found, min(int(args.count), len(found))) if args.count else found  # noqa: S311
+    sown = [each for each in chosen if each.file.startswith(args.only)]
     print(f"infra-mutants: {len(sown)} of {len(found)}, seed {args.seed}")
     with tempfile.TemporaryDirectory() as scratch:
         seen = verdicts(sown, Path(scratch), lambda step: print(f"  {step}", file=sys.stderr, flush=True))

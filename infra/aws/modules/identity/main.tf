@@ -14,7 +14,7 @@ locals {
   }
   s3    = "arn:${data.aws_partition.current.partition}:s3::"
   read  = ["s3:GetObject"]
-  write = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
+  write = ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"]
   through_s3 = {
     StringEquals = { "kms:ViaService" = "s3.${var.region}.amazonaws.com" }
   }
@@ -69,13 +69,15 @@ resource "aws_iam_role_policy" "pods" {
         },
         {
           Effect    = "Allow"
-          Action    = ["kms:Decrypt", "kms:GenerateDataKey"]
+          Action    = concat(["kms:Decrypt"], length(each.value.writes) > 0 ? ["kms:GenerateDataKey"] : [])
           Resource  = var.kms_key_arn
           Condition = local.through_s3
         },
       ],
       [for prefix in each.value.reads : { Effect = "Allow", Action = local.read, Resource = "${var.bucket_arn}/${prefix}/*" }],
       [for prefix in each.value.writes : { Effect = "Allow", Action = local.write, Resource = "${var.bucket_arn}/${prefix}/*" }],
+      # mlflow gc
+      [for prefix in each.value.writes : { Effect = "Allow", Action = "s3:DeleteObject", Resource = "${var.bucket_arn}/${prefix}/*" } if each.key == "mlflow"],
     )
   })
 }
@@ -156,69 +158,6 @@ resource "aws_iam_role_policy" "autoscaler" {
         Action    = ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"]
         Resource  = "arn:${data.aws_partition.current.partition}:autoscaling:${var.region}:${var.account_id}:autoScalingGroup:*:autoScalingGroupName/*"
         Condition = { StringEquals = { "aws:ResourceTag/k8s.io/cluster-autoscaler/${var.cluster_name}" = "owned" } }
-      },
-    ]
-  })
-}
-
-resource "aws_iam_role" "sagemaker" {
-  name = "${var.name}-sagemaker"
-
-  assume_role_policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [{
-      Effect    = "Allow"
-      Principal = { Service = "sagemaker.amazonaws.com" }
-      Action    = "sts:AssumeRole"
-      Condition = { StringEquals = { "aws:SourceAccount" = var.account_id } }
-    }]
-  })
-}
-
-resource "aws_iam_role_policy" "sagemaker" {
-  name = "endpoint"
-  role = aws_iam_role.sagemaker.name
-
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [
-      {
-        Sid      = "Model"
-        Effect   = "Allow"
-        Action   = local.read
-        Resource = "${var.bucket_arn}/mlflow/*"
-      },
-      {
-        Sid       = "ModelsKey"
-        Effect    = "Allow"
-        Action    = "kms:Decrypt"
-        Resource  = var.kms_key_arn
-        Condition = local.through_s3
-      },
-      {
-        Sid      = "Image"
-        Effect   = "Allow"
-        Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-        Resource = var.repositories["serving"]
-      },
-      {
-        Sid      = "Registry"
-        Effect   = "Allow"
-        Action   = "ecr:GetAuthorizationToken"
-        Resource = "*"
-      },
-      {
-        Sid      = "Logs"
-        Effect   = "Allow"
-        Action   = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
-        Resource = "arn:${data.aws_partition.current.partition}:logs:${var.region}:${var.account_id}:log-group:/aws/sagemaker/Endpoints/*"
-      },
-      {
-        Sid       = "Metrics"
-        Effect    = "Allow"
-        Action    = "cloudwatch:PutMetricData"
-        Resource  = "*"
-        Condition = { StringLike = { "cloudwatch:namespace" = ["/aws/sagemaker/*", "AWS/SageMaker"] } }
       },
     ]
   })

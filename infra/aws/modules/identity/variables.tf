@@ -4,12 +4,12 @@ variable "name" {
 }
 
 variable "region" {
-  description = "Region of the bucket, the groups that scale and the endpoints"
+  description = "Region of the bucket, and of the groups that scale"
   type        = string
 }
 
 variable "account_id" {
-  description = "Account of all these, and the only one for which SageMaker may take its role"
+  description = "Account of all these"
   type        = string
 }
 
@@ -28,11 +28,6 @@ variable "sources" {
   type = map(object({
     kms_key_arn = optional(string)
   }))
-}
-
-variable "repositories" {
-  description = "ARNs of the image repositories by image"
-  type        = map(string)
 }
 
 variable "kms_key_arn" {

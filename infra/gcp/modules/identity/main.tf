@@ -5,12 +5,6 @@ locals {
       { for use in workload.writes : "${name} writes ${use}" => { workload = name, bucket = use, role = "roles/storage.objectUser" } },
     )
   ]...)
-  deployers = { for name, workload in var.workloads : name => google_service_account.workloads[name].member if workload.deploys }
-  deployment = [
-    "models.upload", "models.get", "models.list", "models.delete",
-    "endpoints.create", "endpoints.get", "endpoints.list", "endpoints.update", "endpoints.delete",
-    "endpoints.deploy", "endpoints.undeploy", "endpoints.predict",
-  ]
 }
 
 resource "google_service_account" "workloads" {
@@ -43,46 +37,4 @@ resource "google_storage_bucket_iam_member" "sources" {
   bucket = each.key
   role   = "roles/storage.objectViewer"
   member = google_service_account.workloads["steps"].member
-}
-
-# what an endpoint on Vertex AI runs as: it loads a model and its image, and nothing else
-resource "google_service_account" "vertex" {
-  account_id   = "${var.name}-vertex"
-  display_name = "Vertex AI endpoints of ${var.name}"
-}
-
-resource "google_storage_bucket_iam_member" "vertex" {
-  bucket = var.buckets["models"]
-  role   = "roles/storage.objectViewer"
-  member = google_service_account.vertex.member
-}
-
-resource "google_artifact_registry_repository_iam_member" "vertex" {
-  location   = var.repository.location
-  repository = var.repository.id
-  role       = "roles/artifactregistry.reader"
-  member     = google_service_account.vertex.member
-}
-
-# roles/aiplatform.user would also let a step start training jobs and read everybody's data sets
-resource "google_project_iam_custom_role" "deployer" {
-  role_id     = "${replace(title(replace(var.name, "-", " ")), " ", "")}Deployer"
-  title       = "Deploys models of ${var.name} to Vertex AI"
-  permissions = [for action in local.deployment : "aiplatform.${action}"]
-}
-
-resource "google_project_iam_member" "deployers" {
-  for_each = local.deployers
-
-  project = var.project_id
-  role    = google_project_iam_custom_role.deployer.name
-  member  = each.value
-}
-
-resource "google_service_account_iam_member" "deployers" {
-  for_each = local.deployers
-
-  service_account_id = google_service_account.vertex.name
-  role               = "roles/iam.serviceAccountUser"
-  member             = each.value
 }

@@ -8,11 +8,6 @@ variable "name" {
   }
 }
 
-variable "project_id" {
-  description = "Project of the service accounts."
-  type        = string
-}
-
 variable "workload_pool" {
   description = "What Kubernetes service accounts are members of."
   type        = string
@@ -23,32 +18,23 @@ variable "buckets" {
   type        = map(string)
 }
 
-variable "repository" {
-  description = "The repository of images: its location and id."
-  type = object({
-    location = string
-    id       = string
-  })
-}
-
 variable "sources" {
   description = "Other buckets that steps read, by name."
   type        = set(string)
 }
 
 variable "workloads" {
-  description = "Kubernetes service accounts that act as a Google one: the buckets each reads or writes, and whether it deploys models to Vertex AI."
+  description = "Kubernetes service accounts that act as a Google one: the buckets each reads or writes."
   type = map(object({
     namespace = string
     account   = string
     reads     = optional(set(string), [])
     writes    = optional(set(string), [])
-    deploys   = optional(bool, false)
   }))
 
   validation {
-    condition     = alltrue([for name, workload in var.workloads : can(regex("^[a-z][a-z0-9]{1,7}$", name)) && name != "vertex"])
-    error_message = "The name of a workload is 2 to 8 lowercase letters and digits, and not vertex, which is taken."
+    condition     = alltrue([for name, workload in var.workloads : can(regex("^[a-z][a-z0-9]{1,7}$", name))])
+    error_message = "The name of a workload is 2 to 8 lowercase letters and digits."
   }
   validation {
     condition     = alltrue([for workload in var.workloads : length(setsubtract(setunion(workload.reads, workload.writes), keys(var.buckets))) == 0])
