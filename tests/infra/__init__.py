@@ -1,1 +1,1 @@
-"""What judges `infra/`; each cloud's policies and seeded defects are in the folder of its name."""
+"""What judges `infra/`; each cloud's policies are in the folder of its name."""

@@ -63,28 +63,3 @@ def checkov(cloud: str, source: Path) -> None:
     """Checkov on the sources; what it need not look for is in the cloud's `.checkov.yaml`, with the reasons."""
     done = start("checkov", "--directory", source / cloud, "--config-file", source / cloud / ".checkov.yaml")
     assert not done.returncode, done.stdout + done.stderr
-
-
-def run(name: str, cloud: str, source: Path = terraform.INFRA) -> None:
-    """Run one check on the configurations in `source`.
-
-    Args:
-        name: `validate`, `plan`, `checkov`, a file of Terraform tests, or a check of one cloud, which is a function in
-            its `checks.py`.
-        cloud: aws or gcp.
-        source: a folder like `infra/`.
-
-    Raises:
-        UnavailableError: when Terraform refuses it.
-        AssertionError: when another check does.
-    """
-    if name == "validate":
-        terraform.run(cloud, "terraform validate -no-color", source)
-    elif name == "plan":
-        terraform.plan(cloud, "dev", source)
-    elif name == "checkov":
-        checkov(cloud, source)
-    elif name.endswith(".tftest.hcl"):
-        terraform.run(cloud, f"terraform test -no-color -filter=tests/{name}", source)
-    else:
-        getattr(importlib.import_module(f"tests.infra.{cloud}.checks"), name)(source)

@@ -9,9 +9,8 @@ from tests.infra.checks import CLOUDS
 from tests.infra.edges import here, needs
 from tests.infra.edges.model import CHARTS
 from tests.infra.edges.policy import ELSEWHERE
-from tests.infra.mutation import defects
 
-SEEDED = INFRA.parent / "docs" / "infrastructure.md"
+PAGE = INFRA.parent / "docs" / "infrastructure.md"
 _VARIABLE = re.compile(r'^variable "(\w+)" \{\n(.*?)^\}', re.MULTILINE | re.DOTALL)
 _ATTRIBUTE = re.compile(r"^  (\w+) += (.*?)(?=^  \w|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -32,12 +31,6 @@ def inputs(variables: str) -> str:
         shown = f"`{default}`" if "\n" not in default else "see `variables.tf`"
         rows.append((f"`{name}`", f"`{kind}`", shown if default else "required", attributes["description"].strip('"')))
     return table(*rows)
-
-
-def seeded(cloud: str) -> str:
-    """The defects sown into a cloud's configuration and what caught each."""
-    rows = [(defect.name, f"`{defect.file}`", f"`{defect.caught_by}`") for defect in defects(cloud)]
-    return table(("defect", "file", "caught by"), *rows)
 
 
 def looked_at() -> str:
@@ -71,14 +64,12 @@ def pages() -> dict[Path, str]:
     """Every page that holds such a table, as it should be."""
     found = {INFRA / cloud / "README.md": inputs((INFRA / cloud / "variables.tf").read_text()) for cloud in CLOUDS}
     filled = {path: fill(path.read_text(), "inputs", content) for path, content in found.items()}
-    text = SEEDED.read_text()
-    for cloud in CLOUDS:
-        text = fill(text, f"defects-{cloud}", seeded(cloud))
+    text = PAGE.read_text()
     if charts.REAL.exists():
         text = fill(text, "charts", looked_at())
     if CHARTS.exists():  # without it, what the charts make is not known
         text = fill(text, "calls", calls())
-    return filled | {SEEDED: text}
+    return filled | {PAGE: text}
 
 
 if __name__ == "__main__":

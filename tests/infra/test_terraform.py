@@ -1,5 +1,6 @@
 """What holds for every cloud's Terraform."""
 
+import copy
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +16,10 @@ EACH = [pytest.param(cloud, marks=pytest.mark.xdist_group(f"terraform-{cloud}"))
 each_cloud = pytest.mark.parametrize("cloud", EACH)
 each_environment = pytest.mark.parametrize("environment", checks.ENVIRONMENTS)
 BLOCK = re.MULTILINE | re.DOTALL
+POOL, TIED = "google_container_node_pool", "google_service_account_iam_member"
+GPU = {"nightshift/pool": "gpu"}
+NODE = {"guest_accelerator": [{"count": 1}], "labels": {}, "spot": False, "taint": []}
+CLOSED = {"protocol": "tcp", "ports": ["443"]}
 FILES = ["main.tf", "outputs.tf", "variables.tf", "versions.tf"]
 
 
@@ -30,7 +35,7 @@ def test_terraform_would_format_nothing_otherwise(cloud: str, with_terraform: No
 
 @each_cloud
 def test_the_configuration_is_valid(cloud: str, with_terraform: None) -> None:
-    checks.run("validate", cloud)
+    terraform.run(cloud, "terraform validate -no-color")
 
 
 @each_cloud
@@ -58,6 +63,59 @@ def test_every_environment_plans_only_new_resources(cloud: str, environment: str
 @each_environment
 def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, planned: Callable) -> None:
     assert list(checks.policies(cloud)[name](planned(cloud, environment))) == []
+
+
+@pytest.mark.parametrize(
+    ("cloud", "name", "kind", "argument", "value", "says"),
+    [
+        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "taint", [], "has the taints []"),
+        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "labels", GPU, "no node is labelled"),
+        (
+            "aws",
+            "who_is_in_a_group_of_people_is_said",
+            "aws_eks_access_entry",
+            "kubernetes_groups",
+            ["a"],
+            "nobody can",
+        ),
+        (
+            "aws",
+            "the_volume_in_kubernetes_is_the_file_system",
+            "aws_fsx_lustre_file_system",
+            "storage_capacity",
+            1,
+            "1Gi",
+        ),
+        ("gcp", "pools_have_the_labels_and_taints_that_steps_expect", POOL, "node_config", [NODE], "is labelled"),
+        ("gcp", "webhooks_are_reached_from_the_control_plane", "google_compute_firewall", "allow", [CLOSED], "in vain"),
+        (
+            "gcp",
+            "every_api_that_is_asked_is_on",
+            "google_project_service",
+            "service",
+            "x",
+            "cloudresourcemanager is off",
+        ),
+        ("gcp", "who_is_in_a_group_of_people_is_said", "google_project_iam_member", "member", "x", "finds the cluster"),
+        ("gcp", "steps_act_as_the_account_that_kubernetes_gives_them", TIED, "member", "x", "nothing ties kubeflow/"),
+        (
+            "gcp",
+            "the_volume_in_kubernetes_is_the_instance",
+            "google_lustre_instance",
+            "filesystem",
+            "x",
+            "mounts lustre",
+        ),
+    ],
+)
+def test_a_policy_says_what_breaks_it(
+    cloud: str, name: str, kind: str, argument: str, value: object, says: str, planned: Callable
+) -> None:
+    plan = copy.deepcopy(planned(cloud, "dev"))
+    for found in resources(plan, kind):
+        found.values[argument] = value
+
+    assert [told for told in checks.policies(cloud)[name](plan) if says in told]
 
 
 @each_cloud

@@ -52,11 +52,6 @@ def _explained(finding: Json) -> bool:
     return finding["issue"] == "RESOURCE_MISMATCH" and finding["location"]["filepath"].endswith("policy.launch.json")
 
 
-def parliament(source: Path) -> None:
-    """Apply dev and judge its policies."""
-    judge(checks.apply_and_destroy("aws", source))
-
-
 def nodes_stay(source: Path) -> None:
     """An apply leaves alone how many nodes the autoscaler has asked for, and no pool goes before the next stands."""
     given = "-input=false -no-color -var-file=dev.tfvars"

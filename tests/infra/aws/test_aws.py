@@ -12,12 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import terraform
 from infra.terraform import INFRA
 from pipelines.environments import AWS, Role
-from tests.infra import checks as every
 from tests.infra.aws import checks
-from tests.infra.mutation import Defect, sow
 from tests.infra.plans import resources
 
 pytestmark = pytest.mark.xdist_group("terraform-aws")
@@ -197,15 +194,6 @@ def test_a_cluster_without_a_node_is_not_reached(tools: Path) -> None:
     refused = connect(tools, "None")
 
     assert refused.returncode == 1 and "no node named nightshift-dev-general is running" in refused.stderr
-
-
-def test_a_range_that_reaches_the_api_breaks_no_policy(with_terraform: None, tmp_path: Path) -> None:
-    """The other documented way in."""
-    open_to = Defect("a range of ours", "dev.tfvars", "# yours\n", 'api_cidrs = ["203.0.113.0/24"]\n', "", "")
-    source = sow([open_to], "aws", tmp_path)
-    plan = terraform.plan("aws", "dev", source)
-
-    assert [said for policy in every.policies("aws").values() for said in policy(plan)] == []
 
 
 def test_the_state_is_locked_and_encrypted() -> None:
