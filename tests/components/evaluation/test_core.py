@@ -70,11 +70,11 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
     [
         (0.60, 49, "undecided", "hold 49 positives; at least 50 are needed to decide"),
         (0.60, 50, "pass", "average precision 0.600 [0.600, 0.600] on 50 positives"),
-        (0.29, 500, "fail", "0.290 is below the floor 0.3"),
+        (0.29, 50, "fail", "Average precision 0.290 is below the floor 0.3."),
         (0.30, 500, "pass", "average precision 0.300"),
         (0.99, 500, "pass", "average precision 0.990"),
         (0.995, 500, "fail", "0.995 is above 0.99: too good to be true"),
-        (None, 500, "undecided", "one class only"),
+        (None, 500, "undecided", "The test days hold one class only, so average precision has no meaning."),
     ],
 )
 def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
@@ -90,8 +90,8 @@ def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
 @pytest.mark.parametrize(
     ("gain", "spread", "until", "decision", "says"),
     [
-        (0.05, 0.02, OLD, "pass", "better beyond noise"),
-        (0.05, 0.02, NEW, "pass", "better beyond noise"),
+        (0.05, 0.02, OLD, "pass", "It is better beyond noise."),
+        (0.05, 0.02, NEW, "pass", "It is better beyond noise."),
         (0.01, 0.02, OLD, "fail", f"not better beyond noise, and not fresher: trained until {OLD}"),
         (0.01, 0.02, NEW, "pass", f"not worse by more than 0.02, and fresher: trained until {NEW}"),
         (0.0, 0.0, OLD, "fail", "not fresher"),
@@ -213,6 +213,7 @@ def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
 
 def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:
     rows = window(0)
+    rows.loc[0, "signal"] = 3.0  # a score at the threshold is an alert
     found = scorer(rows, 0.0, 1, OLD)
 
     flagged = rows["signal"] >= 3
@@ -221,6 +222,8 @@ def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> N
     assert (found.cost.alerts, found.cost.missed_positives) == (flagged.sum(), missed.sum())
     assert found.cost.per_1000 == pytest.approx(total / 6)
     assert found.resamples["cost"].mean() == pytest.approx(found.cost.per_1000, rel=0.02)
+    without_amounts = scorer(rows.drop(columns="amount"), 0.0, 1, OLD)
+    assert without_amounts.cost.per_1000 == pytest.approx((5 * flagged.sum() + missed.sum()) / 6)
 
 
 @pytest.mark.parametrize(
