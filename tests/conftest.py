@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from components.common import registry
 from components.common.contracts import package
@@ -13,6 +14,9 @@ from components.common.contracts.package import Inputs
 from tests import packages, tracking
 from tests.kubeflow import Kubeflow, serve
 
+# how long an example takes is the machine's load
+settings.register_profile("any load", deadline=None)
+settings.load_profile("any load")
 INPUTS = Inputs(numeric=["amount", "customer_count_1d"], categorical={"channel": ["shop", "it's web"]})
 
 

@@ -139,6 +139,7 @@ module "identity" {
   cluster_name = module.cluster.name
   bucket_arn   = module.storage.bucket_arn
   sources      = var.sources
+  repositories = module.storage.repository_arns
   kms_key_arn  = module.encryption.key_arn
 }
 

@@ -27,3 +27,8 @@ output "karpenter" {
   description = "What Karpenter's chart and infra/cluster/karpenter ask for: the interruption queue and the nodes' role, by name"
   value       = { queue = module.karpenter.queue_name, node_role = module.cluster.node_role_name }
 }
+
+output "sagemaker_role_arn" {
+  description = "ARN of the role under which SageMaker runs an endpoint"
+  value       = module.identity.sagemaker_role_arn
+}

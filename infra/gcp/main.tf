@@ -6,6 +6,7 @@ locals {
     managed-by  = "terraform"
   })
   services = [
+    "aiplatform.googleapis.com",
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
     "cloudkms.googleapis.com",
@@ -116,6 +117,7 @@ module "identity" {
   name          = local.name
   workload_pool = module.cluster.workload_pool
   buckets       = module.storage.buckets
+  repository    = module.storage.repository
   sources       = var.sources
   workloads = {
     # the account of infra/kubernetes/base/accounts.yaml, under which every step runs

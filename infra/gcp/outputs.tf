@@ -22,3 +22,8 @@ output "identities" {
   description = "Google service accounts by workload: what the Kubernetes service accounts are annotated with."
   value       = module.identity.emails
 }
+
+output "vertex_service_account" {
+  description = "The account a Vertex AI endpoint runs as."
+  value       = module.identity.vertex_email
+}

@@ -5,6 +5,7 @@ variables {
   workload_pool = "example-project.svc.id.goog"
   buckets       = { lake = "bucket-lake", models = "bucket-models" }
   sources       = ["elsewhere"]
+  repository    = { location = "europe-west4", id = "images" }
   workloads     = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["models"], writes = ["lake"] } }
 }
 
@@ -52,7 +53,7 @@ run "each_input_is_refused_by_name" {
 
   variables {
     name      = "nightshift-of-a-large-team"
-    workloads = { an_account = { namespace = "kubeflow", account = "default" } }
+    workloads = { vertex = { namespace = "kubeflow", account = "vertex" } }
   }
 
   expect_failures = [

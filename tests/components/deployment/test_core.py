@@ -111,7 +111,9 @@ def test_one_gate_that_is_not_passed_keeps_the_champion_whoever_wrote_its_verdic
 
 
 def test_advisory_verdicts_alone_promote_nothing():
-    with pytest.raises(UserError, match="^no verdict decides about a promotion, all are advisory; run the evaluation of"):
+    with pytest.raises(
+        UserError, match=r"^no verdict decides about a promotion, all are advisory; run the evaluation of"
+    ):
         core.decide(CHALLENGER, None, [drift()])
 
 

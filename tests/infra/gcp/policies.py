@@ -30,8 +30,8 @@ APIS = {
 }
 # Terraform switches APIs on by this one, which every project has
 WITHOUT_API = {"google_project_service", "google_project_service_identity", "random_id"}
-# what is asked for by no resource: images' scans, and tokens for pods
-ASKED_LATER = {"containerscanning", "iamcredentials"}
+# what is asked for by no resource: models on Vertex AI, images' scans, and tokens for pods
+ASKED_LATER = {"aiplatform", "containerscanning", "iamcredentials"}
 
 
 def pools(plan: Json) -> list[Resource]:

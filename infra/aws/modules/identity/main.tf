@@ -162,3 +162,66 @@ resource "aws_iam_role_policy" "autoscaler" {
     ]
   })
 }
+
+resource "aws_iam_role" "sagemaker" {
+  name = "${var.name}-sagemaker"
+
+  assume_role_policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [{
+      Effect    = "Allow"
+      Principal = { Service = "sagemaker.amazonaws.com" }
+      Action    = "sts:AssumeRole"
+      Condition = { StringEquals = { "aws:SourceAccount" = var.account_id } }
+    }]
+  })
+}
+
+resource "aws_iam_role_policy" "sagemaker" {
+  name = "endpoint"
+  role = aws_iam_role.sagemaker.name
+
+  policy = jsonencode({
+    Version = "2012-10-17"
+    Statement = [
+      {
+        Sid      = "Model"
+        Effect   = "Allow"
+        Action   = local.read
+        Resource = "${var.bucket_arn}/mlflow/*"
+      },
+      {
+        Sid       = "ModelsKey"
+        Effect    = "Allow"
+        Action    = "kms:Decrypt"
+        Resource  = var.kms_key_arn
+        Condition = local.through_s3
+      },
+      {
+        Sid      = "Image"
+        Effect   = "Allow"
+        Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
+        Resource = var.repositories["serving"]
+      },
+      {
+        Sid      = "Registry"
+        Effect   = "Allow"
+        Action   = "ecr:GetAuthorizationToken"
+        Resource = "*"
+      },
+      {
+        Sid      = "Logs"
+        Effect   = "Allow"
+        Action   = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
+        Resource = "arn:${data.aws_partition.current.partition}:logs:${var.region}:${var.account_id}:log-group:/aws/sagemaker/Endpoints/*"
+      },
+      {
+        Sid       = "Metrics"
+        Effect    = "Allow"
+        Action    = "cloudwatch:PutMetricData"
+        Resource  = "*"
+        Condition = { StringLike = { "cloudwatch:namespace" = ["/aws/sagemaker/*", "AWS/SageMaker"] } }
+      },
+    ]
+  })
+}

@@ -4,12 +4,12 @@ variable "name" {
 }
 
 variable "region" {
-  description = "Region of the bucket, and of the groups that scale"
+  description = "Region of the bucket, the groups that scale and the endpoints"
   type        = string
 }
 
 variable "account_id" {
-  description = "Account of all these"
+  description = "Account of all these, and the only one for which SageMaker may take its role"
   type        = string
 }
 
@@ -28,6 +28,11 @@ variable "sources" {
   type = map(object({
     kms_key_arn = optional(string)
   }))
+}
+
+variable "repositories" {
+  description = "ARNs of the image repositories by image"
+  type        = map(string)
 }
 
 variable "kms_key_arn" {

@@ -10,6 +10,11 @@ output "bucket_arn" {
   value       = aws_s3_bucket.this.arn
 }
 
+output "repository_arns" {
+  description = "ARNs of the repositories by image"
+  value       = { for image, repository in aws_ecr_repository.this : image => repository.arn }
+}
+
 output "repository_urls" {
   description = "URLs of the repositories by image"
   value       = { for image, repository in aws_ecr_repository.this : image => repository.repository_url }

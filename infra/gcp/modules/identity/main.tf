@@ -38,3 +38,22 @@ resource "google_storage_bucket_iam_member" "sources" {
   role   = "roles/storage.objectViewer"
   member = google_service_account.workloads["steps"].member
 }
+
+# what an endpoint on Vertex AI runs as: it loads a model and its image, and nothing else
+resource "google_service_account" "vertex" {
+  account_id   = "${var.name}-vertex"
+  display_name = "Vertex AI endpoints of ${var.name}"
+}
+
+resource "google_storage_bucket_iam_member" "vertex" {
+  bucket = var.buckets["models"]
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.vertex.member
+}
+
+resource "google_artifact_registry_repository_iam_member" "vertex" {
+  location   = var.repository.location
+  repository = var.repository.id
+  role       = "roles/artifactregistry.reader"
+  member     = google_service_account.vertex.member
+}

@@ -18,6 +18,14 @@ variable "buckets" {
   type        = map(string)
 }
 
+variable "repository" {
+  description = "The repository of images: its location and id."
+  type = object({
+    location = string
+    id       = string
+  })
+}
+
 variable "sources" {
   description = "Other buckets that steps read, by name."
   type        = set(string)
@@ -33,8 +41,8 @@ variable "workloads" {
   }))
 
   validation {
-    condition     = alltrue([for name, workload in var.workloads : can(regex("^[a-z][a-z0-9]{1,7}$", name))])
-    error_message = "The name of a workload is 2 to 8 lowercase letters and digits."
+    condition     = alltrue([for name, workload in var.workloads : can(regex("^[a-z][a-z0-9]{1,7}$", name)) && name != "vertex"])
+    error_message = "The name of a workload is 2 to 8 lowercase letters and digits, and not vertex, which is taken."
   }
   validation {
     condition     = alltrue([for workload in var.workloads : length(setsubtract(setunion(workload.reads, workload.writes), keys(var.buckets))) == 0])
