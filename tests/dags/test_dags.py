@@ -4,6 +4,7 @@ import graphlib
 import json
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from airflow.timetables.base import TimeRestriction
 from components.common.errors import UserError
 from pipelines import configs
 from pipelines.engines.airflow.operators import schedules
+from pipelines.engines.airflow.operators.alerts import failed
 from pipelines.engines.airflow.operators.context import Place
 from tests.dags.samples import DAGS, SECOND, Load
 
@@ -199,6 +201,20 @@ def test_the_form_refuses_what_is_not_allowed(name: str, value: str, load: Load)
 
     with pytest.raises(ParamValidationError):
         param.resolve(value)
+
+
+def test_a_task_has_the_tries_waits_and_pool_of_its_step_and_the_options_of_every_dag(load: Load) -> None:
+    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
+    tasks = [dag.get_task(name) for name in ("ingestion", "training")]
+
+    assert [(task.retries, task.retry_delay, task.retry_exponential_backoff, task.pool) for task in tasks] == [
+        (2, timedelta(seconds=30), 2.0, "default_pool"),
+        (5, timedelta(seconds=60), 2.0, "gpu"),
+    ]
+    assert {task.owner for task in dag.tasks} == {"nightshift"}
+    assert all(task.on_failure_callback == [failed] for task in dag.tasks)
+    assert (dag.tags, dag.catchup) == ({"nightshift", "fraud"}, False)
+    assert dag.dag_id == "fraud_training"
 
 
 def test_a_clusters_runs_are_for_its_images_device(load: Load) -> None:

@@ -56,6 +56,13 @@ class Sample:
         return json.loads((self.folder / "run.json").read_text())
 
 
+def test_a_tasks_words_are_its_steps_with_jinja_in_the_place_of_values(tmp_path: Path) -> None:
+    sample = Sample(tmp_path, first="true")
+
+    date, made = "{{ fill('first', 'parameter', 'date') }}", "{{ fill('first', 'output', 'made') }}"
+    assert sample.tasks["first"].argv == ["sh", "-c", "true", date, made]
+
+
 def test_a_step_leaves_what_a_local_run_leaves(tmp_path: Path) -> None:
     sample = Sample(tmp_path, first='echo "$0" > "$1"')
     sample.execute("first")

@@ -39,7 +39,9 @@ def test_what_a_cluster_is_given_is_what_somebody_has_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(("cloud", "environment"), CLOUDS)
-def test_what_is_planned_is_what_somebody_has_read(cloud: str, environment: str, observed: Callable) -> None:
+def test_what_is_planned_is_what_somebody_has_read_and_is_all_there_is_to_do(
+    cloud: str, environment: str, observed: Callable
+) -> None:
     assert_golden(f"{cloud}-{environment}", observed(cloud)[f"{cloud}-{environment}"])
 
 

@@ -14,7 +14,7 @@ from tests.infra.mutants import accepted
 from tests.infra.mutants.judge import verdicts
 from tests.infra.mutants.sow import Mutant, mutants
 
-SAMPLE = 40
+SAMPLE = 25
 
 
 def sample(found: list[Mutant], count: int) -> list[Mutant]:

@@ -119,11 +119,6 @@ def test_a_policy_says_what_breaks_it(
 
 
 @each_cloud
-def test_a_second_apply_has_nothing_to_do_and_a_destroy_leaves_nothing(cloud: str, applied: Callable) -> None:
-    assert resources(applied(cloud))
-
-
-@each_cloud
 def test_checkov_finds_nothing(cloud: str) -> None:
     checks.checkov(cloud, terraform.INFRA)
 

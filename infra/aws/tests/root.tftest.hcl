@@ -43,44 +43,27 @@ run "what_no_variable_may_be" {
   expect_failures = [var.sources, var.image_readers, var.name, var.environment, var.region, var.cidr, var.interface_endpoints, var.kubernetes_version, var.api_cidrs, var.administrators, var.general_pool, var.log_days, var.tags]
 }
 
-run "a_user_where_a_role_is_asked_for" {
+run "a_user_where_a_role_is_asked_for_a_network_too_large_and_one_zone" {
   command = plan
 
   variables {
     people = { readers = ["arn:aws:iam::000000000000:user/one"] }
+    cidr   = "10.0.0.0/8"
+    zones  = ["us-east-1a"]
   }
 
-  expect_failures = [var.people]
+  expect_failures = [var.people, var.cidr, var.zones]
 }
 
-run "a_role_that_is_in_two_groups" {
+run "a_role_in_two_groups_and_lustre_with_efa_that_no_node_speaks" {
   command = plan
 
   variables {
     people = { operators = ["arn:aws:iam::000000000000:role/one"], readers = ["arn:aws:iam::000000000000:role/one"] }
+    lustre = { efa = true }
   }
 
-  expect_failures = [var.people]
-}
-
-run "a_network_larger_than_aws_gives" {
-  command = plan
-
-  variables {
-    cidr = "10.0.0.0/8"
-  }
-
-  expect_failures = [var.cidr]
-}
-
-run "one_zone_only" {
-  command = plan
-
-  variables {
-    zones = ["us-east-1a"]
-  }
-
-  expect_failures = [var.zones]
+  expect_failures = [var.people, var.lustre]
 }
 
 run "a_gpu_that_always_runs" {
@@ -121,14 +104,4 @@ run "a_pool_in_a_zone_without_a_subnet" {
   }
 
   expect_failures = [var.gpu_pools]
-}
-
-run "lustre_with_efa_that_no_node_speaks" {
-  command = plan
-
-  variables {
-    lustre = { efa = true }
-  }
-
-  expect_failures = [var.lustre]
 }

@@ -6,11 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra import terraform
 from tests.infra import checks
 from tests.infra.plans import Json, resources
 
-POOL = 'module.gpu_pools["spot"].aws_eks_node_group.this'
 # what the real ARNs look like, for those that an offline apply made up
 ARNS = {
     "aws_cloudwatch_log_group": "arn:aws:logs:us-east-1:123456789012:log-group:flows",
@@ -50,21 +48,3 @@ def _explained(finding: Json) -> bool:
     if "Unknown condition ssm:SessionDocumentAccessCheck" in finding["detail"]:
         return True
     return finding["issue"] == "RESOURCE_MISMATCH" and finding["location"]["filepath"].endswith("policy.launch.json")
-
-
-def nodes_stay(source: Path) -> None:
-    """An apply leaves alone how many nodes the autoscaler has asked for, and no pool goes before the next stands."""
-    given = "-input=false -no-color -var-file=dev.tfvars"
-    steps = (
-        f"terraform apply -auto-approve {given} >&2",
-        "terraform state pull > state.json",
-        """sed -i 's/"desired_size": 0/"desired_size": 2/' state.json""",
-        "terraform state push -force state.json",
-        f"terraform plan -detailed-exitcode {given}",
-        f"terraform plan -out=plan -replace='{POOL}' {given} >&2",
-        "echo && terraform show -json plan",
-    )
-    *_, shown = terraform.run("aws", " && ".join(steps), source).splitlines()
-    (changed,) = (each for each in json.loads(shown)["resource_changes"] if each["address"] == POOL)
-    actions = changed["change"]["actions"]
-    assert actions == ["create", "delete"], f"{POOL} is replaced by {', '.join(actions)}"

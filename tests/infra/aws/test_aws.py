@@ -36,10 +36,6 @@ def test_no_role_may_do_everything(applied: Callable) -> None:
         assert ':*"' not in text.replace("log-group:flows:*", "").replace("autoScalingGroup:*", ""), address
 
 
-def test_an_apply_leaves_nodes_alone_and_replaces_no_pool_before_the_next_one_stands(with_terraform: None) -> None:
-    checks.nodes_stay(INFRA)
-
-
 def test_whoever_reads_the_bucket_may_ask_for_what_is_not_there(applied: Callable) -> None:
     """S3 answers 404 to those who may list the bucket, whatever they ask for, and 403 to others."""
     listing = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": checks.ARNS["aws_s3_bucket"]}

@@ -28,9 +28,13 @@ def _kustomization(folder: Path) -> str:
 
 
 def of_cloud(cloud: str, infra: Path = INFRA) -> dict[str, str]:
-    """Return the pages of a cloud's environments, by name."""
+    """Return the pages of a cloud's environments, by name.
+
+    Raises:
+        UnavailableError: when Terraform refuses one, a second apply would change something, or a destroy leaves some.
+    """
     copies = {environment: terraform.Copy(infra / cloud, environment) for environment in ENVIRONMENTS}
-    found = terraform.observe(cloud, copies)
+    found = terraform.observe(cloud, copies, terraform.AND_DESTROY)
     return {
         f"{cloud}-{name}": text(
             [*terraform.facts(found, name, copy), *terraform.spent(cloud, found, name, infra / cluster.PRICES)]

@@ -20,8 +20,8 @@ from tests.infra.golden import terraform as planned
 from tests.infra.golden.facts import text
 from tests.infra.mutants.sow import Mutant
 
-# copies of a configuration that one plan holds: more cost memory, fewer cost time, since each plan reads the schemas
-BESIDE = 24
+# copies of a configuration beside each other: each plan reads the schemas, each apply writes the whole state many times
+BESIDE = {"_known": 24, "_facts": 6}
 Verdicts = dict[Mutant, str]
 Copies = Mapping[str, planned.Copy]
 Look = Callable[[str, Copies], dict[str, Any]]
@@ -90,9 +90,10 @@ def _terraform(cloud: str, mutants: list[Mutant], infra: Path, progress: Callabl
         left = [mutant for mutant in mutants if not found[mutant] and _concerns(mutant, environment)]
         for look in (_known, _facts):
             left = [mutant for mutant in left if not found[mutant]]
-            for at in range(0, len(left), BESIDE):
+            for at in range(0, len(left), count := BESIDE[look.__name__]):
                 progress(f"{cloud} {environment}, {look.__name__}: {at} of {len(left)}")
-                found |= _planned(cloud, environment, left[at : at + BESIDE], look)
+                found |= _planned(cloud, environment, left[at : at + count], look)
+                progress("\n  ".join(f"{found[each]}: {each}" for each in left[at : at + count] if found[each]))
     for mutant in (mutant for mutant in mutants if not found[mutant]):
         progress(f"terraform test alone may see {mutant}")
         with _sown(mutant, infra):
