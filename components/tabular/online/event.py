@@ -25,7 +25,6 @@ class Event(NamedTuple):
         terminal: None in a use case without terminals.
         amount: 0 in a use case without amounts.
         numeric: the user's further numeric columns, in their order.
-        label: where it is known already.
     """
 
     event_id: Id
@@ -34,7 +33,6 @@ class Event(NamedTuple):
     terminal: Id | None = None
     amount: float = 0.0
     numeric: tuple[float, ...] = ()
-    label: int | None = None
 
 
 class Reader:

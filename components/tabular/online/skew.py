@@ -11,7 +11,7 @@ from components.common.contracts.online import Replay
 from components.tabular import windows
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event
-from components.tabular.online.state import State
+from components.tabular.online.state import Label, State
 
 TOLERANCE = 1e-9
 
@@ -28,7 +28,7 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Conf
     assert np.array_equal(offline["event_id"], events["event_id"]), "the features are of other events"
     names = windows.numeric_inputs(base.snapshot.windows, config.columns.numeric)
     state = State(base)
-    rows = [state.take(event)[0] for event in _each(events, config)]
+    rows = [_taken(state, event, label) for event, label in _each(events, config)]
     apart = np.abs(np.array(rows).reshape(-1, len(names)) - offline[names].to_numpy())
     largest = float(apart.max(initial=0))
     return Replay(
@@ -40,7 +40,15 @@ def replay(base: Base, events: pd.DataFrame, offline: pd.DataFrame, config: Conf
     )
 
 
-def _each(events: pd.DataFrame, config: Config) -> Iterator[Event]:
+def _taken(state: State, event: Event, label: int | None) -> list[float]:
+    """Take an event in, then its label where it is known: without a label delay the next events count it."""
+    row, _ = state.take(event)
+    if label is not None:
+        state.label(Label(event.event_id, event.time, label))
+    return row
+
+
+def _each(events: pd.DataFrame, config: Config) -> Iterator[tuple[Event, int | None]]:
     nothing = [None] * len(events)
     ids = (events[role].tolist() if role in events else nothing for role in ("event_id", "customer", "terminal"))
     event_ids, customers, terminals = ids
@@ -48,5 +56,5 @@ def _each(events: pd.DataFrame, config: Config) -> Iterator[Event]:
     amounts = events["amount"].tolist() if "amount" in events else [0.0] * len(events)
     numeric = events[config.columns.numeric].to_numpy(dtype="float64").tolist()
     labels = [None if label is pd.NA else label for label in events["label"].tolist()]
-    rows = zip(event_ids, times, customers, terminals, amounts, map(tuple, numeric), labels, strict=True)
-    return map(Event._make, rows)
+    rows = zip(event_ids, times, customers, terminals, amounts, map(tuple, numeric), strict=True)
+    return zip(map(Event._make, rows), labels, strict=True)

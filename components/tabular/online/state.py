@@ -24,7 +24,6 @@ class Entry(NamedTuple):
     customer: Id | None
     terminal: Id | None
     units: int
-    label: int | None
 
 
 class Label(NamedTuple):
@@ -128,9 +127,9 @@ class State:
             return self._row(event, None, None), None
         if event.time < self.base.oldest:
             raise too_old(event, self.base.snapshot.last)
-        entry = Entry(*event[:4], self._inputs.units(event.amount), event.label)
+        entry = Entry(*event[:4], self._inputs.units(event.amount))
         if known := self._entries.get(event.time // DAY, NONE).get(event.event_id):
-            if entry[:5] != known[:5]:
+            if entry != known:
                 raise another(event)
             return self._row(event, None, self._customers[known.customer].until(known)), None
         if event.time < self.base.until and (place := self.base.find(event, entry.units)) != NOWHERE:
@@ -145,8 +144,6 @@ class State:
         self._sum += entry.units
         if self.base.terminals:
             insort(self._terminals[entry.terminal].times, entry.time)
-        if entry.label is not None:
-            self.label(Label(entry.event_id, entry.time, entry.label))
         return self._customers[entry.customer].add(entry)
 
     def label(self, label: Label) -> bool:

@@ -1,7 +1,7 @@
 """Streams of events for the online state, and what the batch kernel says of them."""
 
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from components.features import core
 from components.tabular import frames
 from components.tabular.online import snapshot
 from components.tabular.online.base import Base
-from components.tabular.online.event import Event
+from components.tabular.online.state import Label, State
 from components.tabular.windows import DAY
 
 CPU = frames.backend("cpu")
@@ -29,11 +29,23 @@ def config(roles=ROLES, windows=(1, 2), delay=1, **extra: Any) -> Config:
     return parse(given)
 
 
-def event(row: tuple[Any, ...], number: int, chosen: Config) -> Event:
+class Labeled(NamedTuple):
+    """An event, and the label that it gets."""
+
+    event_id: int | str
+    time: int
+    customer: int | str | None
+    terminal: int | str | None
+    amount: float
+    numeric: tuple[float, ...]
+    label: int | None
+
+
+def event(row: tuple[Any, ...], number: int, chosen: Config) -> Labeled:
     """An event of (microseconds after the start, customer, terminal, cents, label)."""
     time, customer, terminal, cents, label = row
     has = chosen.columns.roles
-    return Event(
+    return Labeled(
         number,
         START * DAY + time,
         customer if "customer" in has else None,
@@ -44,7 +56,15 @@ def event(row: tuple[Any, ...], number: int, chosen: Config) -> Event:
     )
 
 
-def frame(events: list[Event], chosen: Config) -> pd.DataFrame:
+def taken(state: State, each: Labeled) -> list[float]:
+    """Have a state take an event in, and its label if there is one."""
+    row, _ = state.take(each)
+    if each.label is not None:
+        assert state.label(Label(each.event_id, each.time, each.label))
+    return row
+
+
+def frame(events: list[Labeled], chosen: Config) -> pd.DataFrame:
     """Canonical events, in the order given."""
     ids = [role for role in ("event_id", "customer", "terminal") if role in chosen.columns.roles]
     table = {role: _ids([getattr(each, role) for each in events]) for role in ids}
@@ -56,14 +76,14 @@ def frame(events: list[Event], chosen: Config) -> pd.DataFrame:
     return pd.DataFrame(table)[[*chosen.columns.roles, *chosen.columns.numeric]]
 
 
-def offline(events: list[Event], chosen: Config) -> list[list[float]]:
+def offline(events: list[Labeled], chosen: Config) -> list[list[float]]:
     """The batch kernel's numeric inputs of events in order of time."""
     if not events:
         return []
     return core.features(frame(events, chosen), chosen, CPU)[core.numeric_inputs(chosen)].to_numpy().tolist()
 
 
-def base(events: list[Event], chosen: Config, days: int) -> Base:
+def base(events: list[Labeled], chosen: Config, days: int) -> Base:
     """A snapshot of the events of the first days, of the types of all."""
     until = (START + days) * DAY
     rows = frame(events, chosen)
@@ -71,7 +91,7 @@ def base(events: list[Event], chosen: Config, days: int) -> Base:
     return snapshot.in_memory(chosen, Days(FIRST, FIRST + timedelta(days=days - 1)), known.reset_index(drop=True))
 
 
-def stored(events: list[Event], chosen: Config, days: int, folder: str) -> Base:
+def stored(events: list[Labeled], chosen: Config, days: int, folder: str) -> Base:
     """The same, written to a file and mapped."""
     manifest = base(events, chosen, days).snapshot
     known = [each for each in events if each.time < (START + days) * DAY]

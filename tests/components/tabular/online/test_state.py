@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from components.common.errors import UserError
 from components.tabular.online.state import Label, State
 from components.tabular.windows import DAY, delay, of
-from tests.components.tabular.online.streams import ROLES, START, base, config, event, offline
+from tests.components.tabular.online.streams import ROLES, START, base, config, event, offline, taken
 
 # the snapshot covers 4 days: its last one needs the 3 before it; so the stream is of the 4th day and later
 PAST, END = 4, 8
@@ -42,7 +42,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(given, roles, l
         told(state, waiting, each.time, delay(of(chosen)))
         # those of the snapshot are known, and answered from their place
         if each.time >= state.base.oldest:
-            assert state.take(each._replace(label=None))[0] == expected
+            assert state.take(each)[0] == expected
 
 
 @settings(max_examples=200, deadline=None)
@@ -57,8 +57,7 @@ def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_
             continue
         known.append(each)
         known.sort(key=lambda other: other.time)  # stable: of one time in the order in which they have come
-        answer, _ = state.take(each)
-        assert answer == offline(known, chosen)[known.index(each)]
+        assert taken(state, each) == offline(known, chosen)[known.index(each)]
 
 
 @settings(max_examples=150, deadline=None)
@@ -82,7 +81,7 @@ def test_the_last_of_several_labels_counts_wherever_the_event_lies(given, change
     state, final = State(base(events, chosen, PAST)), dict(enumerate(events))
     for each in events:
         if each.time >= state.base.oldest:
-            state.take(each)
+            taken(state, each)
     for number, label in changes:
         if number < len(events):
             assert state.label(Label(number, events[number].time, label))

@@ -1,0 +1,314 @@
+"""A store that several processes share: Redis holds what has come in, and each process maps the snapshot for itself.
+
+A request is one script, so it is atomic, and a request sent twice changes nothing. Every record says over which
+snapshot it came in: a process counts those of days that its own snapshot lacks, and those that came in over its own or
+a newer one. So the processes swap one after the other, and nothing has to be moved. Keys expire by themselves.
+
+What was answered survives what Redis survives: with `appendonly yes` and `appendfsync always` a kill at any moment,
+otherwise less. In a Redis Cluster one use case lies on one node.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from components.common.errors import UnavailableError, UserError
+from components.tabular.online.base import NOWHERE, Base, Found, Terminals, named
+from components.tabular.online.event import Event
+from components.tabular.online.inputs import Inputs
+from components.tabular.online.refusals import another, earlier, too_large, too_old
+from components.tabular.online.state import UNKNOWN, Label
+from components.tabular.online.store import in_order
+from components.tabular.windows import DAY, LARGEST_SUM
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+LAG = 2  # snapshots that a process may be behind another one; older records are trimmed
+SECONDS = 5.0  # for an answer
+EXTRA_DAYS = 7  # for which records stay that no window of today needs: snapshots may be late
+
+# Lua knows doubles only: what has to stay exact passes through as text, and is added up by who asks.
+# KEYS[1]: prefix. ARGV: first moment after the snapshot, the same LAG days later and earlier, seconds to keep, then of
+# each event: id, customer, terminal, time, units, whether to take it in, edge of the customer's longest window, end and
+# edge of the terminal's.
+TAKE = """
+local prefix, over, later, earlier, seconds = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local newest = redis.call('GET', prefix .. 'newest')
+if newest and tonumber(newest) > tonumber(later) then return redis.error_reply('BEHIND ' .. newest) end
+if not newest or tonumber(newest) < tonumber(over) then redis.call('SET', prefix .. 'newest', over) end
+local function put(key, time, member)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', '(' .. earlier)
+  redis.call('ZADD', key, time, member)
+  redis.call('EXPIRE', key, seconds)
+end
+local answers = {}
+for i = 5, #ARGV, 9 do
+  local id, customer, terminal, time, units, add = unpack(ARGV, i, i + 5)
+  local known = redis.call('GET', prefix .. 'event:' .. id)
+  if not known and add == '1' then
+    local number = string.format('%.0f', redis.call('INCR', prefix .. 'events'))
+    known = table.concat({number, time, over, units, customer, terminal}, ' ')
+    redis.call('SET', prefix .. 'event:' .. id, known, 'EX', seconds)
+    local record = table.concat({number, time, over, units}, ' ')
+    if customer ~= '' then put(prefix .. 'customer:' .. customer, time, record) end
+    if terminal ~= '' then put(prefix .. 'terminal:' .. terminal, time, record) end
+  end
+  local customers, terminals, labels, values = {}, {}, {}, {}
+  if customer ~= '' then
+    customers = redis.call('ZRANGEBYSCORE', prefix .. 'customer:' .. customer, '(' .. ARGV[i + 6], time)
+  end
+  if terminal ~= '' then
+    terminals = redis.call('ZRANGEBYSCORE', prefix .. 'terminal:' .. terminal, '(' .. ARGV[i + 8], ARGV[i + 7])
+    labels = redis.call('ZRANGEBYSCORE', prefix .. 'labeled:' .. terminal, '(' .. ARGV[i + 8], ARGV[i + 7])
+    if #labels > 0 then values = redis.call('HMGET', prefix .. 'labels:' .. terminal, unpack(labels)) end
+  end
+  answers[#answers + 1] = {known or '', customers, terminals, labels, values}
+end
+return answers
+"""
+
+# KEYS[1]: prefix. ARGV: first moment after the snapshot, seconds to keep, id, label, and of an event of the snapshot
+# its time, terminal and whether it is a positive there; of another one nothing. What changes nothing is not kept.
+LABEL = """
+local prefix, over, seconds, id, label, time, terminal, positive = KEYS[1], unpack(ARGV, 1, 7)
+local came = '0'
+if time == '' then
+  local known = redis.call('GET', prefix .. 'event:' .. id)
+  if not known then return 0 end
+  time, came, terminal = string.match(known, '^%d+ (%S+) (%S+) %S+ %S* (%S*)$')
+end
+if terminal == '' then return 1 end
+local labels, labeled = prefix .. 'labels:' .. terminal, prefix .. 'labeled:' .. terminal
+if label == '1' or positive == '1' or redis.call('HEXISTS', labels, id) == 1 then
+  redis.call('ZADD', labeled, time, id)
+  redis.call('HSET', labels, id, table.concat({time, label, over, came}, ' '))
+  local oldest = string.format('%.0f', tonumber(over) - 1000000 * tonumber(seconds))
+  local old = redis.call('ZRANGEBYSCORE', labeled, '-inf', oldest, 'LIMIT', 0, 1000)
+  if #old > 0 then
+    redis.call('ZREM', labeled, unpack(old))
+    redis.call('HDEL', labels, unpack(old))
+  end
+  redis.call('EXPIRE', labels, seconds)
+  redis.call('EXPIRE', labeled, seconds)
+end
+return 1
+"""
+
+
+class Shared:
+    """See `store.Store`.
+
+    Args:
+        url: of the server, `redis://...` or `rediss://...`.
+        use_case: its name; several use cases may share a server.
+        base: the snapshot to lie over.
+
+    Raises:
+        UserError: when redis-py is missing or the URL is none.
+        UnavailableError: when the server does not answer.
+    """
+
+    def __init__(self, url: str, use_case: str, base: Base) -> None:
+        self._redis = _connected(url)
+        # braces: in a cluster all keys of a use case have to lie on one node
+        self._prefix = f"{{nightshift:{use_case}}}:"
+        self._take, self._label = (self._redis.register_script(script) for script in (TAKE, LABEL))
+        self._over = _Over(base)
+        with _answering():
+            self._redis.ping()
+
+    @property
+    def base(self) -> Base:
+        """The snapshot that it lies over."""
+        return self._over.base
+
+    def take(self, events: Sequence[Event]) -> list[list[float]]:
+        """Take a request's events in; see `store.Store`. One that is refused takes none of the request in."""
+        over, order = self._over, in_order(events)
+        if not over.is_stateful:
+            return [over.inputs.row(event, None, None) for event in events]
+        words = [over.words(events[place]) for place in order]
+        head = [over.base.until, over.base.until + LAG * DAY, over.base.until - LAG * DAY, over.seconds]
+        with _answering():
+            answers = self._take(keys=[self._prefix], args=[*head, *(word for each in words for word in each)])
+        found: list[list[float]] = [[]] * len(events)
+        for place, answer in zip(order, answers, strict=True):
+            found[place] = over.row(events[place], answer)
+        return found
+
+    def label(self, label: Label) -> bool:
+        """Take a label in; return whether its event is known."""
+        over = self._over
+        known = over.told(label)
+        if known is None:
+            return True
+        args = [over.base.until, over.seconds, f"{label.time // DAY}:{label.event_id}", label.label, *known]
+        with _answering():
+            return bool(self._label(keys=[self._prefix], args=args))
+
+    def commit(self) -> None:
+        """Do nothing: Redis has answered."""
+
+    def swap(self, base: Base) -> None:
+        """Change to another snapshot; see `store.Store`."""
+        if base.snapshot.last < self.base.snapshot.last:
+            raise earlier(base.snapshot.last, self.base.snapshot.last)
+        self._over = _Over(base)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._redis.close()
+
+
+class _Over:
+    """A snapshot, and how a process reads what Redis has over it."""
+
+    def __init__(self, base: Base) -> None:
+        spec = base.snapshot.windows
+        self.base, self.inputs = base, Inputs(spec)
+        self.is_stateful = bool(base.customers or base.terminals)
+        self._sum = base.customers.totals[-1] if base.customers else 0
+        days = max(spec.windows_days, default=0) + spec.label_delay_days
+        self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
+
+    def words(self, event: Event) -> tuple[int | str, ...]:
+        """Return the arguments of `TAKE` for an event.
+
+        Raises:
+            UserError: when it is refused.
+        """
+        if event.time < self.base.oldest:
+            raise too_old(event, self.base.snapshot.last)
+        units = self.inputs.units(event.amount)
+        if self._sum + units >= LARGEST_SUM:
+            raise too_large(event)
+        last, edges = self.inputs.terminal_edges(event.time)
+        is_new = self._place(event, units) == NOWHERE
+        sides = min(self.inputs.customer_edges(event.time)), last, min(edges)
+        return f"{event.time // DAY}:{event.event_id}", *self._names(event), event.time, units, int(is_new), *sides
+
+    def row(self, event: Event, answer: Sequence[Any]) -> list[float]:
+        """Return the numeric inputs of an event from what `TAKE` answers.
+
+        Raises:
+            UserError: when its id is another event's.
+        """
+        known, customers, terminals, labels, values = answer
+        units = self.inputs.units(event.amount)
+        place, number = self._place(event, units), 0
+        if place == NOWHERE:
+            first, *rest = known.split(" ")
+            given = [str(event.time), str(units), *self._names(event)]
+            if [rest[0], *rest[2:]] != given:
+                raise another(event)
+            number = int(first)
+        customer = self._customer(event, place, number, customers)
+        return self.inputs.row(event, customer, self._terminal(event, terminals, zip(labels, values, strict=True)))
+
+    def told(self, label: Label) -> tuple[int | str, str, str] | None:
+        """Return the last arguments of `LABEL`; None when the event is known and no window counts its label."""
+        place = self.base.place(label.event_id, label.time // DAY) if label.time < self.base.until else NOWHERE
+        if place == NOWHERE:
+            return "", "", ""
+        if not self.base.terminals:
+            return None
+        row = self.base.terminal_row(place)
+        name = self.base.terminals.keys.name(self.base.terminals.of(row))
+        return self.base.terminals.times[row], name, str(int(self.base.terminals.labels[row] == 1))
+
+    def _place(self, event: Event, units: int) -> int:
+        return self.base.find(event, units) if event.time < self.base.until else NOWHERE
+
+    def _names(self, event: Event) -> tuple[str, str]:
+        customer = named(event.customer) if self.base.customers and event.customer is not None else ""
+        return customer, named(event.terminal) if self.base.terminals and event.terminal is not None else ""
+
+    def _customer(self, event: Event, place: int, number: int, records: Iterable[str]) -> Found | None:
+        if not self.base.customers or event.customer is None:
+            return None
+        edges, until = self.inputs.customer_edges(event.time), self.base.until
+        row = None if place == NOWHERE else self.base.customer_row(place)
+        last = event.time if event.time < until else None
+        counts, sums = self.base.customers.windows(event.customer, last, edges, row)
+        for record in records:
+            each, time, over, units = map(int, record.split(" "))
+            if max(time, over) >= until and (time < event.time or each <= number):
+                _add(counts, 1, time, edges)
+                _add(sums, units, time, edges)
+        return counts, sums
+
+    def _terminal(self, event: Event, records: Iterable[str], labels: Iterable[tuple[str, str | None]]) -> Found | None:
+        past = self.base.terminals
+        if not past or event.terminal is None:
+            return None
+        last, edges = self.inputs.terminal_edges(event.time)
+        owner = past.keys.find(event.terminal)
+        counts, positives = (
+            past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
+        )
+        for record in records:
+            _, time, over, _ = map(int, record.split(" "))
+            if max(time, over) >= self.base.until:
+                _add(counts, 1, time, edges)
+        for name, value in labels:
+            if value:
+                time, label, over, came = map(int, value.split(" "))
+                _add(positives, self._change(name, label, over, max(time, came), past), time, edges)
+        return counts, positives
+
+    def _change(self, name: str, label: int, over: int, came: int, past: Terminals) -> int:
+        """Return by how much a label changes the number of positives.
+
+        Args:
+            name: day and id of the event.
+            label: 0 or 1.
+            over: end of the snapshot over which the label came in.
+            came: likewise of the event, or its time if that is later.
+            past: the snapshot's terminals.
+        """
+        if came >= self.base.until:
+            return label
+        day, _, text = name.partition(":")
+        event_id = int(text) if "event_id" in self.base.snapshot.events.integers else text
+        place = self.base.place(event_id, int(day))
+        own = UNKNOWN if place == NOWHERE else past.labels[self.base.terminal_row(place)]
+        is_counted = place != NOWHERE and (own == UNKNOWN or over >= self.base.until)
+        return label - (own == 1) if is_counted else 0
+
+
+def _add(found: list[int], value: int, time: int, edges: Sequence[int]) -> None:
+    """Add a value to the windows that start before a moment."""
+    for window, edge in enumerate(edges):
+        if time > edge:
+            found[window] += value
+
+
+def _connected(url: str) -> "Redis":
+    try:
+        from redis import Redis
+    except ImportError:
+        raise UserError(
+            "a shared online state needs redis-py; in the checkout run: pip install -e '.[redis]'"
+        ) from None
+    try:
+        return Redis.from_url(url, decode_responses=True, socket_timeout=SECONDS, socket_connect_timeout=SECONDS)
+    except ValueError as error:
+        raise UserError(f"the URL of Redis is not valid: {error}; give redis://host:port/0") from None
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Say what an error of Redis means; its URL may hold a password, so it is not named."""
+    from redis import AuthenticationError, RedisError
+
+    try:
+        yield
+    except AuthenticationError as error:
+        raise UserError(f"Redis: {error}; check user and password in its URL") from None
+    except RedisError as error:
+        if str(error).startswith("BEHIND"):
+            raise UnavailableError(
+                f"others serve snapshots that are more than {LAG} days newer; swap to the newest one"
+            ) from None
+        raise UnavailableError(f"Redis: {error}; check the server, then send the request again") from error
