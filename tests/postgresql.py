@@ -18,8 +18,8 @@ USER = "nightshift"
 
 
 @contextmanager
-def serve() -> Iterator[str]:
-    """Start a server with one database; yields its address, `<user>@<host>:<port>/<database>`."""
+def serve(*databases: str) -> Iterator[str]:
+    """Start a server with databases; yields its address, `<user>@<host>:<port>`."""
     programs, port = _programs(), free_port()
     folder = Path(tempfile.mkdtemp(prefix="postgresql-"))  # a test's own folders are closed to other users
     as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"] if os.getuid() == 0 else []
@@ -32,8 +32,9 @@ def serve() -> Iterator[str]:
     with (folder / "log").open("w") as log, started(command, stderr=log) as server:
         at = ["--host", "127.0.0.1", "--port", str(port), "--username", USER]
         wait_until(lambda: not subprocess.call([programs / "pg_isready", *at], stdout=log), "PostgreSQL answers")
-        subprocess.run([programs / "createdb", *at, USER], check=True)
-        yield f"{USER}@127.0.0.1:{port}/{USER}"
+        for name in databases:
+            subprocess.run([programs / "createdb", *at, name], check=True)
+        yield f"{USER}@127.0.0.1:{port}"
         server.send_signal(signal.SIGINT)  # its own processes end with it
         server.wait(SECONDS)
     shutil.rmtree(folder)

@@ -10,9 +10,11 @@ HOME = tempfile.TemporaryDirectory(prefix="nightshift-airflow-")
 os.environ |= {"AIRFLOW_HOME": HOME.name, "AIRFLOW__CORE__LOAD_EXAMPLES": "false", "KUBECONFIG": f"{HOME.name}/config"}
 
 import pytest  # noqa: E402
+import yaml  # noqa: E402
 from airflow.dag_processing.dagbag import DagBag  # noqa: E402
 from airflow.sdk import DAG  # noqa: E402
 
+from tests.dags.person import CONFIG, DATE, ByHand, nightshift, require_steps  # noqa: E402
 from tests.dags.samples import DAGS, Load  # noqa: E402
 from tests.kubeflow import Kubeflow, serve  # noqa: E402
 
@@ -36,3 +38,16 @@ def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Load:
 @pytest.fixture
 def kubeflow() -> Iterator[Kubeflow]:
     yield from serve(Kubeflow())
+
+
+@pytest.fixture(scope="session")
+def by_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ByHand]:
+    """A training that the command line has started, which Airflow's have to equal."""
+    require_steps()
+    folder = tmp_path_factory.mktemp("by-hand")
+    (folder / "small.yaml").write_text(yaml.safe_dump(CONFIG))
+    words = ("--config", str(folder / "small.yaml"), "--workspace", str(folder))
+    process = nightshift("run", "--date", DATE, "--target", "register-only", *words)
+    yield ByHand(process, folder)
+    process.kill()
+    process.communicate()

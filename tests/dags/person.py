@@ -57,10 +57,19 @@ def nightshift(*words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
 
 
-def by_hand(config: Path, workspace: Path) -> "subprocess.Popen[str]":
-    """Start the run of the command line that Airflow's has to equal."""
-    words = ("--config", str(config), "--workspace", str(workspace))
-    return nightshift("run", "--date", DATE, "--target", "register-only", *words)
+@dataclass(frozen=True)
+class ByHand:
+    """A run of the command line, in a workspace of its own."""
+
+    process: "subprocess.Popen[str]"
+    workspace: Path
+
+    def hashes(self) -> Any:
+        """Wait for its end, and return the hashes of what it has made."""
+        said = self.process.communicate(timeout=SECONDS)[0]
+        assert self.process.returncode == 0, said
+        (summary,) = self.workspace.glob("runs/small-training-*/summary.json")
+        return json.loads(summary.read_text())["hashes"]
 
 
 @dataclass

@@ -26,9 +26,8 @@ from tests.dags.person import (
     ROOT,
     SECONDS,
     Airflow,
-    by_hand,
+    ByHand,
     nightshift,
-    require_steps,
     until,
 )
 
@@ -63,11 +62,10 @@ class Slack:
 
 @dataclass
 class Installed(Airflow):
-    """An Airflow, the webhook it notifies, and a run by hand beside it."""
+    """An Airflow, and the webhook it notifies."""
 
     folder: Path
     slack: Slack
-    by_hand: "subprocess.Popen[str]"
 
 
 def example() -> str:
@@ -78,9 +76,8 @@ def example() -> str:
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """An Airflow in which a training, a run that fails, and one on missing data are under way; and one by hand."""
-    require_steps()
+def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterator[Installed]:
+    """An Airflow in which two trainings, a run that fails, and one on missing data are under way."""
     folder = tmp_path_factory.mktemp("airflow")
     workspace, slack = folder / "workspace", Slack()
     dags = shutil.copytree(Path(__file__).parent / "fixing", folder / "dags")
@@ -92,9 +89,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     places = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
     running = standalone.start(folder / "home", dags, places | others)
-    hand = by_hand(folder / "small.yaml", folder / "by hand")
     try:
-        made = Installed(running, workspace, folder, slack, hand)
+        made = Installed(running, workspace, folder, slack)
         trainings = [f"{name}_training" for name in USE_CASES]
         for dag in ("fixing", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
             made.unpause(dag)
@@ -104,8 +100,6 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
             made.trigger(dag, "first", date=DATE, target="register-only")
         yield made
     finally:
-        hand.kill()
-        hand.communicate()
         running.stop()
         nightshift("stop", "--workspace", str(workspace)).communicate()
         slack.server.shutdown()
@@ -156,15 +150,12 @@ def test_a_failed_run_that_is_not_late_yet_can_be_cleared(airflow: Installed) ->
     assert airflow.end("small_ingestion", "missing") == "failed"
 
 
-def test_a_run_makes_what_the_command_line_makes(airflow: Installed) -> None:
-    said = airflow.by_hand.communicate(timeout=SECONDS)[0]
-    assert airflow.by_hand.returncode == 0, said
+def test_a_run_makes_what_the_command_line_makes(airflow: Installed, by_hand: ByHand) -> None:
     assert airflow.end("small_training", "first") == "success", airflow.states("small_training", "first")
-    (by_hand,) = (airflow.folder / "by hand/runs").glob("small-training-*/summary.json")
 
     made = airflow.artifact(f"runs/small-training-{DATE}-first/summary.json")
 
-    assert made["hashes"] == json.loads(by_hand.read_text())["hashes"]
+    assert made["hashes"] == by_hand.hashes()
     assert set(made["hashes"]) >= {"events", "features", "model"}
     assert made["verdicts"]["deployment"]["decision"] == "promoted"
 
