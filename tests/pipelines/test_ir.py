@@ -64,6 +64,12 @@ def test_what_a_step_does_not_say_is_nothing(tmp_path: Path) -> None:
     assert loaded(tmp_path, empty, {"inputDefinitions": {}, "outputDefinitions": {}}, None, {"platforms": {}}) == bare
 
 
+def test_a_parameter_that_a_step_is_not_given_has_its_default_or_none(tmp_path: Path) -> None:
+    wanted = {"inputDefinitions": {"parameters": {"left": {"parameterType": "STRING"}}}}
+
+    assert loaded(tmp_path, {"inputs": {}}, wanted).parameters == {"left": ("STRING", ir.Constant(None))}
+
+
 def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:
     artifact = {"taskOutputArtifact": {"producerTask": "before", "outputArtifactKey": "made"}}
     parameters = {"given": {"runtimeValue": {"constant": 1.0}}, "named": {"componentInputParameter": "date"}}
