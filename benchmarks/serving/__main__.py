@@ -14,7 +14,7 @@ import tempfile
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,8 @@ def running(name: str, place: Place) -> "Iterator[subprocess.Popen[bytes]]":
         assert process.poll() is None, said.read_text()
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

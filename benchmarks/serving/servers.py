@@ -102,6 +102,8 @@ def _triton(place: Place) -> list[str]:
     version.mkdir(parents=True, exist_ok=True)
     (version.parent / "config.pbtxt").write_text(TRITON % WIDTH)
     shutil.copy(APPS / "triton_model.py", version / "model.py")
+    stub = server / "python_backend_stubs" / "{}.{}".format(*sys.version_info) / "triton_python_backend_stub"
+    shutil.copy(stub, server / "backends" / "python")
     flags = {
         "model-repository": place.folder / "triton",
         "backend-directory": server / "backends",

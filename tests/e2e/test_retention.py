@@ -21,9 +21,7 @@ def workspace(tmp_path: Path) -> Iterator[Path]:
     config: dict[str, Any] = yaml.safe_load(Path("pipelines/configs/fraud.yaml").read_text())
     config["simulator"] = {"customers": 300, "terminals": 600}
     config["evaluation"] = {"min_positives": 5, "min_average_precision": 0.01, "tolerance": 1.0}
-    models = config["task"]["candidates"]
-    models["mlp"]["parameters"].update(hidden=16, epochs=1)
-    config["task"]["candidates"] = {name: models[name] for name in ("mlp", "logistic_regression")}
+    config["task"]["candidates"] = {"logistic_regression": {"kind": "logistic_regression"}}
     (tmp_path / "fraud.yaml").write_text(yaml.safe_dump(config))
     yield tmp_path
     nightshift(tmp_path, "stop")
