@@ -105,7 +105,7 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     options = {"detach": True, "read_only": True, "tmpfs": {"/tmp": ""}, "network_mode": "host"}
     ours = {str(registry): {"bind": "/registry", "mode": "rw"}}
     sagemakers = {str(registry / "model"): {"bind": "/opt/ml/model", "mode": "ro"}}
-    words = ["--registry", "/registry", "--name", "fraud"]
+    words = ["python", "-m", "components.serving", "--registry", "/registry", "--name", "fraud"]
     containers = [engine.containers.run(image("serving"), words, volumes=ours, **options)]
     try:
         assert wait_until(lambda: get("http://127.0.0.1:8321/healthz"), "the endpoint answers")["version"] == 1
