@@ -59,9 +59,10 @@ def body(args: argparse.Namespace) -> None:
         rows=_number("max-rows", args.max_rows), queue=_number("max-queue", args.max_queue), delay=_delay(args.delay_ms)
     )
     current = _current(args, platform, limits)
+    attempts = 1 if platform else PORTS  # a platform asks the port that it has named
     try:
         with _alone(args):
-            _serve(args, listen(port, host=host), current, limits, token, platform)
+            _serve(args, listen(port, attempts, host), current, limits, token, platform)
     except BlockingIOError:
         raise UserError(f"an endpoint of {args.name!r} runs already; `nightshift stop` stops it") from None
 

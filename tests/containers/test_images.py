@@ -109,12 +109,21 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     containers = [engine.containers.run(image("serving"), words, volumes=ours, **options)]
     try:
         assert wait_until(lambda: get("http://127.0.0.1:8321/healthz"), "the endpoint answers")["version"] == 1
-        containers.append(engine.containers.run(image("serving"), ["serve"], volumes=sagemakers, **options))
-        wait_until(lambda: get("http://127.0.0.1:8080/ping") == {}, "the endpoint answers as SageMaker asks")
+        # port 8080 is likely to be taken here, so in a network of its own
+        alone = options | {"network_mode": "none"}
+        containers.append(engine.containers.run(image("serving"), ["serve"], volumes=sagemakers, **alone))
+        wait_until(lambda: containers[1].exec_run(PING).output == b"{}", "the endpoint answers as SageMaker asks")
         assert wait_until(lambda: health(containers[0]), "the container is healthy") == "healthy"
     finally:
         for container in containers:
             container.remove(force=True)
+
+
+PING = [
+    "python",
+    "-c",
+    "from urllib.request import urlopen; print(urlopen('http://127.0.0.1:8080/ping').read().decode(), end='')",
+]
 
 
 def get(url: str) -> Any:
