@@ -133,7 +133,7 @@ def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> di
     for w, (counts, sums) in zip(spec.windows_days, found, strict=True):
         columns[f"customer_count_{w}d"] = counts.astype("float64")
         if has_amount:
-            columns[f"customer_mean_amount_{w}d"] = windows.mean_amount(sums, counts, decimals)
+            columns[f"customer_mean_amount_{w}d"] = sums / (counts * 10**decimals)
     return columns
 
 

@@ -73,11 +73,6 @@ def is_night(times: Array) -> Array:
     return times % DAY // HOUR <= LAST_NIGHT_HOUR
 
 
-def mean_amount(sums: Array, counts: Array, decimals: int) -> Array:
-    """Return mean amounts from sums in minor units; the same division for arrays and for single values."""
-    return sums / (counts * 10**decimals)
-
-
 def minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:
     """Return amounts (a series) as integers of the currency's smallest unit, int64.
 

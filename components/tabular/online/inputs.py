@@ -1,22 +1,24 @@
 """From what the windows of one event hold to its numeric inputs, with the batch kernel's arithmetic."""
 
+from functools import lru_cache
+
 from components.common.contracts.package import Windows
 from components.tabular import windows
 from components.tabular.online.base import Found
 from components.tabular.online.event import Event
-from components.tabular.windows import LARGEST_SUM
+from components.tabular.windows import HOUR, LARGEST_SUM
 
 
 class Inputs:
     """How the inputs of one event follow from its windows."""
 
     def __init__(self, spec: Windows) -> None:
-        self._lengths, self._delay, self._decimals = windows.lengths(spec), windows.delay(spec), spec.amount_decimals
+        self._lengths, self._delay, self._scale = windows.lengths(spec), windows.delay(spec), 10**spec.amount_decimals
         self._has_amount = "amount" in spec.roles
 
     def units(self, amount: float) -> int:
         """Return an amount in minor units; `LARGEST_SUM` when it is that large."""
-        scaled = amount * 10**self._decimals
+        scaled = amount * self._scale
         return round(scaled) if scaled < LARGEST_SUM else LARGEST_SUM
 
     def customer_edges(self, time: int) -> list[int]:
@@ -37,14 +39,22 @@ class Inputs:
             terminal: what its terminal's windows hold; None in a use case without terminals.
         """
         row = [event.amount] if self._has_amount else []
-        row += float(windows.is_weekend(event.time)), float(windows.is_night(event.time))
+        row += _calendar(event.time // HOUR)
         if customer:
             for count, total in zip(*customer, strict=True):
                 row.append(float(count))
                 if self._has_amount:
-                    row.append(windows.mean_amount(float(total), count, self._decimals))
+                    # as arrays are divided: both as float64, in which a large sum is rounded first
+                    row.append(float(total) / (count * self._scale))
         if terminal:
             for count, positives in zip(*terminal, strict=True):
-                row += float(count), positives / (count or 1)
+                row.append(float(count))
+                row.append(positives / count if count else 0.0)
         row += event.numeric
         return row
+
+
+@lru_cache(maxsize=1024)
+def _calendar(hour: int) -> tuple[float, float]:
+    """Return the calendar's flags in an hour since 1970."""
+    return float(windows.is_weekend(hour * HOUR)), float(windows.is_night(hour * HOUR))

@@ -86,14 +86,8 @@ class Positives:
             positives[:] = map(sub, positives, less)
 
 
-class Terminal(Positives):
-    """A terminal's events since the snapshot, in order of time."""
-
-    __slots__ = ("times",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.times = array("q")
+def _times() -> "array[int]":
+    return array("q")
 
 
 class State:
@@ -110,7 +104,8 @@ class State:
         self._entries: dict[int, dict[Id, Entry]] = defaultdict(dict)  # by UTC day
         self._labels: dict[tuple[int, Id], int] = {}  # those that came in
         self._customers: dict[Id | None, Customer] = defaultdict(Customer)
-        self._terminals: dict[Id | None, Terminal] = defaultdict(Terminal)
+        self._terminals: dict[Id | None, array[int]] = defaultdict(_times)  # of their events, in order
+        self._positives: dict[Id | None, Positives] = defaultdict(Positives)  # among these
         self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's place in the snapshot
         self._sum = base.customers.totals[-1] if base.customers else 0
 
@@ -125,14 +120,15 @@ class State:
         """
         if not (self.base.customers or self.base.terminals):
             return self._row(event, None, None), None
-        if event.time < self.base.oldest:
+        event_id, time = event.event_id, event.time
+        if time < self.base.oldest:
             raise too_old(event, self.base.snapshot.last)
-        entry = Entry(*event[:4], self._inputs.units(event.amount))
-        if known := self._entries.get(event.time // DAY, NONE).get(event.event_id):
+        entry = Entry(event_id, time, event.customer, event.terminal, self._inputs.units(event.amount))
+        if known := self._entries.get(time // DAY, NONE).get(event_id):
             if entry != known:
                 raise another(event)
             return self._row(event, None, self._customers[known.customer].until(known)), None
-        if event.time < self.base.until and (place := self.base.find(event, entry.units)) != NOWHERE:
+        if time < self.base.until and (place := self.base.find(event, entry.units)) != NOWHERE:
             return self._row(event, self.base.customer_row(place), None), None
         if self._sum + entry.units >= LARGEST_SUM:
             raise too_large(event)
@@ -143,7 +139,7 @@ class State:
         self._entries[entry.time // DAY][entry.event_id] = entry
         self._sum += entry.units
         if self.base.terminals:
-            insort(self._terminals[entry.terminal].times, entry.time)
+            insort(self._terminals[entry.terminal], entry.time)
         return self._customers[entry.customer].add(entry)
 
     def label(self, label: Label) -> bool:
@@ -151,8 +147,7 @@ class State:
         day = label.time // DAY
         key, terminals = (day, label.event_id), self.base.terminals
         if entry := self._entries.get(day, NONE).get(label.event_id):
-            moved: Positives = self._terminals[entry.terminal]
-            time, first = entry.time, UNKNOWN
+            time, first, moved = entry.time, UNKNOWN, self._positives[entry.terminal]
         elif (place := self.base.place(label.event_id, day)) != NOWHERE and terminals:
             row = self.base.terminal_row(place)
             time, first = terminals.times[row], terminals.labels[row]
@@ -210,9 +205,10 @@ class State:
         found = past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
         seen, moved = self._terminals.get(event.terminal), self._relabeled.get(owner)
         # with a label delay of days what has come in since the snapshot is too young
-        if seen and seen.times[0] <= last:
-            count(found[0], seen.times, 0, bisect_right(seen.times, last), edges)
-            seen.correct(found[1], last, edges)
+        if seen and seen[0] <= last:
+            count(found[0], seen, 0, bisect_right(seen, last), edges)
+            if new := self._positives.get(event.terminal):
+                new.correct(found[1], last, edges)
         if moved:
             moved.correct(found[1], last, edges)
         return found
