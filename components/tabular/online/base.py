@@ -150,6 +150,13 @@ def add_up(found: Found, rows: Amounts, low: int, high: int, edges: Sequence[int
         sums[window] += total - totals[start]
 
 
+def add(found: list[int], value: int, time: int, edges: Sequence[int]) -> None:
+    """Add a value to the windows that start before a moment."""
+    for window, edge in enumerate(edges):
+        if time > edge:
+            found[window] += value
+
+
 def count(found: list[int], times: Integers, low: int, high: int, edges: Sequence[int]) -> None:
     """Count the rows from `low` to before `high` that are later than each edge; `found` grows by that."""
     for window, edge in enumerate(edges):

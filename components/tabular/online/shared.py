@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UnavailableError, UserError
-from components.tabular.online.base import NOWHERE, Base, Found, Terminals, named
+from components.tabular.online.base import NOWHERE, Base, Found, Terminals, add, named
 from components.tabular.online.event import Event
 from components.tabular.online.inputs import Inputs
 from components.tabular.online.refusals import another, earlier, too_large, too_old
@@ -230,13 +230,13 @@ class _Over:
         edges, until = self.inputs.customer_edges(event.time), self.base.until
         row = None if place == NOWHERE else self.base.customer_row(place)
         last = event.time if event.time < until else None
-        counts, sums = self.base.customers.windows(event.customer, last, edges, row)
+        found = self.base.customers.windows(event.customer, last, edges, row)
         for record in records:
             each, time, over, units = map(int, record.split(" "))
             if max(time, over) >= until and (time < event.time or each <= number):
-                _add(counts, 1, time, edges)
-                _add(sums, units, time, edges)
-        return counts, sums
+                add(found[0], 1, time, edges)
+                add(found[1], units, time, edges)
+        return found
 
     def _terminal(self, event: Event, records: Iterable[str], labels: Iterable[tuple[str, str | None]]) -> Found | None:
         past = self.base.terminals
@@ -244,18 +244,16 @@ class _Over:
             return None
         last, edges = self.inputs.terminal_edges(event.time)
         owner = past.keys.find(event.terminal)
-        counts, positives = (
-            past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
-        )
+        found = past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
         for record in records:
             _, time, over, _ = map(int, record.split(" "))
             if max(time, over) >= self.base.until:
-                _add(counts, 1, time, edges)
+                add(found[0], 1, time, edges)
         for name, value in labels:
             if value:
                 time, label, over, came = map(int, value.split(" "))
-                _add(positives, self._change(name, label, over, max(time, came), past), time, edges)
-        return counts, positives
+                add(found[1], self._change(name, label, over, max(time, came), past), time, edges)
+        return found
 
     def _change(self, name: str, label: int, over: int, came: int, past: Terminals) -> int:
         """Return by how much a label changes the number of positives.
@@ -275,13 +273,6 @@ class _Over:
         own = UNKNOWN if place == NOWHERE else past.labels[self.base.terminal_row(place)]
         is_counted = place != NOWHERE and (own == UNKNOWN or over >= self.base.until)
         return label - (own == 1) if is_counted else 0
-
-
-def _add(found: list[int], value: int, time: int, edges: Sequence[int]) -> None:
-    """Add a value to the windows that start before a moment."""
-    for window, edge in enumerate(edges):
-        if time > edge:
-            found[window] += value
 
 
 def _connected(url: str) -> "Redis":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import sub
 from typing import NamedTuple
 
-from components.tabular.online.base import NOWHERE, Base, Found, add_up, count
+from components.tabular.online.base import NOWHERE, Base, Found, add, add_up, count
 from components.tabular.online.event import Event, Id
 from components.tabular.online.inputs import Inputs
 from components.tabular.online.refusals import another, too_large, too_old
@@ -42,9 +42,9 @@ class Customer:
 
     __slots__ = ("ids", "times", "totals")
 
-    def __init__(self) -> None:
-        self.ids: list[Id] = []
-        self.times, self.totals = array("q"), array("q", [0])
+    def __init__(self, first: Entry) -> None:
+        self.ids = [first.event_id]
+        self.times, self.totals = array("q", [first.time]), array("q", [0, first.units])
 
     def add(self, entry: Entry) -> int:
         """Put an event in its place, after those of its time; return how many there are up to it."""
@@ -86,10 +86,6 @@ class Positives:
             positives[:] = map(sub, positives, less)
 
 
-def _times() -> "array[int]":
-    return array("q")
-
-
 class State:
     """Answers events; not safe for threads.
 
@@ -102,9 +98,10 @@ class State:
         self.base = base
         self._inputs = Inputs(spec)
         self._entries: dict[int, dict[Id, Entry]] = defaultdict(dict)  # by UTC day
-        self._labels: dict[tuple[int, Id], int] = {}  # those that came in
-        self._customers: dict[Id | None, Customer] = defaultdict(Customer)
-        self._terminals: dict[Id | None, array[int]] = defaultdict(_times)  # of their events, in order
+        self._changed: dict[tuple[int, Id], bool] = {}  # whether events are positive that the snapshot says are not
+        # a single event stands for itself: most keys have no more between two snapshots, and it takes less memory
+        self._customers: dict[Id | None, Customer | Entry] = {}
+        self._terminals: dict[Id | None, array[int] | int] = {}  # the times of their events, in order
         self._positives: dict[Id | None, Positives] = defaultdict(Positives)  # among these
         self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's place in the snapshot
         self._sum = base.customers.totals[-1] if base.customers else 0
@@ -127,7 +124,7 @@ class State:
         if known := self._entries.get(time // DAY, NONE).get(event_id):
             if entry != known:
                 raise another(event)
-            return self._row(event, None, self._customers[known.customer].until(known)), None
+            return self._row(event, None, self._until(known)), None
         if time < self.base.until and (place := self.base.find(event, entry.units)) != NOWHERE:
             return self._row(event, self.base.customer_row(place), None), None
         if self._sum + entry.units >= LARGEST_SUM:
@@ -139,8 +136,8 @@ class State:
         self._entries[entry.time // DAY][entry.event_id] = entry
         self._sum += entry.units
         if self.base.terminals:
-            insort(self._terminals[entry.terminal], entry.time)
-        return self._customers[entry.customer].add(entry)
+            self._add_time(entry)
+        return self._add_amount(entry) if self.base.customers else 0
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
@@ -154,10 +151,13 @@ class State:
             moved = self._relabeled[terminals.of(row)]
         else:
             return place != NOWHERE
-        before = self._labels.get(key, first)
-        self._labels[key] = label.label
-        if (before == 1) != (label.label == 1):
-            moved.change(time, label.label == 1, first == 1)
+        was_first, is_positive = first == 1, label.label == 1
+        if is_positive != self._changed.get(key, was_first):
+            moved.change(time, is_positive, was_first)
+        if is_positive != was_first:
+            self._changed[key] = is_positive
+        else:
+            self._changed.pop(key, None)
         return True
 
     def covers(self, record: Entry | Label) -> bool:
@@ -176,6 +176,29 @@ class State:
         else:
             self.label(record)
 
+    def _add_amount(self, entry: Entry) -> int:
+        rows = self._customers.get(entry.customer)
+        if rows is None:
+            self._customers[entry.customer] = entry
+            return 1
+        if isinstance(rows, Entry):
+            rows = self._customers[entry.customer] = Customer(rows)
+        return rows.add(entry)
+
+    def _add_time(self, entry: Entry) -> None:
+        times = self._terminals.get(entry.terminal)
+        if times is None:
+            self._terminals[entry.terminal] = entry.time
+            return
+        if isinstance(times, int):
+            times = self._terminals[entry.terminal] = array("q", [times])
+        insort(times, entry.time)
+
+    def _until(self, known: Entry) -> int:
+        """Return how many of its customer came in up to an event."""
+        rows = self._customers.get(known.customer)
+        return rows.until(known) if isinstance(rows, Customer) else 1
+
     def _row(self, event: Event, row: int | None, end: int | None) -> list[float]:
         """Return the numeric inputs.
 
@@ -193,7 +216,12 @@ class State:
         edges = self._inputs.customer_edges(event.time)
         last = event.time if event.time < self.base.until else None
         found = self.base.customers.windows(event.customer, last, edges, row)
-        if rows := self._customers.get(event.customer):
+        rows = self._customers.get(event.customer)
+        if isinstance(rows, Entry):
+            if rows.time < event.time if end is None else end:
+                add(found[0], 1, rows.time, edges)
+                add(found[1], rows.units, rows.time, edges)
+        elif rows:
             add_up(found, rows, 0, bisect_left(rows.times, event.time) if end is None else end, edges)
         return found
 
@@ -204,9 +232,10 @@ class State:
         owner = past.keys.find(event.terminal)
         found = past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
         seen, moved = self._terminals.get(event.terminal), self._relabeled.get(owner)
+        times = [seen] if isinstance(seen, int) else seen
         # with a label delay of days what has come in since the snapshot is too young
-        if seen and seen[0] <= last:
-            count(found[0], seen, 0, bisect_right(seen, last), edges)
+        if times and times[0] <= last:
+            count(found[0], times, 0, bisect_right(times, last), edges)
             if new := self._positives.get(event.terminal):
                 new.correct(found[1], last, edges)
         if moved:
