@@ -13,7 +13,12 @@ import pytest
 from components.common.config import parse
 from components.common.contracts import tables
 from components.common.splits import Days, plan, rows_of
+from components.features import core
 from components.features.__main__ import body, parser
+from components.tabular import frames
+from components.tabular.online import snapshot
+from components.tabular.online.event import Event
+from components.tabular.online.state import State
 from tests.components.states import state
 
 CONFIG = {
@@ -111,6 +116,29 @@ def test_a_second_run_computes_nothing_and_names_the_same_partitions(tmp_path):
     second, metrics = step(tmp_path)
     assert second.partitions == first.partitions
     assert metrics["computed_days"] == 0
+
+
+def test_the_snapshot_of_the_date_lies_in_the_lake_and_is_what_the_next_event_needs(tmp_path):
+    write_events(tmp_path)
+    table, _ = step(tmp_path)
+    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    assert (base.snapshot.first, base.snapshot.last, base.snapshot.rows) == (date(2024, 3, 7), DATE, 200)
+    past = pd.concat([sample(day) for day in Days(date(2024, 3, 7), DATE + timedelta(days=1))], ignore_index=True)
+    offline = core.features(past, parse(CONFIG), frames.backend("cpu"))[table.details["numeric"]].tail(50)
+    state, next_day = State(base), sample(DATE + timedelta(days=1)).itertuples()
+    events = [Event(row[1], row.event_time.value // 1000, row.customer, row.terminal, row.amount) for row in next_day]
+    assert [state.take(event)[0] for event in events] == offline.to_numpy().tolist()
+
+
+def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tmp_path):
+    write_events(tmp_path)
+    columns = {name: each for name, each in CONFIG["columns"].items() if name not in ("customer", "terminal")}
+    table, _ = step(tmp_path, config=CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": []}})
+    assert table.details["replay"]["rows"] == 50
+    assert table.details["replay"]["differing"] == 0
+    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    assert base.snapshot.size == 0
+    assert State(base).take(Event(1, 0, amount=2.5))[0] == [2.5, 0.0, 1.0]
 
 
 def test_the_next_day_alone_is_computed_and_equals_a_run_from_scratch(tmp_path):
