@@ -135,6 +135,17 @@ def test_a_newer_snapshot_takes_the_place_of_the_days_that_it_covers_and_the_res
     assert probed(opened(past(PAST + 1))) == EXPECTED
 
 
+def test_what_is_not_yet_durable_at_a_swap_is_carried_over_and_what_an_earlier_swap_has_left_is_not(opened, tmp_path):
+    store = opened(past())
+    store.take(SENT[:50])
+    store.commit()
+    store.take(SENT[50:])
+    (tmp_path / "2.log").write_bytes((tmp_path / "1.log").read_bytes())
+    store.swap(past(PAST + 1))
+    store.close()
+    assert probed(opened(past(PAST + 1))) == EXPECTED
+
+
 def test_an_older_snapshot_is_refused(opened, tmp_path):
     store = opened(past(PAST + 1))
     with pytest.raises(UserError, match="the snapshot ends on 2024-03-04, the state's on 2024-03-05"):

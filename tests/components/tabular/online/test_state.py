@@ -73,6 +73,17 @@ def test_the_second_time_an_event_changes_nothing_and_has_the_same_answer(given)
     assert all(entry is None for _, entry in again)
 
 
+def test_a_known_event_is_not_answered_with_those_of_its_time_that_came_after_it():
+    chosen = config()
+    events = [event((4 * DAY - 5, "ann", 1, 100, None), number, chosen) for number in range(4)]
+    state = State(base(events[:1], chosen, PAST))
+    first = state.take(events[0])[0]
+    for late in events[1:]:
+        answer = state.take(late)[0]
+        assert (state.take(events[0])[0], state.take(late)[0]) == (first, answer)
+    assert answer == offline(events, chosen)[-1]
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 1)), max_size=12))
 def test_the_last_of_several_labels_counts_wherever_the_event_lies(given, changes):
