@@ -69,7 +69,9 @@ def test_what_was_committed_is_there_after_a_restart(opened, tmp_path):
 
 def test_a_request_that_is_not_in_order_of_time_is_taken_in_order_of_time_and_id(opened, tmp_path):
     store = opened(past())
-    assert store.take(LATER[::-1]) == offline(EVENTS, CHOSEN)[-len(LATER) :][::-1]
+    ties = [event((7 * DAY - 1, 0, 0, cents, None), 400 + cents, CHOSEN) for cents in range(3)]
+    events, sent = [*EVENTS, *ties], [*LATER, *ties]
+    assert store.take(sent[::-1]) == offline(events, CHOSEN)[-len(sent) :][::-1]
 
 
 @pytest.mark.parametrize("cut", [1, 9, 30])

@@ -96,7 +96,9 @@ def test_labels_that_change_count_as_in_the_embedded_store(opened):
     for each in LATER:
         embedded.take(each)
     shared.take(LATER)
-    probes = [event((8 * DAY + key, 9, key, 0, None), 1000 + key, CHOSEN) for key in range(3)]
+    # of the snapshot's events and of later ones
+    moments = [(days * DAY + key, key) for days in (5, 8) for key in range(3)]
+    probes = [event((time, 9, key, 0, None), 1000 + number, CHOSEN) for number, (time, key) in enumerate(moments)]
     for _ in range(5):
         for each in RNG.sample(EVENTS, 40):
             label = Label(each.event_id, each.time, RNG.randrange(2))

@@ -14,10 +14,10 @@ ROWS = [(number * DAY // 9, number % 3, number % 2, 100 * number, number % 2) fo
 EVENTS = [event(row, number, CHOSEN) for number, row in enumerate(ROWS)]
 
 
-def replayed(change=lambda offline: offline, events=EVENTS):
-    day = frame([each for each in events if each.time >= (START + 4) * DAY], CHOSEN)
-    offline = core.features(frame(events, CHOSEN), CHOSEN, CPU).tail(len(day)).reset_index(drop=True)
-    return skew.replay(base(events, CHOSEN, 4), day, change(offline), CHOSEN)
+def replayed(change=lambda offline: offline, events=EVENTS, chosen=CHOSEN):
+    day = frame([each for each in events if each.time >= (START + 4) * DAY], chosen)
+    offline = core.features(frame(events, chosen), chosen, CPU).tail(len(day)).reset_index(drop=True)
+    return skew.replay(base(events, chosen, 4), day, change(offline), chosen)
 
 
 def test_a_day_whose_online_features_equal_the_offline_ones():
@@ -35,6 +35,11 @@ def test_a_difference_is_counted_beyond_the_tolerance_and_named(step, differing)
     found = replayed(moved)
     assert (found.differing, found.worst) == (differing, "terminal_risk_2d")
     assert found.largest == pytest.approx(step, rel=1e-3)
+
+
+def test_without_a_label_delay_an_event_counts_the_labels_of_the_day():
+    found = replayed(chosen=config(delay=0, numeric=["km"]))
+    assert (found.rows, found.differing) == (9, 0)
 
 
 def test_a_day_without_events():

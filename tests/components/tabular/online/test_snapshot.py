@@ -13,7 +13,7 @@ from components.tabular.online import base as past
 from components.tabular.online import snapshot
 from components.tabular.online.state import State
 from components.tabular.windows import DAY
-from tests.components.tabular.online.streams import FIRST, config, event, frame, offline
+from tests.components.tabular.online.streams import FIRST, START, config, event, frame, offline
 
 CHOSEN = config()
 ROWS = [(hour * DAY // 5, f"c{hour % 3}", hour % 2, 100 * hour, hour % 2) for hour in range(25)]
@@ -67,3 +67,18 @@ def test_texts_that_share_half_of_their_hash_are_told_apart(monkeypatch):
     state = State(snapshot.in_memory(CHOSEN, DAYS, frame(EVENTS, CHOSEN)))
     probes = [event((5 * DAY, key, 1, 100, None), f"n{key}", CHOSEN) for key in ("c0", "c1", "c2", "c3")]
     assert [state.take(each)[0] for each in probes] == [offline([*EVENTS, each], CHOSEN)[-1] for each in probes]
+
+
+def test_texts_that_share_half_of_their_hash_and_come_every_day_are_told_apart(monkeypatch):
+    for module in (snapshot, past):
+        monkeypatch.setattr(module, "halves", lambda text: (len(text), sum(text.encode())))
+    events = [
+        event((day * DAY + number, "ann", 1, 100 * day + number, None), name, CHOSEN)
+        for day in range(5)
+        for number, name in enumerate(("z", "a", "m"))
+        if (day, name) != (2, "a")
+    ]
+    base = snapshot.in_memory(CHOSEN, DAYS, frame(events, CHOSEN))
+    times = {(each.event_id, each.time // DAY): each.time for each in events}
+    assert {key: base.time(base.place(*key)) for key in times} == times
+    assert base.place("b", START + 1) == base.place("a", START + 2) == past.NOWHERE
