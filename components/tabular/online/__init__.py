@@ -4,6 +4,13 @@ A snapshot (`snapshot.py`) is what the windows of the next days need of the past
 memory (`base.py`). What has come in since lies over it, in this process with a write-ahead log (`embedded.py`) or in
 Redis (`shared.py`), behind one interface (`store.py`). `skew.py` replays a day and compares it with the batch.
 
+A server does this (`Shared(url, use_case, base)` is the other store):
+
+    base = snapshot.mapped(snapshot.newest(lake, use_case, package.preprocessing.windows), folder)
+    reader, store = Reader(base.snapshot.events), Embedded(Path(folder), base)
+    rows = store.take([reader.read(raw)])  # in the order of `windows.numeric_inputs`, as `preprocessing.numeric` has it
+    store.commit()  # then answer; a newer snapshot: store.swap(...); a label: store.label(...)
+
 The rules, which are the batch kernel's:
 
 - Events count in order of time; those of the same time in the order of arrival, in a request that is not in order of

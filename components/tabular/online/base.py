@@ -4,7 +4,7 @@ Plain memory views and `bisect` are faster than NumPy for single rows, and what 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Protocol
 
@@ -31,7 +31,7 @@ def named(key: Id) -> str:
 
 
 class Keys:
-    """Sorted keys; texts are their hashes.
+    """Sorted keys, which may repeat; texts are their hashes, sorted by the first half.
 
     Args:
         arrays: the snapshot's, by name.
@@ -43,26 +43,23 @@ class Keys:
 
     def find(self, key: Id) -> int:
         """Return the first place of a key, `NOWHERE` when it is not there."""
-        if self._checks is None:
-            at = bisect_left(self._keys, key)
-            return at if at < len(self._keys) and self._keys[at] == key else NOWHERE
-        key, check = halves(key)  # type: ignore[arg-type]
+        if self._checks is not None:
+            return next(self.places(key), NOWHERE)
         at = bisect_left(self._keys, key)
-        while at < len(self._keys) and self._keys[at] == key:
-            if self._checks[at] == check:
-                return at
+        return at if at < len(self._keys) and self._keys[at] == key else NOWHERE
+
+    def places(self, key: Id) -> Iterator[int]:
+        """Yield every place of a key."""
+        first, check = (key, None) if isinstance(key, int) else halves(key)
+        at = bisect_left(self._keys, first)
+        while at < len(self._keys) and self._keys[at] == first:
+            if self._checks is None or self._checks[at] == check:
+                yield at
             at += 1
-        return NOWHERE
 
     def name(self, at: int) -> str:
         """Return what the key at a place is called in a shared store, see `named`."""
         return str(self._keys[at]) if self._checks is None else f"{self._keys[at]}:{self._checks[at]}"
-
-    def next(self, at: int) -> int:
-        """Return the place after one if the same key is there again, else `NOWHERE`."""
-        found, after = self._keys[at], at + 1
-        same = after < len(self._keys) and self._keys[after] == found
-        return after if same and (self._checks is None or self._checks[after] == self._checks[at]) else NOWHERE
 
 
 class Customers:
@@ -191,10 +188,8 @@ class Base:
 
     def place(self, event_id: Id, day: int) -> int:
         """Return where an event of a day (since 1970) is in the index of ids, `NOWHERE` when it is not there."""
-        at = self._ids.find(event_id) if self._ids else NOWHERE
-        while at != NOWHERE and self.time(at) // DAY != day:
-            at = self._ids.next(at) if self._ids else NOWHERE
-        return at
+        places = self._ids.places(event_id) if self._ids else ()
+        return next((place for place in places if self.time(place) // DAY == day), NOWHERE)
 
     def find(self, event: Event, units: int) -> int:
         """Return the place of an event in the index of ids, `NOWHERE` when it is not there.

@@ -40,17 +40,18 @@ class Embedded:
     Args:
         folder: where log and lock lie.
         base: the snapshot to lie over; if the folder's state lies over another one, it is swapped.
+        seconds: how long to wait for a process that has the folder.
 
     Raises:
         UserError: when another process has the folder, the log is damaged, or the snapshot is an earlier one.
     """
 
-    def __init__(self, folder: Path, base: Base) -> None:
+    def __init__(self, folder: Path, base: Base, seconds: float = LOCK_SECONDS) -> None:
         self._folder, self._stack = folder, ExitStack()
         self._taking, self._swapping = threading.Lock(), threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._stack.enter_context(locks.held(folder / "lock", seconds=LOCK_SECONDS))
+            self._stack.enter_context(locks.held(folder / "lock", seconds=seconds))
         except BlockingIOError:
             raise UserError(f"{folder} is used by another process; stop it, or share a Redis between both") from None
         try:

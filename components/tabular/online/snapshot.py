@@ -179,7 +179,7 @@ def _numbered(values: pd.Series) -> tuple[list[Integers], Integers]:
     """Return a column's sorted keys, as one array or for texts as two, and each row's place among them."""
     codes, uniques = pd.factorize(values)
     keys = _halves(uniques.tolist()) if not pd.api.types.is_integer_dtype(values) else [np.asarray(uniques, "int64")]
-    order = np.lexsort(keys[::-1])
+    order = np.argsort(keys[0])
     ranks = np.empty(len(order), dtype="int64")
     ranks[order] = np.arange(len(order))
     return [each[order] for each in keys], ranks[codes]
@@ -216,7 +216,7 @@ def _index(ids: pd.Series, rows: dict[str, Integers]) -> dict[str, Integers]:
     """Return the sorted ids, and each one's row by customer and by terminal."""
     whole = pd.api.types.is_integer_dtype(ids)
     keys = [ids.to_numpy("int64")] if whole else _halves(ids.tolist())
-    order = np.lexsort(keys[::-1])
+    order = np.argsort(keys[0], kind="stable")
     return _named("events", [each[order] for each in keys]) | {
         f"event_{side}_rows": values[order] for side, values in rows.items()
     }

@@ -2,6 +2,7 @@
 
 import json
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def opened(tmp_path):
 
     yield one
     for store in stores:
-        with suppress(UnavailableError):
+        with suppress(UnavailableError):  # of one whose log has failed
             store.close()
 
 
@@ -101,11 +102,10 @@ def test_a_record_that_is_damaged_before_others_is_named_and_nothing_is_dropped(
     assert log.read_bytes() == whole
 
 
-def test_one_process_at_a_time_has_the_state(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr("components.tabular.online.embedded.LOCK_SECONDS", 0)
+def test_one_process_at_a_time_has_the_state(opened, tmp_path):
     store = opened(past())
     with pytest.raises(UserError, match="is used by another process"):
-        opened(past())
+        Embedded(tmp_path, past(), seconds=0)
     store.close()
     opened(past()).close()
 
@@ -113,12 +113,18 @@ def test_one_process_at_a_time_has_the_state(opened, tmp_path, monkeypatch):
 def test_a_full_disk_acknowledges_nothing_and_says_so_until_the_next_start(opened, tmp_path):
     store = opened(past())
     store.take(LATER[:1])
-    store._log._file.close()
-    store._log._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115 - the log has it
-    store.take(LATER[1:2])
-    for reason in ("No space left on device; make room", "could not be written before"):
-        with pytest.raises(UnavailableError, match=reason):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30, hard))
+    try:
+        with pytest.raises(UnavailableError, match=r"1\.log: File too large; make room, then start the server again"):
             store.commit()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.raises(UnavailableError, match="could not be written before"):
+        store.close()
+    again = opened(past())
+    again.take(LATER)
+    assert probed(again) == EXPECTED
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

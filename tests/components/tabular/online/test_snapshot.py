@@ -61,23 +61,18 @@ def test_the_newest_snapshot_that_serves_a_models_windows_is_found(tmp_path):
     assert snapshot.newest(str(tmp_path), "tiny", spec) == older
 
 
-def test_texts_that_share_half_of_their_hash_are_told_apart(monkeypatch):
-    for module in (snapshot, past):
-        monkeypatch.setattr(module, "halves", lambda text: (len(text), sum(text.encode())))
-    state = State(snapshot.in_memory(CHOSEN, DAYS, frame(EVENTS, CHOSEN)))
-    probes = [event((5 * DAY, key, 1, 100, None), f"n{key}", CHOSEN) for key in ("c0", "c1", "c2", "c3")]
-    assert [state.take(each)[0] for each in probes] == [offline([*EVENTS, each], CHOSEN)[-1] for each in probes]
+def test_texts_that_share_half_of_their_hash_are_told_apart_and_may_repeat():
+    first, check = past.halves("ann")
+    checks = [check + 1, check, check - 1, check, check + 1]
+    keys = past.Keys({"names": [first - 1, *[first] * 5], "names_check": [check, *checks]}, "names")
+    assert keys.find("ann") == 2
+    assert list(keys.places("ann")) == [2, 4]
+    assert keys.find("bob") == past.NOWHERE
 
 
-def test_texts_that_share_half_of_their_hash_and_come_every_day_are_told_apart(monkeypatch):
-    for module in (snapshot, past):
-        monkeypatch.setattr(module, "halves", lambda text: (len(text), sum(text.encode())))
-    events = [
-        event((day * DAY + number, "ann", 1, 100 * day + number, None), name, CHOSEN)
-        for day in range(5)
-        for number, name in enumerate(("z", "a", "m"))
-        if (day, name) != (2, "a")
-    ]
+def test_an_id_is_found_on_each_of_its_days_and_on_no_other():
+    names = [(day, number, name) for day in range(5) for number, name in enumerate("zam") if (day, name) != (2, "a")]
+    events = [event((day * DAY + number, "ann", 1, 100, None), name, CHOSEN) for day, number, name in names]
     base = snapshot.in_memory(CHOSEN, DAYS, frame(events, CHOSEN))
     times = {(each.event_id, each.time // DAY): each.time for each in events}
     assert {key: base.time(base.place(*key)) for key in times} == times

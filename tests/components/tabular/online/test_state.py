@@ -29,7 +29,7 @@ def told(state: State, waiting: list, now: int, after: int) -> None:
             assert state.label(Label(each.event_id, each.time, each.label))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(streams, shapes, st.integers(0, 1))
 @example([(4 * DAY, 0, 0, 1, 1), (4 * DAY, 0, 0, 1, 1)], ROLES, 0)
 def test_every_event_gets_the_bits_that_the_batch_gives_it_later(given, roles, label_delay):
@@ -45,7 +45,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(given, roles, l
             assert state.take(each)[0] == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(rows, max_size=16).flatmap(st.permutations))
 def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_have_come(given):
     chosen = config()
@@ -60,7 +60,7 @@ def test_an_event_that_comes_late_gets_what_the_batch_gives_it_among_those_that_
         assert taken(state, each) == offline(known, chosen)[known.index(each)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(streams)
 def test_the_second_time_an_event_changes_nothing_and_has_the_same_answer(given):
     chosen = config()
@@ -84,7 +84,7 @@ def test_a_known_event_is_not_answered_with_those_of_its_time_that_came_after_it
     assert answer == offline(events, chosen)[-1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(rows, min_size=1, max_size=12), st.lists(st.tuples(st.integers(0, 11), st.integers(0, 1)), max_size=12))
 def test_the_last_of_several_labels_counts_wherever_the_event_lies(given, changes):
     chosen = config()
