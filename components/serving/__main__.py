@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
@@ -101,6 +101,7 @@ def _current(args: argparse.Namespace, platform: Platform | None, limits: Limits
         return Current(
             partial(files.pointed_at, files.pointer_uri(args.registry, args.name)),
             partial(load, args.name, limits=limits),
+            files.state_folder(args.registry, args.name),
         )
     return Current(partial(_package, model), partial(load, args.name, limits=limits))
 
@@ -189,7 +190,8 @@ def _serve(
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    with closing(current):
+        uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == "__main__":

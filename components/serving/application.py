@@ -14,9 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from components.common.step import log
 from components.serving.batching import Limits
-from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send
+from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send, decoded
 from components.serving.metrics import Floats, Metrics
-from components.serving.protocols import features, inference
+from components.serving.protocols import events, features, inference
 from components.serving.versions import Current, Model
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -84,6 +84,7 @@ class Application:
         return {
             "/score": {"POST": self._score},
             "/invocations": {"POST": self._score},
+            "/labels": {"POST": self._label},
             "/model": get(lambda: features.describe(self._current.model)),
             "/openapi.json": get(lambda: features.openapi(self._current.model, self._limits.rows)),
             "/healthz": get(self._current.health),
@@ -157,8 +158,16 @@ class Application:
         return given.decode() if REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
 
     async def _score(self, request: Request) -> Response:
-        model = self._current.model
-        return self._counted(model, *await features.score(model, request))
+        asked = decoded(await request.body())
+        if isinstance(asked, dict) and set(asked) == {"events"}:
+            response, model, scores = await events.score(self._current, asked["events"], self._limits.rows)
+        else:
+            model = self._current.model
+            response, scores = await features.score(model, asked)
+        return self._counted(model, response, scores)
+
+    async def _label(self, request: Request) -> Response:
+        return await events.label(self._current, decoded(await request.body()), self._limits.rows)
 
     async def _infer(self, name: str, version: str | None, request: Request) -> Response:
         model = self._current.model

@@ -14,12 +14,14 @@ class Pointer:
         uri: folder of its files.
         sha256: what `ModelPackage.sha256` of these files must be.
         since: when it became the champion, ISO 8601, UTC.
+        snapshot: the online state's snapshot over which raw events are taken in; None: features are sent only.
     """
 
     version: int
     uri: str
     sha256: str
     since: str
+    snapshot: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ def pointer_uri(registry: str, name: str) -> str:
 def state_uri(registry: str, name: str) -> str:
     """Return the file in which the server says where it listens."""
     return storage.join(folder(registry, name), "state.json")
+
+
+def state_folder(registry: str, name: str) -> str:
+    """Return where the online state is kept."""
+    return storage.join(folder(registry, name), "state")
 
 
 def lock_path(registry: str, name: str) -> str:

@@ -1,5 +1,7 @@
 """Named features to a model's input matrix, without a DataFrame, which would take most of a request's time."""
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -48,14 +50,32 @@ class Rows:
             self._fill(rows[i], instance, f"instances[{i}]")
         return rows
 
+    def joined(
+        self, numeric: Sequence[Sequence[float]], categories: Sequence[Mapping[str, str]]
+    ) -> npt.NDArray[np.float32]:
+        """Return rows whose numeric inputs are known, float32 of shape (rows, inputs.width).
+
+        Args:
+            numeric: the numeric inputs of each row, in their order.
+            categories: the categorical inputs of each row, by column.
+        """
+        rows = np.zeros((len(numeric), self._width), dtype=np.float32)
+        rows[:, : len(self._numeric)] = numeric
+        for row, values in zip(rows, categories, strict=True):
+            self._mark(row, values)
+        return rows
+
     def _fill(self, row: npt.NDArray[np.float32], instance: object, where: str) -> None:
         if not isinstance(instance, dict):
             raise RequestError(where, instance, f"an object with {', '.join(self._columns)}")
         if instance.keys() != self._known:
             self._refuse_names(instance, where)
         row[: len(self._numeric)] = [_number(instance[name], name, where) for name in self._numeric]
+        self._mark(row, {name: _text(instance[name], name, where) for name in self._places})
+
+    def _mark(self, row: npt.NDArray[np.float32], values: Mapping[str, str]) -> None:
         for name, places in self._places.items():
-            place = places.get(_text(instance[name], name, where))
+            place = places.get(values[name])
             if place is not None:  # a category that training never saw is all zeros
                 row[place] = 1
 

@@ -3,16 +3,20 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from components.common.contracts import package
-from components.common.contracts.package import ModelPackage
+from components.common.contracts.package import ModelPackage, Windows
 from components.common.errors import UserError
 from components.common.step import log
 from components.serving.batching import Batcher, Limits
 from components.serving.files import Pointer
+from components.serving.online import Online, check
 from components.serving.rows import Rows
 from components.tabular.inputs import Scorer
+from components.tabular.online import snapshot
+from components.tabular.online.embedded import Embedded
 
 POLL_SECONDS = 0.2
 
@@ -51,15 +55,26 @@ class Current:
 
     Attributes:
         model: the version that answers.
+        online: what takes raw events in; None where the pointer names no snapshot.
         wanted: what was asked for last.
         problem: why `wanted` is not what answers; None when it is.
     """
 
-    def __init__(self, ask: Callable[[], Pointer], load: Callable[[Pointer], Model]) -> None:
-        self._ask, self._load = ask, load
+    def __init__(self, ask: Callable[[], Pointer], load: Callable[[Pointer], Model], state: str = "") -> None:
+        """Load what is asked for.
+
+        Args:
+            ask: gives the pointer, now and again.
+            load: loads a version.
+            state: folder that holds the online state.
+        """
+        self._ask, self._load, self._state = ask, load, state
         self.wanted = ask()
-        self.model = load(self.wanted)
         self.problem: str | None = None
+        self.online: Online | None = None
+        self.model = load(self.wanted)
+        self._models = [self.model]
+        self._follow_snapshot(self.model)
 
     def refresh(self) -> None:
         """Ask which version is to be served, and load it if it is another one."""
@@ -69,7 +84,7 @@ class Current:
                 return
             # in this order, so that an old problem is never read as the new version's
             self.problem, self.wanted = None, wanted
-            self.model = self._load(wanted)
+            self._replace(self._load(wanted))
             log.info("serving version %d", wanted.version)
         except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
             self._report(f"{type(error).__name__}: {error}")
@@ -79,6 +94,35 @@ class Current:
         while True:
             time.sleep(POLL_SECONDS)
             self.refresh()
+
+    def close(self) -> None:
+        """Let go of the online state."""
+        if self.online is not None:
+            self.online.close()
+            self.online = None
+
+    def of_windows(self, spec: Windows) -> Model:
+        """Return the version for events whose features were computed with some windows.
+
+        While a snapshot with other windows takes over, there are two versions; otherwise it is `model`.
+        """
+        return next(model for model in (self.model, *self._models) if model.package.preprocessing.windows == spec)
+
+    def _replace(self, model: Model) -> None:
+        self._models = [model, self.model]
+        self._follow_snapshot(model)
+        self.model = model
+
+    def _follow_snapshot(self, model: Model) -> None:
+        if model.pointer.snapshot is None:
+            self.close()
+            return
+        base = snapshot.mapped(model.pointer.snapshot, self._state)
+        check(model.package, base)
+        if self.online is None:
+            self.online = Online(Embedded(Path(self._state), base))
+        else:
+            self.online.swap(base)
 
     def _report(self, problem: str) -> None:
         if problem != self.problem:

@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.serving.messages import Request, RequestError, Response, decoded
+from components.serving.messages import RequestError, Response
 from components.serving.versions import Model
 
 
-async def score(model: Model, request: Request) -> tuple[Response, npt.NDArray[np.float32]]:
+async def score(model: Model, asked: object) -> tuple[Response, npt.NDArray[np.float32]]:
     """Answer `{"instances": [{feature: value}]}` with a prediction an instance.
 
     Raises:
         RequestError: when the request is not right, or an instance is so far out that it has no score.
         RefusedError: when too much waits already.
     """
-    rows = model.rows.matrix(decoded(await request.body()))
+    rows = model.rows.matrix(asked)
     scores = await model.batcher.score(rows)
     found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}

@@ -59,6 +59,21 @@ class Reader:
             tuple([self._number(raw, name) for name in self._events.numeric]),
         )
 
+    def label(self, raw: Mapping[str, Any]) -> tuple[Id, int, int]:
+        """Check a label: the event's id and time under the columns' names, and `label`, which is 0 or 1.
+
+        Returns:
+            the id, the time in microseconds since 1970, UTC, and the label.
+
+        Raises:
+            UserError: naming the column, its value and what is allowed.
+        """
+        name, value = self._events.columns["event_time"], raw.get("label")
+        if isinstance(value, bool) or value not in (0, 1):
+            raise UserError(f"label is {value!r}; give 0 or 1")
+        time = moment(self._value(raw, name), name, self._events.timezone)
+        return self._id(raw, "event_id"), time, int(value)
+
     def categories(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """Return an event's categorical columns as the features table has them: text, empty where there is nothing."""
         values = {name: self._value(raw, name) for name in self._events.categorical}

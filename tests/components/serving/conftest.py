@@ -51,13 +51,23 @@ def serving(
     limits: Limits = Limits(),  # noqa: B008 frozen
     token: str | None = None,
     aliases: Mapping[str, str] | None = None,
+    snapshot: str | None = None,
 ) -> Iterator[Running]:
-    """Serve a package as version 1 of `fraud`."""
-    said = Pointer(1, package, load_manifest(package).sha256, "2018-08-01T00:00:00+00:00")
+    """Serve a package as version 1 of `fraud`, over a snapshot if one is given."""
+    point(pointer, 1, package, snapshot)
+    state = str(pointer.parent / "state")
+    current = Current(partial(pointed_at, str(pointer)), partial(load, "fraud", limits=limits), state)
+    try:
+        with answering(Application(current, limits, token, aliases)) as url:
+            yield Running(current, url, pointer)
+    finally:
+        current.close()
+
+
+def point(pointer: Path, version: int, package: str, snapshot: str | None = None) -> None:
+    """Say what is to be served."""
+    said = Pointer(version, package, load_manifest(package).sha256, "2018-08-01T00:00:00+00:00", snapshot)
     storage.write_json(str(pointer), vars(said))
-    current = Current(partial(pointed_at, str(pointer)), partial(load, "fraud", limits=limits))
-    with answering(Application(current, limits, token, aliases)) as url:
-        yield Running(current, url, pointer)
 
 
 @pytest.fixture(scope="session")
@@ -82,4 +92,4 @@ def url(running: Running) -> str:
 def serve(package: str, tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """A server of one's own: `serve(limits=..., token=..., aliases=...)`."""
     with ExitStack() as stack:
-        yield lambda **options: stack.enter_context(serving(package, tmp_path / "current.json", **options))
+        yield lambda uri=package, **options: stack.enter_context(serving(uri, tmp_path / "current.json", **options))

@@ -1,0 +1,90 @@
+"""Raw events in JSON under the user's column names, and labels that arrive later."""
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from components.common.errors import UnavailableError, UserError
+from components.serving.messages import RefusedError, RequestError, Response
+from components.serving.metrics import Floats
+from components.serving.online import Online
+from components.serving.protocols.features import predictions
+from components.serving.versions import Current, Model
+
+
+async def score(current: Current, raw: object, most: int) -> tuple[Response, Model, Floats]:
+    """Take events in and answer them, once they are durable, with a prediction each.
+
+    Args:
+        current: what answers.
+        raw: `[{column: value, ...}, ...]`.
+        most: events that a request may have.
+
+    Raises:
+        RefusedError: when a request or an event is not right, too much waits, or the state's store does not answer.
+    """
+    online = _state(current)
+    listed = _listed("events", raw, most)
+    read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(listed)]
+    taken, base = _checked("events", online.take, [event for event, _ in read])
+    model = current.of_windows(base.snapshot.windows)
+    rows = model.rows.joined(taken, [categories for _, categories in read])
+    scores, _ = await asyncio.gather(model.batcher.score(rows), _durable(online))
+    found = predictions(scores, model.package.decision.threshold)
+    content = {"model": model.name, "version": model.pointer.version, "predictions": found}
+    return Response.of(content), model, scores
+
+
+async def label(current: Current, request: object, most: int) -> Response:
+    """Take labels in, `{"labels": [{<event id>, <event time>, "label": 0 or 1}]}`; say which events are known.
+
+    Raises:
+        RefusedError: as `score`.
+    """
+    online = _state(current)
+    if not isinstance(request, dict) or set(request) != {"labels"}:
+        raise RequestError("body", request, 'an object {"labels": [...]}')
+    labels = _listed("labels", request["labels"], most)
+    known = [_checked(f"labels[{i}]", online.label, each) for i, each in enumerate(labels)]
+    await _durable(online)
+    return Response.of({"known": known})
+
+
+def _state(current: Current) -> Online:
+    if current.online is None:
+        said = 'this server has no online state; send features, as {"instances": [...]}'
+        raise RefusedError(HTTPStatus.CONFLICT, said)
+    return current.online
+
+
+def _listed(name: str, given: object, most: int) -> list[Any]:
+    if not isinstance(given, list) or not 1 <= len(given) <= most:
+        value = f"a list of {len(given)}" if isinstance(given, list) else given
+        raise RequestError(name, value, f"a list of 1 to {most} objects")
+    for i, each in enumerate(given):
+        if not isinstance(each, dict):
+            raise RequestError(f"{name}[{i}]", each, "an object of columns")
+    return given
+
+
+def _checked(where: str, call: Callable[[Any], Any], given: object) -> Any:
+    try:
+        return call(given)
+    except UserError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where) from None
+    except UnavailableError as error:
+        raise _unavailable(error) from None
+
+
+async def _durable(online: Online) -> None:
+    try:
+        await online.committed()
+    except UnavailableError as error:
+        raise _unavailable(error) from None
+
+
+def _unavailable(error: UnavailableError) -> RefusedError:
+    refusal = RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+    refusal.headers["retry-after"] = "1"
+    return refusal

@@ -1,0 +1,250 @@
+"""Raw events over HTTP: what is answered is what the batch kernel and the model say of them."""
+
+import asyncio
+import random
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+
+from components.common.config import Config
+from components.common.contracts import package as contract
+from components.common.contracts.package import Inputs, Tabular
+from components.features import core
+from components.serving.online import Commits
+from components.tabular import windows
+from components.tabular.inputs import Scorer
+from components.tabular.online.log import records
+from components.tabular.windows import DAY
+from tests import packages
+from tests.components.serving.conftest import Running, point
+from tests.components.tabular.online.streams import START, Labeled, config, event, offline, stored
+from tests.processes import wait_until
+
+PAST = 4  # days of the snapshot
+RNG = random.Random(0)  # noqa: S311
+ROWS = sorted(
+    (RNG.randrange(7 * DAY), RNG.randrange(3), RNG.randrange(3), RNG.randrange(10**4), None) for _ in range(200)
+)
+CHOSEN = config()
+
+
+def events_of(rows: list[tuple[Any, ...]], chosen: Config = CHOSEN) -> list[Labeled]:
+    return [event(row, number, chosen) for number, row in enumerate(rows)]
+
+
+EVENTS = events_of(ROWS)
+LATER = [each for each in EVENTS if each.time >= (START + PAST) * DAY]
+
+
+def model(folder: Path, chosen: Config = CHOSEN) -> str:
+    """The URI of a model whose score moves with every input."""
+    names, make = core.numeric_inputs(chosen), onnx.helper
+    weights = np.linspace(-0.02, 0.03, len(names), dtype=np.float32).reshape(-1, 1)
+    nodes = [
+        make.make_node("Gemm", [contract.INPUT, "weights"], ["logit"]),
+        make.make_node("Sigmoid", ["logit"], ["column"]),
+        make.make_node("Reshape", ["column", "flat"], [contract.OUTPUT]),
+    ]
+    given = make.make_tensor_value_info(contract.INPUT, onnx.TensorProto.FLOAT, [None, len(names)])
+    made = make.make_tensor_value_info(contract.OUTPUT, onnx.TensorProto.FLOAT, [None])
+    constants = [onnx.numpy_helper.from_array(weights, "weights"), onnx.numpy_helper.from_array(np.array([-1]), "flat")]
+    graph = make.make_model(
+        make.make_graph(nodes, "all", [given], [made], constants),
+        opset_imports=[make.make_opsetid("", 17)],
+        ir_version=9,
+    ).SerializeToString()
+    inputs = Inputs(numeric=names, categorical={})
+    manifest = packages.manifest(
+        {"all": graph}, inputs, preprocessing=Tabular(**dict(inputs), windows=windows.of(chosen))
+    )
+    reference = pd.DataFrame(0.0, index=range(2), columns=[*names, "label", "score"])
+    contract.save(str(folder), manifest, {"all": graph}, reference)
+    return str(folder)
+
+
+def raw(each: Labeled) -> dict[str, Any]:
+    """An event as a user has it."""
+    time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=each.time)
+    found = {"event_id": each.event_id, "event_time": time.isoformat()}
+    return found | {"customer": each.customer, "terminal": each.terminal, "amount": each.amount}
+
+
+def sent(running: Running, *events: Labeled) -> list[float]:
+    """The scores of one request."""
+    answer = httpx.post(f"{running.url}/score", json={"events": [raw(each) for each in events]})
+    assert answer.status_code == 200, answer.text
+    return [each["score"] for each in answer.json()["predictions"]]
+
+
+def expected(uri: str, events: list[Labeled], chosen: Config = CHOSEN) -> list[float]:
+    """What the model says of the batch kernel's features of the newest events."""
+    rows = pd.DataFrame(offline(events, chosen), columns=core.numeric_inputs(chosen))
+    found: list[float] = Scorer(uri, contract.load(uri)).score(rows).tolist()
+    return found
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return model(tmp_path / "model")
+
+
+@pytest.fixture
+def running(serve, uri: str, tmp_path: Path) -> Running:
+    """A server over a snapshot of the first days."""
+    base = stored(EVENTS, CHOSEN, PAST, str(tmp_path))
+    (path,) = tmp_path.glob("*.state.json")
+    assert base.snapshot.rows
+    running: Running = serve(uri, snapshot=str(path).removesuffix(".json"))
+    return running
+
+
+def test_raw_events_are_scored_as_the_batch_does_one_by_one_and_many_at_once(running, uri) -> None:
+    first, rest = LATER[:10], LATER[10:]
+
+    found = [*(score for each in first for score in sent(running, each)), *sent(running, *rest)]
+
+    assert found == expected(uri, EVENTS)[-len(LATER) :]
+
+
+def test_an_event_that_is_sent_again_is_answered_alike_and_counted_once(running, uri) -> None:
+    once = sent(running, *LATER[:20])
+    assert sent(running, *LATER[:20]) == once
+    assert sent(running, *LATER[20:]) == expected(uri, EVENTS)[-len(LATER) + 20 :]
+
+
+def test_a_label_that_arrives_later_is_in_the_windows_of_what_follows(running, uri) -> None:
+    positive = [each._replace(label=1) for each in EVENTS if START + 2 <= each.time // DAY < START + 5]
+    sent(running, *LATER[:30])
+    labels = [{name: raw(each)[name] for name in ("event_id", "event_time")} | {"label": 1} for each in positive]
+    known = {each.event_id for each in [*EVENTS[: -len(LATER)], *LATER[:30]]}
+
+    answer = httpx.post(f"{running.url}/labels", json={"labels": labels})
+
+    assert answer.json() == {"known": [each.event_id in known for each in positive]}
+    changed = {each.event_id: each for each in positive if each.event_id in known}
+    relabeled = [changed.get(each.event_id, each) for each in EVENTS]
+    assert sent(running, *LATER[30:]) == expected(uri, relabeled)[-len(LATER) + 30 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"amount": "12"}, "events[1]: amount is '12'; give a finite number"),
+        ({"amount": -1}, "events[1]: amount is -1.0; an amount is not negative"),
+        ({"customer": None}, "events[1]: customer is None; give a whole number"),
+        ({"event_time": "noon"}, "events[1]: event_time is 'noon'; give ISO 8601 text"),
+        ({"event_time": "2024-02-01T00:00:00Z"}, "is of a day before 2024-03-04, the first whose windows the state"),
+    ],
+)
+def test_a_wrong_event_is_told_the_column_and_what_is_allowed(running, change, said) -> None:
+    body = {"events": [raw(LATER[0]), raw(LATER[1]) | change]}
+    answer = httpx.post(f"{running.url}/score", json=body)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("score", {"events": []}, "events"),
+        ("score", {"events": {}}, "events"),
+        ("score", {"events": [1]}, "events[0]"),
+        ("labels", {"labels": [{"event_id": 1, "event_time": "2024-03-05T00:00:00Z", "label": 2}]}, "labels[0]"),
+        ("labels", {"labels": [{"event_time": "2024-03-05T00:00:00Z", "label": 1}]}, "labels[0]"),
+        ("labels", {}, "body"),
+    ],
+)
+def test_a_wrong_request_is_told_the_field(running, path, body, field) -> None:
+    answer = httpx.post(f"{running.url}/{path}", json=body)
+    assert (answer.status_code, answer.json()["field"]) == (400, field)
+
+
+def test_a_server_without_a_snapshot_asks_for_features(serve, uri) -> None:
+    answer = httpx.post(f"{serve(uri).url}/score", json={"events": [raw(LATER[0])]})
+    assert (answer.status_code, "send features" in answer.json()["error"]) == (409, True)
+
+
+def test_what_was_answered_is_on_disk_before(running) -> None:
+    sent(running, *LATER[:5])
+    (log,) = (running.pointer.parent / "state").glob("*.log")
+    assert [record.event_id for record, _ in records(log, 0, log.stat().st_size)] == [
+        each.event_id for each in LATER[:5]
+    ]
+
+
+def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_computed_with(
+    running, uri, tmp_path
+) -> None:
+    """A new version with other windows takes over while events come in; none is lost, none is answered by the other."""
+    other = config(windows=(1, 3))
+    second = model(tmp_path / "second", other)
+    stored(events_of(ROWS, other), other, PAST, str(tmp_path / "snapshots"))
+    (path,) = (tmp_path / "snapshots").glob("*.state.json")
+    answers: list[dict[str, Any]] = []
+
+    def send() -> None:
+        with httpx.Client() as client:
+            # one by one: the list grows while it is looked at
+            answers.extend(client.post(f"{running.url}/score", json={"events": [raw(each)]}).json() for each in LATER)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    wait_until(lambda: len(answers) > 5, "events come in")
+    point(running.pointer, 2, second, str(path).removesuffix(".json"))
+    running.current.refresh()
+    sending.join()
+
+    assert running.current.problem is None
+    versions = [each["version"] for each in answers]
+    assert versions == sorted(versions)
+    rows = zip(
+        answers, expected(uri, EVENTS)[-len(LATER) :], expected(second, EVENTS, other)[-len(LATER) :], strict=True
+    )
+    for answer, old, new in rows:
+        assert answer["predictions"][0]["score"] == (old if answer["version"] == 1 else new)
+
+
+def test_a_snapshot_with_other_inputs_than_the_models_is_not_served(running, uri, tmp_path) -> None:
+    other = config(windows=(1, 3))
+    stored(events_of(ROWS, other), other, PAST, str(tmp_path / "snapshots"))
+    (path,) = (tmp_path / "snapshots").glob("*.state.json")
+    point(running.pointer, 2, uri, str(path).removesuffix(".json"))
+
+    running.current.refresh()
+
+    assert "has other inputs than model" in str(running.current.problem)
+    assert len(sent(running, LATER[0])) == 1
+
+
+def test_commits_that_wait_for_each_other_are_one_and_a_failed_one_is_told_to_all_that_waited() -> None:
+
+    made: list[int] = []
+    go = threading.Event()
+
+    def commit() -> None:
+        go.wait()
+        made.append(1)
+        if len(made) == 2:
+            raise OSError("full")
+
+    async def ask() -> None:
+        commits = Commits(commit)
+        first = [commits.after_now() for _ in range(3)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        later = [commits.after_now() for _ in range(3)]
+        go.set()
+        await asyncio.gather(*first)
+        found = await asyncio.gather(*later, return_exceptions=True)
+        assert [str(each) for each in found] == ["full"] * 3
+        await commits.after_now()
+
+    asyncio.run(ask())
+    assert len(made) == 3
