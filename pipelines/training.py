@@ -41,7 +41,7 @@ def define(site: Site) -> Any:
         scores = scoring(**day, **rows, state=state, model=model.output)
         shift = drift(**day, **rows, scores=scores.output)
         found = {"model": model.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
-        release = deployment(**day, **found, state=state)
+        release = deployment(**day, **rows, **found, state=state)
         steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
         made = rows | found | {name: step.output for name, step in steps.items()}
         report = reporting(**day, **made, device=device, data=data, state=state)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.common import registry, release, storage
 from components.common.config import Config, parse
-from components.common.contracts import package
+from components.common.contracts import package, tables
 from components.common.contracts.deployment import Deployment, Outcome
 from components.common.contracts.release import Action, Entry, Release
 from components.common.contracts.section import write_section
@@ -28,6 +28,7 @@ def parser() -> Parser:
     return Parser("deployment", "Register a model, promote it where the verdicts allow, serve the champion.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
+        features="URI of the features manifest",
         model="folder of the model",
         evaluation="folder of the evaluation",
         drift="folder of the drift step",
@@ -94,7 +95,7 @@ def _settle(args: argparse.Namespace, version: Version, record: Release | None, 
     kept = registry.find(state.registry, version.name, number) if number else None
     live = version if promoted else kept
     # before the record changes, so that a version that does not answer never becomes the champion
-    served = _serve(state, live or version, is_live=live is not None)
+    served = _serve(args, live or version, is_live=live is not None)
     changes = promoted and number != version.version
     entry = release.entry(Action.PROMOTED, version, args.run, decision.reasons) if changes else None
     return Settled(decision, live, before.version if before else None, served, entry)
@@ -134,10 +135,16 @@ def _before(
     return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
 
 
-def _serve(state: State, version: Version, is_live: bool) -> dict[str, Any]:
+def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
-    example = endpoint.example(version.uri)
-    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.features}
+    from components.tabular.online import snapshot
+
+    state, model = State.parse(args.state), package.load(version.uri).preprocessing
+    own = tables.read_table(args.features).details["online"]
+    # that of the run, unless the champion's inputs are others
+    online = own if snapshot.serves(own, model) else snapshot.newest(state.lake, version.name, model)
+    example = endpoint.example(version.uri, online)
+    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.event}
     if state.target is not Target.LOCAL or not is_live:
         return silent
     server = endpoint.start_or_update(state.registry, version, example)

@@ -31,14 +31,28 @@ TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Example:
-    """One event and what a version scores it, computed without the server."""
+    """One event and what a version scores it, computed without the server.
 
-    features: dict[str, Any]
+    Attributes:
+        name: how a request calls such events: `events`, or `instances` where it is the event's features.
+        event: its columns, or its features.
+        score: what the version scores it.
+        snapshot: of the online state that takes such events in; None where there is none.
+    """
+
+    name: str
+    event: dict[str, Any]
     score: float
+    snapshot: str | None = None
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request that scores the event."""
+        return {self.name: [self.event]}
 
     def curl(self, url: str) -> str:
         """Return a shell command that scores the event."""
-        body = shlex.quote(json.dumps({"instances": [self.features]}))
+        body = shlex.quote(json.dumps(self.request))
         return f"curl -s {url}/score -H 'Content-Type: application/json' -d {body}"
 
 
@@ -55,17 +69,25 @@ def check(state: kept.State) -> None:
         )
 
 
-def example(uri: str) -> Example:
-    """Score one event of a model's reference sample with the model's own files."""
+def example(uri: str, online: str | None = None) -> Example:
+    """Score one event with a model's own files: one that the online state knows, else one of its reference sample.
+
+    Args:
+        uri: folder of the model.
+        online: the snapshot that the online state is to lie over; None: there is no such state.
+    """
     import pandas as pd
 
     from components.deployment import core
     from components.tabular.inputs import Scorer
+    from components.tabular.online import snapshot
 
     model = package.load(uri)
-    features = core.example(model.preprocessing, package.read_reference(uri))
+    known = snapshot.read(online).example if online else None
+    features = known.inputs if known else core.example(model.preprocessing, package.read_reference(uri))
     (score,) = Scorer(uri, model).score(pd.DataFrame([features]))
-    return Example(features, float(score))
+    name, event = ("events", known.event) if known else ("instances", features)
+    return Example(name, event, float(score), online)
 
 
 def start_or_update(registry_uri: str, version: registry.Version, expected: Example, port: int = PORT) -> State:
@@ -84,7 +106,8 @@ def start_or_update(registry_uri: str, version: registry.Version, expected: Exam
     uri = files.pointer_uri(root, name)
     with registry.exclusive(root):
         before = storage.read_bytes(uri) if storage.exists(uri) else None
-        pointer = Pointer(version.version, version.uri, version.sha256, _since(root, version))
+        since = _since(root, version)
+        pointer = Pointer(version.version, version.uri, version.sha256, since, expected.snapshot)
         storage.write_json(uri, asdict(pointer))
         try:
             return _checked(root, name, pointer, expected, port)
@@ -135,7 +158,7 @@ def _stop(root: str, name: str) -> bool:
 
 def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: int) -> State:
     state = _serving(root, name, pointer, port)
-    answer = _call(state, "/score", {"instances": [expected.features]})
+    answer = _call(state, "/score", expected.request)
     right = answer and answer["version"] == pointer.version
     if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
         raise UserError(
@@ -158,11 +181,11 @@ def _serving(root: str, name: str, pointer: Pointer, port: int) -> State:
             process = _launch(root, name, port)
         state = running(root, name)
         health = _call(state, "/healthz") if state else None
-        if state and health and health["wanted"] == pointer.version:
+        if state and health and (health["wanted"], health["snapshot"]) == (pointer.version, pointer.snapshot):
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
             served = _call(state, "/model")
-            if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
+            if served and all(served[name] == getattr(pointer, name) for name in ("version", "sha256", "snapshot")):
                 if process and state.port != port:
                     log.info("port %d was taken, the endpoint listens on %d", port, state.port)
                 return state

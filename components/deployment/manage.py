@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from components.common import registry, release
+from components.common.contracts import package
 from components.common.contracts.release import Release
 from components.common.contracts.state import State
 from components.common.errors import UserError, nearest
@@ -65,10 +66,13 @@ def stop(state: State, name: str | None = None) -> None:
 
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
+    from components.tabular.online import snapshot
+
     if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
         _print("no endpoint is running here")
         return
-    server = endpoint.start_or_update(state.registry, version, endpoint.example(version.uri))
+    online = snapshot.newest(state.lake, version.name, package.load(version.uri).preprocessing)
+    server = endpoint.start_or_update(state.registry, version, endpoint.example(version.uri, online))
     _print(f"{server.url} answers with version {version.version}")
 
 

@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from components.common import storage
 from components.common.config import Config
-from components.common.contracts.online import Replay
+from components.common.contracts.online import Example, Replay
 from components.common.contracts.tables import Table
 from components.common.splits import Days, buffer_days, rows_of
 from components.common.step import log
@@ -56,12 +58,43 @@ def write(past: Past, lake: str, offline: pd.DataFrame) -> tuple[str, Replay]:
     events, config, days = past.events(), past.config, past.days
     uri = snapshot.place(lake, config.name, past.day, past.key)
     if not snapshot.find(uri):
-        written = snapshot.write(uri, *snapshot.made(config, days, rows_of(events, days)))
+        found, manifest = snapshot.made(config, days, rows_of(events, days))
+        known = manifest.model_copy(update={"example": example(config, events, offline)})
+        written = snapshot.write(uri, found, known)
         log.info("online state: %d events of %s, %d bytes", written.rows, days, written.size)
     before = Days(days.first - timedelta(days=1), days.last - timedelta(days=1))
     base = snapshot.in_memory(config, before, rows_of(events, before))
-    found = skew.replay(base, rows_of(events, Days(past.day, past.day)), offline, config)
-    log.info(
-        "online features of %s: %d of %d events differ from the offline ones", past.day, found.differing, found.rows
+    came = skew.replay(base, rows_of(events, Days(past.day, past.day)), offline, config)
+    log.info("online features of %s: %d of %d events differ from the offline ones", past.day, came.differing, came.rows)
+    return uri, came
+
+
+def example(config: Config, events: pd.DataFrame, offline: pd.DataFrame) -> Example | None:
+    """Return the last event of the logical date that misses nothing, None without one.
+
+    Args:
+        config: the use case.
+        events: canonical events, that day's among them.
+        offline: the features of that day.
+    """
+    numeric, categorical = core.numeric_inputs(config), config.columns.categorical
+    complete = offline.dropna(subset=numeric)
+    if complete.empty:
+        return None
+    inputs = complete.iloc[-1]
+    (event,) = events[(events["event_id"] == inputs["event_id"]) & (events["event_time"] == inputs["event_time"])].iloc
+    roles = {name: event[role] for role, name in config.columns.roles.items() if role != "label"}
+    further = {name: event[name] for name in config.columns.numeric}
+    texts = {name: str(inputs[name]) for name in categorical}
+    return Example(
+        event={name: _plain(value) for name, value in {**roles, **further}.items()} | texts,
+        inputs={name: float(inputs[name]) for name in numeric} | texts,
     )
-    return uri, found
+
+
+def _plain(value: Any) -> int | float | str:
+    """Return a value of a frame as JSON has it."""
+    if isinstance(value, pd.Timestamp):
+        return f"{value.isoformat()}Z"
+    found: int | float | str = value.item() if isinstance(value, np.generic) else value
+    return found

@@ -5,9 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from components.common.contracts.package import ModelPackage
-from components.common.errors import UserError
-from components.tabular import windows
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import Label
@@ -96,18 +93,3 @@ class Commits:
             waiting.set_exception(error) if error else waiting.set_result(None)
         if self._next is not None:
             self._begin()
-
-
-def check(package: ModelPackage, base: Base) -> None:
-    """Refuse a snapshot whose inputs are not a model's.
-
-    Raises:
-        UserError: when windows or columns differ.
-    """
-    ours, theirs = base.snapshot, package.preprocessing
-    given = windows.numeric_inputs(ours.windows, ours.events.numeric)
-    if ours.windows != theirs.windows or given != theirs.numeric or {*ours.events.categorical} != {*theirs.categorical}:
-        raise UserError(
-            f"the snapshot of {ours.last} has other inputs than model {package.sha256[:8]}; "
-            "run the features step with the model's config"
-        )

@@ -12,7 +12,7 @@ from components.common.errors import UserError
 from components.common.step import log
 from components.serving.batching import Batcher, Limits
 from components.serving.files import Pointer
-from components.serving.online import Online, check
+from components.serving.online import Online
 from components.serving.rows import Rows
 from components.tabular.inputs import Scorer
 from components.tabular.online import snapshot
@@ -117,8 +117,12 @@ class Current:
         if model.pointer.snapshot is None:
             self.close()
             return
+        if not snapshot.serves(model.pointer.snapshot, model.package.preprocessing):
+            raise UserError(
+                f"snapshot {model.pointer.snapshot} has other inputs than version {model.pointer.version}; "
+                "run the features step with the model's config"
+            )
         base = snapshot.mapped(model.pointer.snapshot, self._state)
-        check(model.package, base)
         if self.online is None:
             self.online = Online(Embedded(Path(self._state), base))
         else:
@@ -139,4 +143,5 @@ class Current:
         """Return what answers, what should, and why it does not."""
         serving = self.model.pointer.version
         status = "degraded" if self.problem else "ok"
-        return {"status": status, "version": serving, "wanted": self.wanted.version, "problem": self.problem}
+        wanted = {"wanted": self.wanted.version, "snapshot": self.wanted.snapshot}
+        return {"status": status, "version": serving, **wanted, "problem": self.problem}

@@ -33,4 +33,6 @@ class Deployment(Artifact):
     endpoint: str | None = Field(description="URL that serves the champion; null where nothing was started")
     endpoint_checked: bool = Field(description="whether it was called and answered with that version")
     curl: str | None = Field(description="a command that scores one event there")
-    example: dict[str, float | str] = Field(description="the features of that event")
+    example: dict[str, int | float | str] = Field(
+        description="that event: the user's columns, or its features where there is no online state"
+    )

@@ -31,6 +31,13 @@ class Array(Part):
     count: int = Field(description="its values")
 
 
+class Example(Part):
+    """An event of the last day as a user has it, and its features as the batch has them."""
+
+    event: dict[str, int | float | str] = Field(description="the user's column -> value; a time in ISO 8601, UTC")
+    inputs: dict[str, float | str] = Field(description="a model's input -> value")
+
+
 class Snapshot(Artifact):
     """What the file beside it holds, written last: `<lake>/<use case>/online/date=<day>/<key>.state`."""
 
@@ -44,6 +51,7 @@ class Snapshot(Artifact):
     windows: Windows = Field(description="which windows it serves; a model with others needs another snapshot")
     events: Events
     arrays: dict[str, Array] = Field(description="where each array lies in the file")
+    example: Example | None = Field(description="an event that it knows; null where no event of the day is complete")
 
 
 class Replay(Part):

@@ -18,7 +18,7 @@ import pandas as pd
 from components.common import storage
 from components.common.config import Config
 from components.common.contracts.online import SUFFIX, Array, Events, Snapshot
-from components.common.contracts.package import Windows
+from components.common.contracts.package import Tabular, Windows
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.tabular import windows
@@ -116,6 +116,7 @@ def made(config: Config, days: Days, events: pd.DataFrame) -> tuple[dict[str, In
         windows=spec,
         events=described(config, events),
         arrays={},
+        example=None,
         **counts,
     )
     return found, manifest
@@ -137,7 +138,7 @@ def mapped(uri: str, folder: str) -> Base:
     Raises:
         UserError: when it is missing, or not the file that its manifest names.
     """
-    snapshot = Snapshot.read(f"{uri}.json")
+    snapshot = read(uri)
     path = Path(folder, f"{snapshot.sha256}{SUFFIX}")
     if not path.exists() and storage.copy(uri, str(path)) != snapshot.sha256:
         path.unlink()
@@ -155,22 +156,39 @@ def place(lake: str, use_case: str, day: date, key: str) -> str:
 
 def find(uri: str) -> Snapshot | None:
     """Return the snapshot at a URI when it is complete, that is when its manifest has been written."""
-    return Snapshot.read(f"{uri}.json") if storage.exists(f"{uri}.json") else None
+    return read(uri) if storage.exists(f"{uri}.json") else None
 
 
-def newest(lake: str, use_case: str, spec: Windows) -> str | None:
-    """Return the URI of the newest snapshot that serves a model's windows, None without one.
+def read(uri: str) -> Snapshot:
+    """Return the manifest of the snapshot at a URI.
+
+    Raises:
+        UserError: when it is missing or none.
+    """
+    return Snapshot.read(f"{uri}.json")
+
+
+def serves(uri: str, model: Tabular) -> bool:
+    """Return whether the inputs that follow from a snapshot are those that a model takes."""
+    snapshot = read(uri)
+    given = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
+    has_same = given == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
+    return has_same and snapshot.windows == model.windows
+
+
+def newest(lake: str, use_case: str, model: Tabular) -> str | None:
+    """Return the URI of the newest snapshot that serves a model, None without one.
 
     Args:
         lake: root of the tables.
         use_case: its name.
-        spec: the model's `preprocessing.windows`.
+        model: what the model makes of events.
     """
     folder = storage.join(lake, use_case, "online")
     for day in reversed(storage.names(folder)):
         for name in storage.names(storage.join(folder, day)):
             uri = storage.join(folder, day, name.removesuffix(".json"))
-            if name.endswith(f"{SUFFIX}.json") and Snapshot.read(f"{uri}.json").windows == spec:
+            if name.endswith(f"{SUFFIX}.json") and serves(uri, model):
                 return uri
     return None
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from components.common import registry, release, storage
-from components.common.contracts import package
+from components.common.contracts import package, tables
 from components.common.contracts.package import DecisionRule
 from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Verdict
@@ -17,6 +17,7 @@ from components.common.release import Place
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
 from tests.components.states import state
+from tests.components.tabular.online import streams
 
 CONFIG = Path(__file__).parents[3] / "pipelines" / "configs" / "fraud.yaml"
 METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4}
@@ -49,9 +50,12 @@ def flags(
     )
     storage.write_bytes(f"{place}/evaluation/model_card.md", b"# Model card\n")
     Verdict(subject=verdict.subject, **advice).write(f"{place}/drift/verdict.json")
+    online = streams.written([], streams.config(), 1, f"{place}/lake")  # of events that give other features
+    tables.write_table(f"{place}/features", tables.Table("features", [], {"online": online}))
     values = {
         "config": json.dumps(yaml.safe_load(CONFIG.read_text())),
         "date": "2018-08-14",
+        "features": f"{place}/features",
         "model": model,
         "evaluation": f"{place}/evaluation",
         "drift": f"{place}/drift",

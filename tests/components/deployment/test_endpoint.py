@@ -50,8 +50,15 @@ def test_the_new_version_answers_and_says_what_it_is(stocked, serve):
         "inputs": {"numeric": ["amount", "customer_count_1d"], "categorical": {"channel": ["shop", "it's web"]}},
         "threshold": 0.5,
         "trained": {"first": "2018-07-25", "last": "2018-07-29"},
+        "snapshot": None,
     }
-    assert httpx.get(f"{state.url}/healthz").json() == {"status": "ok", "version": 1, "wanted": 1, "problem": None}
+    assert httpx.get(f"{state.url}/healthz").json() == {
+        "status": "ok",
+        "version": 1,
+        "wanted": 1,
+        "snapshot": None,
+        "problem": None,
+    }
 
 
 def test_it_can_be_reached_from_this_machine_only(serve):

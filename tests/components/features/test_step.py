@@ -17,7 +17,7 @@ from components.features import core
 from components.features.__main__ import body, parser
 from components.tabular import frames
 from components.tabular.online import snapshot
-from components.tabular.online.event import Event
+from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import State
 from tests.components.states import state
 
@@ -128,6 +128,17 @@ def test_the_snapshot_of_the_date_lies_in_the_lake_and_is_what_the_next_event_ne
     state, next_day = State(base), sample(DATE + timedelta(days=1)).itertuples()
     events = [Event(row[1], row.event_time.value // 1000, row.customer, row.terminal, row.amount) for row in next_day]
     assert [state.take(event)[0] for event in events] == offline.to_numpy().tolist()
+
+
+def test_the_snapshots_example_is_an_event_that_it_knows_with_the_features_of_the_batch(tmp_path):
+    write_events(tmp_path)
+    table, _ = step(tmp_path)
+    base = snapshot.mapped(table.details["online"], str(tmp_path))
+    example = base.snapshot.example
+    assert example is not None
+    row, kept = State(base).take(Reader(base.snapshot.events).read(example.event))
+    assert kept is None
+    assert row == [example.inputs[name] for name in table.details["numeric"]]
 
 
 def test_a_use_case_without_windows_has_an_empty_snapshot_and_the_same_replay(tmp_path):

@@ -24,7 +24,7 @@ from components.tabular.online.log import records
 from components.tabular.windows import DAY
 from tests import packages
 from tests.components.serving.conftest import Running, point
-from tests.components.tabular.online.streams import START, Labeled, config, event, offline, stored
+from tests.components.tabular.online.streams import START, Labeled, config, event, offline, written
 from tests.processes import wait_until
 
 PAST = 4  # days of the snapshot
@@ -98,10 +98,7 @@ def uri(tmp_path: Path) -> str:
 @pytest.fixture
 def running(serve, uri: str, tmp_path: Path) -> Running:
     """A server over a snapshot of the first days."""
-    base = stored(EVENTS, CHOSEN, PAST, str(tmp_path))
-    (path,) = tmp_path.glob("*.state.json")
-    assert base.snapshot.rows
-    running: Running = serve(uri, snapshot=str(path).removesuffix(".json"))
+    running: Running = serve(uri, snapshot=written(EVENTS, CHOSEN, PAST, str(tmp_path)))
     return running
 
 
@@ -185,8 +182,7 @@ def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_c
     """A new version with other windows takes over while events come in; none is lost, none is answered by the other."""
     other = config(windows=(1, 3))
     second = model(tmp_path / "second", other)
-    stored(events_of(ROWS, other), other, PAST, str(tmp_path / "snapshots"))
-    (path,) = (tmp_path / "snapshots").glob("*.state.json")
+    snapshot = written(events_of(ROWS, other), other, PAST, str(tmp_path / "snapshots"))
     answers: list[dict[str, Any]] = []
 
     def send() -> None:
@@ -197,7 +193,7 @@ def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_c
     sending = threading.Thread(target=send)
     sending.start()
     wait_until(lambda: len(answers) > 5, "events come in")
-    point(running.pointer, 2, second, str(path).removesuffix(".json"))
+    point(running.pointer, 2, second, snapshot)
     running.current.refresh()
     sending.join()
 
@@ -213,13 +209,12 @@ def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_c
 
 def test_a_snapshot_with_other_inputs_than_the_models_is_not_served(running, uri, tmp_path) -> None:
     other = config(windows=(1, 3))
-    stored(events_of(ROWS, other), other, PAST, str(tmp_path / "snapshots"))
-    (path,) = (tmp_path / "snapshots").glob("*.state.json")
-    point(running.pointer, 2, uri, str(path).removesuffix(".json"))
+    snapshot = written(events_of(ROWS, other), other, PAST, str(tmp_path / "snapshots"))
+    point(running.pointer, 2, uri, snapshot)
 
     running.current.refresh()
 
-    assert "has other inputs than model" in str(running.current.problem)
+    assert "has other inputs than version 2" in str(running.current.problem)
     assert len(sent(running, LATER[0])) == 1
 
 

@@ -93,11 +93,16 @@ def base(events: list[Labeled], chosen: Config, days: int) -> Base:
 
 def stored(events: list[Labeled], chosen: Config, days: int, folder: str) -> Base:
     """The same, written to a file and mapped."""
+    return snapshot.mapped(written(events, chosen, days, folder), folder)
+
+
+def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> str:
+    """The same, written to a file; its URI."""
     manifest = base(events, chosen, days).snapshot
     known = [each for each in events if each.time < (START + days) * DAY]
     uri = f"{folder}/{storage.fingerprint([known, days])}.state"
     snapshot.write(uri, snapshot.arrays(frame(known, chosen), manifest.windows), manifest)
-    return snapshot.mapped(uri, folder)
+    return uri
 
 
 def _ids(values: list[Any]) -> pd.Series:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.common.contracts.online import Snapshot
+from components.common.contracts.package import Tabular
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.tabular import windows
@@ -49,8 +50,13 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path)
     assert not list(tmp_path.glob("*.state"))
 
 
-def test_the_newest_snapshot_that_serves_a_models_windows_is_found(tmp_path):
-    spec, other = windows.of(CHOSEN), config(windows=(7,))
+def model(chosen):
+    spec = windows.of(chosen)
+    return Tabular(numeric=windows.numeric_inputs(spec, chosen.columns.numeric), categorical={}, windows=spec)
+
+
+def test_the_newest_snapshot_that_serves_a_model_is_found(tmp_path):
+    spec, other = model(CHOSEN), config(windows=(7,))
     assert snapshot.newest(str(tmp_path), "tiny", spec) is None
     older = written(tmp_path)
     written(tmp_path, other, Days(FIRST, date(2024, 3, 9)))
