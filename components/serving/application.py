@@ -13,6 +13,7 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from components.common.step import log
+from components.serving import openapi
 from components.serving.batching import Limits
 from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send, decoded
 from components.serving.metrics import Floats, Metrics
@@ -86,7 +87,7 @@ class Application:
             "/invocations": {"POST": self._score},
             "/labels": {"POST": self._label},
             "/model": get(lambda: features.describe(self._current.model)),
-            "/openapi.json": get(lambda: features.openapi(self._current.model, self._limits.rows)),
+            "/openapi.json": get(lambda: openapi.page(self._current, self._limits.rows)),
             "/healthz": get(self._current.health),
             "/ping": get(ready),
             "/metrics": {"GET": self._page},

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from components.common.contracts.online import Events
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import Label
@@ -17,6 +18,11 @@ class Online:
     def __init__(self, store: Store) -> None:
         self._store, self._commits = store, Commits(store.commit)
         self._reader = Reader(store.base.snapshot.events)
+
+    @property
+    def events(self) -> Events:
+        """What a raw event looks like."""
+        return self._store.base.snapshot.events
 
     def read(self, raw: Mapping[str, Any]) -> tuple[Event, dict[str, str]]:
         """Check a raw event; return it with its categorical columns.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import jsonschema
 import numpy as np
 import onnx
 import pandas as pd
@@ -243,3 +244,37 @@ def test_commits_that_wait_for_each_other_are_one_and_a_failed_one_is_told_to_al
 
     asyncio.run(ask())
     assert len(made) == 3
+
+
+def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(running) -> None:
+    page = httpx.get(f"{running.url}/openapi.json").json()
+    features = dict.fromkeys(core.numeric_inputs(CHOSEN), 1.0)
+    one, label = raw(LATER[0]), {name: raw(LATER[0])[name] for name in ("event_id", "event_time")} | {"label": 1}
+    asked = {
+        "/score": [
+            {"instances": [features]},
+            {"instances": [features] * 1024},
+            {"instances": [features] * 1025},
+            {"instances": []},
+            {"instances": [features | {"amount": "1"}]},
+            {"instances": [features | {"more": 1}]},
+            {"events": [one]},
+            {"events": [one | {"more": 1}]},
+            {"events": [one | {"amount": -1}]},
+            {"events": [one | {"customer": "1"}]},
+            {"events": [{}]},
+            {"events": [one], "instances": [features]},
+            {},
+        ],
+        "/labels": [{"labels": [label]}, {"labels": [label | {"label": 2}]}, {"labels": [one]}, {}],
+    }
+    for path, bodies in asked.items():
+        operation = page["paths"][path]["post"]
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        answered = operation["responses"]["200"]["content"]["application/json"]["schema"]
+        for body in bodies:
+            answer = httpx.post(running.url + path, json=body)
+            is_right = jsonschema.Draft202012Validator(schema).is_valid(body)
+            assert answer.status_code == (200 if is_right else 400), str(body)[:80]
+            if is_right:
+                jsonschema.validate(answer.json(), answered)

@@ -1,0 +1,87 @@
+"""The OpenAPI 3.1 description of what a version answers: its features, and raw events where it has an online state."""
+
+from http import HTTPStatus
+from typing import Any
+
+from components.common.contracts.online import Events
+from components.serving.versions import Current, Model
+
+Schema = dict[str, Any]
+
+REFUSALS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+
+
+def page(current: Current, most: int) -> Schema:
+    """Describe `/score` and `/labels`.
+
+    Args:
+        current: what answers.
+        most: events or instances that a request may have.
+    """
+    model, online = current.model, current.online
+    prediction = _object(score={"type": "number"}, flagged={"type": "boolean"})
+    answer = _object(model={"type": "string"}, version={"type": "integer"}, predictions=_list(prediction, most))
+    asked = [_object(instances=_list(_instance(model), most))]
+    paths = {"/score": _post("score", "a prediction each", {"oneOf": asked}, answer)}
+    if online is not None:
+        asked.append(_object(events=_list(_event(online.events), most)))
+        known = _object(known=_list({"type": "boolean"}, most))
+        labels = _object(labels=_list(_label(online.events), most))
+        paths["/labels"] = _post("label", "whether the event of each label is known", labels, known)
+    info = {"title": f"Nightshift: {model.name}", "version": str(model.pointer.version)}
+    return {"openapi": "3.1.0", "info": info, "paths": paths}
+
+
+def _post(name: str, what: str, asked: Schema, answer: Schema) -> Schema:
+    refused = {"description": "what is wrong, and what is allowed", "content": _json({"type": "object"})}
+    answers: dict[str, Schema] = {"200": {"description": what, "content": _json(answer)}}
+    answers |= {str(status.value): refused for status in REFUSALS}
+    body = {"required": True, "content": _json(asked)}
+    return {"post": {"operationId": name, "requestBody": body, "responses": answers}}
+
+
+def _instance(model: Model) -> Schema:
+    inputs = model.package.preprocessing
+    numbers = {name: {"type": "number"} for name in inputs.numeric}
+    texts = {name: {"type": "string", "examples": seen[:3]} for name, seen in inputs.categorical.items()}
+    return _object(**numbers, **texts)
+
+
+def _event(events: Events) -> Schema:
+    """Describe a raw event; it may have more columns, which nobody looks at."""
+    known = {"event_time": _TIME, "amount": {"type": "number", "minimum": 0}}
+    columns = {name: known.get(role) or _id(role, events) for role, name in events.columns.items()}
+    numbers = {name: {"type": "number"} for name in events.numeric}
+    texts: Schema = {name: {} for name in events.categorical}
+    return _object(**columns, **numbers, **texts) | {"additionalProperties": True}
+
+
+def _label(events: Events) -> Schema:
+    columns = {events.columns["event_id"]: _id("event_id", events), events.columns["event_time"]: _TIME}
+    return _object(**columns, label={"enum": [0, 1]}) | {"additionalProperties": True}
+
+
+def _id(role: str, events: Events) -> Schema:
+    whole = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+    return whole if role in events.integers else {"type": ["string", "integer"], "minLength": 1}
+
+
+_TIME = {"type": "string", "format": "date-time"}
+
+
+def _object(**properties: Any) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _list(items: Schema, most: int) -> Schema:
+    return {"type": "array", "items": items, "minItems": 1, "maxItems": most}
+
+
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
