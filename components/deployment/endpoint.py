@@ -181,11 +181,11 @@ def _serving(root: str, name: str, pointer: Pointer, port: int) -> State:
             process = _launch(root, name, port)
         state = running(root, name)
         health = _call(state, "/healthz") if state else None
-        if state and health and (health["wanted"], health["snapshot"]) == (pointer.version, pointer.snapshot):
+        if state and health and health["wanted"] == asdict(pointer):
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
             served = _call(state, "/model")
-            if served and all(served[name] == getattr(pointer, name) for name in ("version", "sha256", "snapshot")):
+            if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
                 if process and state.port != port:
                     log.info("port %d was taken, the endpoint listens on %d", port, state.port)
                 return state

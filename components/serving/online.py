@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 from typing import Any
 
 from components.common.contracts.online import Events
+from components.common.contracts.package import Windows
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import Label
@@ -23,6 +25,16 @@ class Online:
     def events(self) -> Events:
         """What a raw event looks like."""
         return self._store.base.snapshot.events
+
+    @property
+    def windows(self) -> Windows:
+        """Which windows it computes."""
+        return self._store.base.snapshot.windows
+
+    @property
+    def last(self) -> date:
+        """The last day of the snapshot that it lies over."""
+        return self._store.base.snapshot.last
 
     def read(self, raw: Mapping[str, Any]) -> tuple[Event, dict[str, str]]:
         """Check a raw event; return it with its categorical columns.

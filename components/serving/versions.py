@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from components.tabular.online import snapshot
 from components.tabular.online.embedded import Embedded
 
 POLL_SECONDS = 0.2
+LOOK_SECONDS = 60  # for a newer snapshot: a listing of an object store has its price
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Current:
         self.wanted = ask()
         self.problem: str | None = None
         self.online: Online | None = None
+        self._snapshot, self._looks = "", 0.0
         self.model = load(self.wanted)
         self._models = [self.model]
         self._follow_snapshot(self.model)
@@ -81,6 +83,7 @@ class Current:
         try:
             wanted = self._ask()
             if wanted == self.wanted:
+                self._renew()
                 return
             # in this order, so that an old problem is never read as the new version's
             self.problem, self.wanted = None, wanted
@@ -114,19 +117,34 @@ class Current:
         self.model = model
 
     def _follow_snapshot(self, model: Model) -> None:
-        if model.pointer.snapshot is None:
+        """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
+        uri = model.pointer.snapshot
+        if uri is None:
             self.close()
             return
-        if not snapshot.serves(model.pointer.snapshot, model.package.preprocessing):
+        if not snapshot.serves(uri, model.package.preprocessing):
             raise UserError(
-                f"snapshot {model.pointer.snapshot} has other inputs than version {model.pointer.version}; "
+                f"snapshot {uri} has other inputs than version {model.pointer.version}; "
                 "run the features step with the model's config"
             )
-        base = snapshot.mapped(model.pointer.snapshot, self._state)
         if self.online is None:
-            self.online = Online(Embedded(Path(self._state), base))
+            self.online = Online(Embedded(Path(self._state), snapshot.mapped(uri, self._state)))
+        elif self.online.windows != model.package.preprocessing.windows or self.online.last < snapshot.read(uri).last:
+            self.online.swap(snapshot.mapped(uri, self._state))
         else:
-            self.online.swap(base)
+            return
+        self._snapshot = uri
+
+    def _renew(self) -> None:
+        """Move on to the snapshot of a later date, which a run may have written that deployed nothing."""
+        if self.online is None or time.monotonic() < self._looks:
+            return
+        self._looks = time.monotonic() + LOOK_SECONDS
+        found = snapshot.newer(self._snapshot, self.model.package.preprocessing)
+        if found:
+            self.online.swap(snapshot.mapped(found, self._state))
+            self._snapshot = found
+            log.info("the online state lies over %s", found)
 
     def _report(self, problem: str) -> None:
         if problem != self.problem:
@@ -143,5 +161,4 @@ class Current:
         """Return what answers, what should, and why it does not."""
         serving = self.model.pointer.version
         status = "degraded" if self.problem else "ok"
-        wanted = {"wanted": self.wanted.version, "snapshot": self.wanted.snapshot}
-        return {"status": status, "version": serving, **wanted, "problem": self.problem}
+        return {"status": status, "version": serving, "wanted": asdict(self.wanted), "problem": self.problem}

@@ -49,5 +49,4 @@ def describe(model: Model) -> dict[str, Any]:
         "threshold": package.decision.threshold,
         "trained": package.lineage.train.model_dump(mode="json", include={"first", "last"}),
         "champion_since": pointer.since,
-        "snapshot": pointer.snapshot,
     }

@@ -184,8 +184,24 @@ def newest(lake: str, use_case: str, model: Tabular) -> str | None:
         use_case: its name.
         model: what the model makes of events.
     """
-    folder = storage.join(lake, use_case, "online")
-    for day in reversed(storage.names(folder)):
+    return _newest(storage.join(lake, use_case, "online"), model)
+
+
+def newer(uri: str, model: Tabular) -> str | None:
+    """Return the URI of the newest snapshot of a later date that serves a model, None without one.
+
+    Args:
+        uri: a snapshot, beside whose date the others lie.
+        model: what the model makes of events.
+    """
+    folder, day, _ = uri.rsplit("/", 2)
+    return _newest(folder, model, day)
+
+
+def _newest(folder: str, model: Tabular, after: str = "") -> str | None:
+    for day in sorted(storage.names(folder), reverse=True):
+        if day <= after:
+            return None
         for name in storage.names(storage.join(folder, day)):
             uri = storage.join(folder, day, name.removesuffix(".json"))
             if name.endswith(f"{SUFFIX}.json") and serves(uri, model):

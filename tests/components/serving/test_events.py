@@ -99,7 +99,7 @@ def uri(tmp_path: Path) -> str:
 @pytest.fixture
 def running(serve, uri: str, tmp_path: Path) -> Running:
     """A server over a snapshot of the first days."""
-    running: Running = serve(uri, snapshot=written(EVENTS, CHOSEN, PAST, str(tmp_path)))
+    running: Running = serve(uri, snapshot=written(EVENTS, CHOSEN, PAST, str(tmp_path / "online" / "date=2024-03-04")))
     return running
 
 
@@ -217,6 +217,27 @@ def test_a_snapshot_with_other_inputs_than_the_models_is_not_served(running, uri
 
     assert "has other inputs than version 2" in str(running.current.problem)
     assert len(sent(running, LATER[0])) == 1
+
+
+def test_the_state_moves_on_to_the_snapshot_of_a_later_date_and_never_back(running, uri, tmp_path) -> None:
+    """A run that deploys nothing writes a newer one; a run for an earlier date points at an older one."""
+    sent(running, *LATER[:20])
+    until = (START + PAST + 1) * DAY
+    day = Path(str(running.current.wanted.snapshot)).parent.parent / "date=2024-03-05"
+    newer = written(EVENTS, CHOSEN, PAST + 1, str(day))
+
+    running.current._looks = 0.0
+    running.current.refresh()
+    assert running.current.online is not None
+    assert str(running.current.online.last) == "2024-03-05"
+    point(running.pointer, 2, uri, str(running.current.wanted.snapshot))
+    running.current.refresh()
+
+    assert (running.current.problem, running.current.model.pointer.version) == (None, 2)
+    assert str(running.current.online.last) == "2024-03-05"
+    assert Path(newer).exists()
+    rest = [each for each in LATER if each.time >= until]
+    assert sent(running, *rest) == expected(uri, EVENTS)[-len(rest) :]
 
 
 def test_commits_that_wait_for_each_other_are_one_and_a_failed_one_is_told_to_all_that_waited() -> None:
