@@ -85,8 +85,9 @@ def running(name: str, place: Place) -> "Iterator[subprocess.Popen[bytes]]":
         assert process.poll() is None, said.read_text()
         yield process
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for pid in family(process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.wait()
 
 
@@ -128,17 +129,30 @@ def asked(url: str, script: Path, connections: int, seconds: int) -> dict[str, A
     return {"requests": requests, "per_second": round(rate), "p50_ms": latency("50"), "p99_ms": latency("99")}
 
 
-def cpu_seconds(group: int) -> float:
-    """Return the CPU time of a session's processes so far."""
-    total = 0
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has ended meanwhile
-            continue
-        if int(fields[3]) == group:
-            total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(root: int) -> float:
+    """Return the CPU time so far of a process and of all that it has started."""
+    ticks = 0
+    for pid in family(root):
+        with suppress(OSError):  # it has ended meanwhile
+            ticks += sum(map(int, _status(pid)[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def family(root: int) -> list[int]:
+    """Return a process and all that it has started, whatever session they are in."""
+    parents = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parents[int(place.name)] = int(_status(int(place.name))[1])
+    found = [root]
+    for pid in found:  # grows while it is walked
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
+def _status(pid: int) -> list[str]:
+    """Return a process's status behind its name: state, parent ..., see proc(5)."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 
 def show(rows: list[dict[str, Any]]) -> None:
