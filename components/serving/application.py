@@ -47,6 +47,12 @@ class Application:
         self._prefix, self._number = secrets.token_hex(8), count(1)
         self._metrics = Metrics(current.model.name, current.labels)
         self._routes = self._table()
+        self._answers: dict[str, Callable[[Model], object]] = {
+            "": inference.described,
+            "ready": lambda _: {},
+            "config": partial(inference.configuration, limits=limits),
+            "stats": inference.statistics,
+        }
         for path, route in (aliases or {}).items():
             self._routes[path] = self._routes[route]
 
@@ -122,24 +128,19 @@ class Application:
         name, *rest = path.removeprefix(MODELS).split("/")
         version = rest[1] if len(rest) > 1 and rest[0] == "versions" else None
         operation = "/".join(rest[2:] if version else rest)
-        answers: dict[str, Callable[[Model], object]] = {
-            "": inference.described,
-            "ready": lambda _: {},
-            "config": partial(inference.configuration, limits=self._limits),
-            "stats": inference.statistics,
-        }
         route = "/".join(["/v2/models/{name}", *([operation] if operation else [])])
         if operation == "infer":
             return route, {"POST": partial(self._infer, name, version)}
-        if operation not in answers:
+        if operation not in self._answers:
             raise RefusedError(
-                HTTPStatus.NOT_FOUND, f"unknown operation: {operation[:200]}; allowed: {', '.join(answers)}, infer"
+                HTTPStatus.NOT_FOUND,
+                f"unknown operation: {operation[:200]}; allowed: {', '.join(self._answers)}, infer",
             )
 
         async def handler(_: Request) -> Response:
             model = self._current.model
             inference.check(model, name, version)
-            return Response.of(answers[operation](model))
+            return Response.of(self._answers[operation](model))
 
         return route, {"GET": handler}
 

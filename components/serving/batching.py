@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from http import HTTPStatus
 
 import numpy as np
 import numpy.typing as npt
 
-from components.serving.messages import RefusedError
+from components.serving.messages import unavailable
 
 Matrix = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float32]
@@ -102,9 +101,7 @@ class Batcher:
             RefusedError: 503 with Retry-After when too many rows wait already.
         """
         if self._queued + len(rows) > self._limits.queue:
-            refusal = RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, f"{self._queued} rows wait already; try again later")
-            refusal.headers["retry-after"] = "1"
-            raise refusal
+            raise unavailable(f"{self._queued} rows wait already; try again later")
         loop = asyncio.get_running_loop()
         waiting = _Waiting(rows, loop.create_future())
         self._queue.append(waiting)

@@ -38,6 +38,25 @@ class RequestError(RefusedError):
         super().__init__(HTTPStatus.BAD_REQUEST, message, field=self.field, value=self.value, allowed=self.allowed)
 
 
+def unavailable(error: str) -> RefusedError:
+    """Return a refusal that asks the client to come again: 503 with Retry-After."""
+    refusal = RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, error)
+    refusal.headers["retry-after"] = "1"
+    return refusal
+
+
+def listed(name: str, given: object, most: int) -> list[Any]:
+    """Return a request's list.
+
+    Raises:
+        RequestError: when it is none, empty, or longer than allowed.
+    """
+    if not isinstance(given, list) or not 1 <= len(given) <= most:
+        value = f"a list of {len(given)}" if isinstance(given, list) else given
+        raise RequestError(name, value, f"a list of 1 to {most} objects")
+    return given
+
+
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from components.common.contracts.package import Inputs
 from components.common.errors import nearest
-from components.serving.messages import RequestError
+from components.serving.messages import RequestError, listed
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -41,10 +41,7 @@ class Rows:
         """
         if not isinstance(request, dict) or set(request) != {"instances"}:
             raise RequestError("body", request, 'an object {"instances": [...]}')
-        instances = request["instances"]
-        if not isinstance(instances, list) or not 1 <= len(instances) <= self._most:
-            value = f"a list of {len(instances)}" if isinstance(instances, list) else instances
-            raise RequestError("instances", value, f"a list of 1 to {self._most} objects")
+        instances = listed("instances", request["instances"], self._most)
         rows = np.zeros((len(instances), self._width), dtype=np.float32)
         for i, instance in enumerate(instances):
             self._fill(rows[i], instance, f"instances[{i}]")

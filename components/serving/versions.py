@@ -32,11 +32,6 @@ class Model:
     rows: Rows
     batcher: Batcher
 
-    @property
-    def width(self) -> int:
-        """Columns of the graph's input."""
-        return self.package.preprocessing.width
-
 
 def load(name: str, pointer: Pointer, limits: Limits) -> Model:
     """Load a version and call it once.

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from components.common.errors import UnavailableError, UserError
-from components.serving.messages import RefusedError, RequestError, Response
+from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
 from components.serving.metrics import Floats
 from components.serving.online import Online
 from components.serving.protocols.features import predictions
@@ -25,8 +25,8 @@ async def score(current: Current, raw: object, most: int) -> tuple[Response, Mod
         RefusedError: when a request or an event is not right, too much waits, or the state's store does not answer.
     """
     online = _state(current)
-    listed = _listed("events", raw, most)
-    read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(listed)]
+    given = _objects("events", raw, most)
+    read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(given)]
     taken, base = _checked("events", online.take, [event for event, _ in read])
     model = current.of_windows(base.snapshot.windows)
     rows = model.rows.joined(taken, [categories for _, categories in read])
@@ -45,7 +45,7 @@ async def label(current: Current, request: object, most: int) -> Response:
     online = _state(current)
     if not isinstance(request, dict) or set(request) != {"labels"}:
         raise RequestError("body", request, 'an object {"labels": [...]}')
-    labels = _listed("labels", request["labels"], most)
+    labels = _objects("labels", request["labels"], most)
     known = [_checked(f"labels[{i}]", online.label, each) for i, each in enumerate(labels)]
     await _durable(online)
     return Response.of({"known": known})
@@ -58,14 +58,11 @@ def _state(current: Current) -> Online:
     return current.online
 
 
-def _listed(name: str, given: object, most: int) -> list[Any]:
-    if not isinstance(given, list) or not 1 <= len(given) <= most:
-        value = f"a list of {len(given)}" if isinstance(given, list) else given
-        raise RequestError(name, value, f"a list of 1 to {most} objects")
-    for i, each in enumerate(given):
+def _objects(name: str, given: object, most: int) -> list[Any]:
+    for i, each in enumerate(found := listed(name, given, most)):
         if not isinstance(each, dict):
             raise RequestError(f"{name}[{i}]", each, "an object of columns")
-    return given
+    return found
 
 
 def _checked(where: str, call: Callable[[Any], Any], given: object) -> Any:
@@ -74,17 +71,11 @@ def _checked(where: str, call: Callable[[Any], Any], given: object) -> Any:
     except UserError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where) from None
     except UnavailableError as error:
-        raise _unavailable(error) from None
+        raise unavailable(str(error)) from None
 
 
 async def _durable(online: Online) -> None:
     try:
         await online.committed()
     except UnavailableError as error:
-        raise _unavailable(error) from None
-
-
-def _unavailable(error: UnavailableError) -> RefusedError:
-    refusal = RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-    refusal.headers["retry-after"] = "1"
-    return refusal
+        raise unavailable(str(error)) from None
