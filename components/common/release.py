@@ -149,7 +149,9 @@ def promote(place: Place, number: int, before: Callable[[Version], None] = lambd
 
 
 def rollback(place: Place, before: Callable[[Version], None] = lambda _: None) -> Version:
-    """Make the previous champion the champion again; for `before` see `promote`.
+    """Take the newest version out of service: a challenger, else the champion; for `before` see `promote`.
+
+    Then the champion before it is the champion again.
 
     Raises:
         UserError: when there was none.
@@ -180,11 +182,12 @@ def pinned(place: Place) -> dict[int, str]:
     if record is None:
         return {}
     before = predecessor(place, record)
-    return ({before: "rollback target"} if before else {}) | {record.live.version: registry.CHAMPION}
+    challenger = {record.challenger.version: "challenger"} if record.challenger else {}
+    return ({before: "rollback target"} if before else {}) | challenger | {record.live.version: registry.CHAMPION}
 
 
 def _previous(place: Place, record: Release | None) -> Version:
-    number = predecessor(place, record)
+    number = record.live.version if record and record.challenger else predecessor(place, record)
     if number is None:
         raise UserError(
             f"{place.name!r} has no previous champion, so there is nothing to roll back to; "

@@ -20,7 +20,7 @@ class Candidate:
         version: its number.
         sha256: identity of the model.
         trained_until: last day of its training data, YYYY-MM-DD.
-        rolled_back: somebody took it out of service by hand.
+        rolled_back: it was taken out of service, by hand or by its release.
     """
 
     version: int
@@ -88,7 +88,7 @@ def _objections(challenger: Candidate, champion: Candidate | None, verdicts: Seq
     """Return why a version may not be promoted; nothing when it may."""
     objections = [reason for verdict in verdicts if not verdict.passed for reason in verdict.reasons]
     if challenger.rolled_back:
-        objections.append(f"Version {challenger.version} was rolled back by hand; promote it by hand.")
+        objections.append(f"Version {challenger.version} was rolled back; promote it by hand.")
     if not champion:
         return objections
     if challenger.trained_until <= champion.trained_until:

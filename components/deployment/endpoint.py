@@ -200,7 +200,8 @@ def _since(root: str, version: registry.Version) -> str:
     """Return when a version became the champion; now, when it is about to."""
     record = release.read(release.Place(root, version.name))
     is_live = record is not None and record.live.version == version.version
-    return (record.since if record and is_live else datetime.now(UTC)).isoformat(timespec="seconds")
+    since = record.live_since[version.version] if record and is_live else datetime.now(UTC)
+    return since.isoformat(timespec="seconds")
 
 
 def _put_back(root: str, name: str, before: bytes | None) -> None:

@@ -48,7 +48,7 @@ def promote(state: State, number: str, name: str | None = None) -> None:
 
 
 def rollback(state: State, name: str | None = None) -> None:
-    """Make the previous champion the champion again, and have a running endpoint serve it; arguments as `promote`.
+    """Take the newest version out of service, and have a running endpoint serve the one before; arguments as `promote`.
 
     Raises:
         UserError: when there is no such model, or it has no previous champion.
@@ -107,7 +107,7 @@ def _table(name: str, versions: list[Version], record: Release | None) -> "Table
     table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("version", "trained on", "average\nprecision", "registered", "live since (UTC)"):
         table.add_column(heading, no_wrap=True)
-    since = {entry.live.version: str(entry.since)[:16] for entry in record.entries} if record else {}
+    since = {number: str(moment)[:16] for number, moment in record.live_since.items()} if record else {}
     for version in versions:
         tags = version.tags
         table.add_row(

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal, Self
 
 import annotated_types
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from components.common.config.section import Cost, Positive, Section, Share
 
@@ -91,3 +91,26 @@ class Retention(Section):
     runs_days: Positive = Field(90, description="since a run was started")
     partitions_days: Positive = Field(30, description="since a day of a table was written, once no run names it")
     versions_days: Positive = Field(180, description="since a model version was registered")
+
+
+class Rollout(Section):
+    """How a version takes over from the champion. See `components/release/core.py`."""
+
+    shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(
+        [0.05, 0.25, 0.5], description="of the requests, one after the other; [] goes from shadow to live"
+    )
+    stage_days: Positive = Field(1, description="shortest time in shadow and at each share")
+    horizon_days: Positive = Field(28, description="after which an undecided release ends and the champion stays")
+    alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = Field(
+        0.05, description="probability that a challenger is promoted that is not better, however often one looks"
+    )
+    max_error_rate: Share = Field(0.01, description="of the challenger's requests")
+    max_p99_ms: Annotated[float, annotated_types.Gt(0)] = Field(50, description="99th percentile of its latency")
+    min_requests: Positive = Field(100, description="of the challenger, needed to apply the two limits")
+
+    @field_validator("shares")
+    @classmethod
+    def _shares_grow(cls, shares: list[float]) -> list[float]:
+        if shares != sorted(set(shares)):
+            raise ValueError("the shares of a release grow from one to the next")
+        return shares

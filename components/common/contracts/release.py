@@ -2,35 +2,51 @@
 
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import Field
 
 from components.common.contracts.artifact import Artifact, Part
 
 
-class Action(StrEnum):
-    """What made a version live."""
+class Stage(StrEnum):
+    """How far the newest version has come; see `components/release/core.py`."""
 
+    SHADOW = "shadow"
+    CANARY = "canary"
+    LIVE = "live"
+
+
+class Action(StrEnum):
+    """What led to a state of a release."""
+
+    STARTED = "started"  # a challenger is in shadow
+    ADVANCED = "advanced"  # it answers more of the requests
+    PAUSED = "paused"
+    RESUMED = "resumed"
     PROMOTED = "promoted"
     ROLLED_BACK = "rolled_back"
 
 
 class Served(Part):
-    """A version that takes traffic."""
+    """A version that takes traffic, or is about to."""
 
     version: int = Field(description="its number in the registry")
     sha256: str = Field(description="identity of the model")
-    traffic: float = Field(1.0, gt=0, le=1, description="share of the requests that it answers")
+    traffic: float = Field(1.0, ge=0, le=1, description="share of the requests that it answers")
     trained_until: date | None = Field(None, description="last day of its training data")
 
 
 class Entry(Part):
     """One state of a release, and what led to it."""
 
-    stage: Literal["live"] = Field("live", description="live: its versions answer all requests")
-    versions: list[Served] = Field(min_length=1, description="the live version first")
-    action: Action = Field(description="what made the first of the versions live")
+    stage: Stage = Field(
+        Stage.LIVE,
+        description="live: one version answers all requests; canary: a challenger answers some of them; "
+        "shadow: none, it is compared with the champion",
+    )
+    versions: list[Served] = Field(min_length=1, max_length=2, description="the champion, then its challenger, if any")
+    action: Action = Field(description="what led to this state")
+    paused: bool = Field(False, description="whether the challenger may not get more of the requests")
     since: datetime = Field(description="when, UTC")
     by: str = Field(description="user who did it")
     run: str = Field("", description="id of the run that did it; empty when it was done by hand")
@@ -40,6 +56,11 @@ class Entry(Part):
     def live(self) -> Served:
         """The version that counts as the champion."""
         return self.versions[0]
+
+    @property
+    def challenger(self) -> Served | None:
+        """The version that is being released."""
+        return self.versions[1] if len(self.versions) > 1 else None
 
 
 class Release(Entry, Artifact):
@@ -72,12 +93,24 @@ class Release(Entry, Artifact):
 
     @property
     def rolled_back(self) -> set[int]:
-        """The versions that somebody took out of service and nobody promoted since."""
+        """The versions that were taken out of service and that nobody promoted or released again since."""
         out: set[int] = set()
+        before: set[int] = set()
+        for entry in self.entries:
+            now = {served.version for served in entry.versions}
+            if entry.action is Action.ROLLED_BACK:
+                out |= before
+            before = now
+            out -= now
+        return out
+
+    @property
+    def live_since(self) -> dict[int, datetime]:
+        """The versions that are or were live, and when each last became so."""
+        found: dict[int, datetime] = {}
         before: int | None = None
         for entry in self.entries:
-            if entry.action is Action.ROLLED_BACK and before is not None:
-                out.add(before)
+            if entry.live.version != before:
+                found[entry.live.version] = entry.since
             before = entry.live.version
-            out.discard(before)
-        return out
+        return found

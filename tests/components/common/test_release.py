@@ -13,7 +13,7 @@ import pytest
 
 from components.common import registry, release, storage
 from components.common.contracts import package
-from components.common.contracts.release import Action, Entry, Release, Served
+from components.common.contracts.release import Action, Entry, Release, Served, Stage
 from components.common.errors import UserError
 from components.common.release import Place
 from components.tabular.inputs import Scorer
@@ -84,6 +84,23 @@ def test_a_version_is_taken_out_of_service_until_somebody_promotes_it_again(stoc
         _act(stocked, action)
         seen.append(release.read(place).rolled_back)
     assert seen == [set(), set(), {2}, {2}, set()]
+
+
+def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(stocked):
+    place = Place(stocked, "fraud")
+    for number in (1, 2):
+        release.promote(place, number)
+    since = release.read(place).since
+
+    def begin(record: Release) -> Entry:
+        versions = [*record.versions, Served(version=3, sha256="c", traffic=0)]
+        return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, since=datetime.now(UTC), by="test")
+
+    release.change(place, begin)
+    assert release.pinned(place) == {1: "rollback target", 2: "champion", 3: "challenger"}
+    assert release.rollback(place).version == 2
+    record = release.read(place)
+    assert (record.rolled_back, record.trail, record.live_since[2]) == ({3}, [1, 2], since)
 
 
 def test_a_version_deleted_since_is_passed_over_by_a_rollback(stocked):

@@ -77,7 +77,7 @@ def test_a_version_that_somebody_rolled_back_does_not_return_by_itself():
     challenger = Candidate(2, CHALLENGER.sha256, "2018-07-31", rolled_back=True)
     decision = core.decide(challenger, CHAMPION, verdicts())
     assert decision.outcome == "kept"
-    assert decision.reasons[0] == "Version 2 was rolled back by hand; promote it by hand."
+    assert decision.reasons[0] == "Version 2 was rolled back; promote it by hand."
 
 
 def test_a_verdict_against_another_champion_promotes_nothing():

@@ -1,0 +1,39 @@
+"""Releases for tests: a record, days of labels, and a year's worth of days played in a moment."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from components.common.config.policy import Rollout
+from components.common.contracts.release import Action, Release, Served
+from components.common.contracts.verdict import Verdict
+from components.release import core
+from components.release.core import Moment
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+CHAMPION = Served(version=1, sha256="a" * 64)
+CHALLENGER = Served(version=2, sha256="b" * 64)
+ROLLOUT = Rollout()
+
+Judge = Callable[[Release, int], Sequence[Verdict]]
+
+
+def at(days: float, run: str = "") -> Moment:
+    return Moment(BEGAN + timedelta(days=days), "test", run)
+
+
+def live() -> Release:
+    return Release(use_case="fraud", versions=[CHAMPION], action=Action.PROMOTED, since=BEGAN, by="test")
+
+
+def started() -> Release:
+    return live().followed_by(core.start(live(), CHALLENGER, at(0)))
+
+
+def played(judge: Judge, rollout: Rollout = ROLLOUT, days: int = 40) -> Release:
+    """Look at a release once a day, for as long as there are days, whatever has been decided."""
+    record = started()
+    for day in range(1, days):
+        verdicts = judge(record, day) if record.challenger else ()
+        entry = core.advance(record, verdicts, rollout, at(day))
+        record = record.followed_by(entry) if entry else record
+    return record
