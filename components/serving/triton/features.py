@@ -1,0 +1,125 @@
+"""The feature step without Triton: rows as JSON in, what the graph takes out."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from components.common.contracts import package
+from components.common.contracts.package import Tabular
+from components.common.errors import UserError
+from components.common.step import log
+from components.serving.messages import RequestError, decoded
+from components.serving.rows import Rows
+from components.tabular.online import snapshot
+from components.tabular.online.embedded import Embedded
+from components.tabular.online.event import Reader
+
+LOOK_SECONDS = 60.0  # for a newer snapshot
+
+Matrix = npt.NDArray[np.float32]
+
+
+class Features(Protocol):
+    """Turns the rows of a request, each an object in JSON, into the graph's."""
+
+    def matrix(self, rows: Sequence[bytes]) -> Matrix:
+        """Return float32 of shape (rows, inputs.width).
+
+        Raises:
+            RequestError: when one is no object, or features are wrong.
+            UserError: when an event is refused.
+        """
+
+    def commit(self) -> None:
+        """Make durable what was taken in before: then it may be answered."""
+
+    def close(self) -> None:
+        """Let go of files."""
+
+
+class Named:
+    """Rows are features under their names."""
+
+    def __init__(self, inputs: Tabular, most: int) -> None:
+        self._rows = Rows(inputs, most)
+
+    def matrix(self, rows: Sequence[bytes]) -> Matrix:
+        """Return what the graph takes; see `Features`."""
+        return self._rows.matrix({"instances": [decoded(row) for row in rows]})
+
+    def commit(self) -> None:
+        """Do nothing: nothing is kept."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Raw:
+    """Rows are raw events, which the online state takes in; it moves on to newer snapshots by itself.
+
+    Args:
+        inputs: the model's.
+        most: rows of a request.
+        uri: a snapshot of the model's windows.
+        folder: where the state is kept, which one process has.
+
+    Raises:
+        UserError: when the snapshot has other inputs than the model, or another process has the folder.
+    """
+
+    def __init__(self, inputs: Tabular, most: int, uri: str, folder: str) -> None:
+        if not snapshot.serves(uri, inputs):
+            raise UserError(f"snapshot {uri} has other inputs than the model; run the features step with its config")
+        self._inputs, self._rows, self._folder = inputs, Rows(inputs, most), folder
+        # the state may lie over a newer one already
+        self._uri = snapshot.newer(uri, inputs) or uri
+        self._store = Embedded(Path(folder), snapshot.mapped(self._uri, folder))
+        self._reader = Reader(self._store.base.snapshot.events)
+        self._closing = threading.Event()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def matrix(self, rows: Sequence[bytes]) -> Matrix:
+        """Return what the graph takes; see `Features`."""
+        raw = [_object(row) for row in rows]
+        events, categories = [self._reader.read(each) for each in raw], [self._reader.categories(each) for each in raw]
+        return self._rows.joined(self._store.take(events), categories)
+
+    def commit(self) -> None:
+        """Make durable what was taken in before."""
+        self._store.commit()
+
+    def close(self) -> None:
+        """Commit, and let go of the state."""
+        self._closing.set()
+        self._store.close()
+
+    def renew(self) -> None:
+        """Move on to the snapshot of a later date, if there is one."""
+        found = snapshot.newer(self._uri, self._inputs)
+        if found:
+            self._store.swap(snapshot.mapped(found, self._folder))
+            self._reader, self._uri = Reader(self._store.base.snapshot.events), found
+
+    def _follow(self) -> None:
+        while not self._closing.wait(LOOK_SECONDS):
+            try:
+                self.renew()
+            except Exception:  # the state stays over the snapshot that it has
+                log.exception("no newer snapshot than %s", self._uri)
+
+
+def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:
+    """Return the feature step of the manifest in a folder: of raw events over a snapshot, without one of features."""
+    inputs = package.load(folder).preprocessing
+    return Raw(inputs, most, uri, state) if uri else Named(inputs, most)
+
+
+def _object(row: bytes) -> dict[str, Any]:
+    found = decoded(row)
+    if not isinstance(found, dict):
+        raise RequestError("row", found, "an object of columns")
+    return found
