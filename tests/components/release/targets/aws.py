@@ -1,0 +1,197 @@
+"""moto's SageMaker with what it lacks: time that passes, UpdateEndpoint, refusals, and variants that really answer."""
+
+import copy
+import io
+import json
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from moto.sagemaker.models import FakeEndpoint, SageMakerModelBackend, sagemaker_backends
+from moto.server import ThreadedMotoServer
+
+from tests.components.release.targets.versions import Counted, Fleet
+
+ACCOUNT, REGION = "123456789012", "us-east-1"
+
+
+class _Body(io.BytesIO):
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self.read()
+
+
+def _answer(status: int, body: bytes, headers: dict[str, str]) -> AWSResponse:
+    return AWSResponse("", status, headers, _Body(body))
+
+
+def _json(content: Any, status: int = 200) -> AWSResponse:
+    return _answer(status, json.dumps(content).encode(), {"content-type": "application/x-amz-json-1.1"})
+
+
+def _refused(message: str) -> AWSResponse:
+    return _json({"__type": "ValidationException", "message": message}, 400)
+
+
+class Aws:
+    """Clients of a server, and what happens while they wait.
+
+    boto3 checks and writes every request and reads every answer; the operations below are answered before they are
+    sent, from moto's own state.
+    """
+
+    def __init__(self, url: str, fleet: Fleet) -> None:
+        self.fleet, self.counted = fleet, Counted()
+        self._pending: dict[str, str] = {}  # endpoint -> the configuration that is coming, or "" for none
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
+        self.client = boto3.client("sagemaker", endpoint_url=url, **keys)
+        self.runtime = boto3.client("sagemaker-runtime", endpoint_url=url, **keys)
+        for client in (self.client, self.runtime):
+            name = client.meta.service_model.service_id.hyphenize()
+            client.meta.events.register_first(f"before-send.{name}", self._count)
+        for operation in ("CreateModel", "CreateEndpointConfig", "CreateEndpoint", "UpdateEndpoint", "DeleteEndpoint",
+                          "DeleteEndpointConfig", "DeleteModel", "UpdateEndpointWeightsAndCapacities"):  # fmt: skip
+            self._on(self.client, "sagemaker", operation)
+        self._on(self.runtime, "sagemaker-runtime", "InvokeEndpoint")
+
+    @property
+    def backend(self) -> SageMakerModelBackend:
+        return sagemaker_backends[ACCOUNT][REGION]
+
+    def pause(self, _: float) -> None:
+        """Time passes: endpoints become what they were asked to."""
+        for name, config in self._pending.items():
+            self._settle(self.backend.endpoints[name], config)
+        self._pending = {}
+
+    def state(self) -> dict[str, Any]:
+        """All that is there."""
+        backend = self.backend
+        return {
+            "models": sorted(backend._models),
+            "configs": sorted(backend.endpoint_configs),
+            "endpoints": {
+                name: (each.endpoint_status, each.endpoint_config_name, self.shares(name))
+                for name, each in backend.endpoints.items()
+            },
+        }
+
+    def shares(self, name: str) -> dict[str, float]:
+        return {each["VariantName"]: each["CurrentWeight"] for each in self.backend.endpoints[name].production_variants}
+
+    def saved(self) -> Callable[[], None]:
+        """A function that makes everything as it is now."""
+        kinds = ("_models", "endpoint_configs", "endpoints")
+        before = copy.deepcopy({kind: getattr(self.backend, kind) for kind in kinds})
+
+        def restore() -> None:
+            for kind, content in copy.deepcopy(before).items():
+                setattr(self.backend, kind, content)
+            self._pending = {}
+
+        return restore
+
+    def _on(self, client: Any, service: str, operation: str) -> None:
+        handler = getattr(self, f"_{operation}")
+
+        def answer(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
+            return handler(request if operation == "InvokeEndpoint" else json.loads(request.body))  # type: ignore[no-any-return]
+
+        client.meta.events.register(f"before-send.{service}.{operation}", answer)
+
+    def _count(self, event_name: str, **_: Any) -> None:
+        self.counted.count(event_name.rpartition(".")[2])
+
+    def _settle(self, endpoint: FakeEndpoint, config: str) -> None:
+        if not config:
+            del self.backend.endpoints[endpoint.endpoint_name]
+            return
+        found = self.backend.endpoint_configs[config]
+        if all(self.fleet.starts(self._uri(each["ModelName"])) for each in found.production_variants):
+            endpoint.endpoint_config_name, endpoint.endpoint_status = config, "InService"
+            endpoint.production_variants = endpoint._process_production_variants(found.production_variants)
+            return
+        endpoint.endpoint_status = "Failed" if endpoint.endpoint_status == "Creating" else "InService"
+        endpoint.failure_reason = "The primary container did not pass the ping health check."  # type: ignore[assignment]
+
+    def _uri(self, model: str) -> str:
+        source = self.backend._models[model].primary_container["ModelDataSource"]["S3DataSource"]
+        return str(source["S3Uri"]).rstrip("/")
+
+    def _CreateModel(self, body: dict[str, Any]) -> AWSResponse | None:
+        taken = body["ModelName"] in self.backend._models
+        return _refused("Cannot create already existing model") if taken else None
+
+    def _CreateEndpointConfig(self, body: dict[str, Any]) -> AWSResponse | None:
+        taken = body["EndpointConfigName"] in self.backend.endpoint_configs
+        return _refused("Cannot create already existing endpoint configuration") if taken else None
+
+    def _CreateEndpoint(self, body: dict[str, Any]) -> AWSResponse | None:
+        name, config = body["EndpointName"], body["EndpointConfigName"]
+        if name in self.backend.endpoints:
+            return _refused("Cannot create already existing endpoint")
+        made = self.backend.create_endpoint(name, config, body.get("Tags", []))
+        made.endpoint_status, self._pending[name] = "Creating", config
+        return _json({"EndpointArn": made.arn})
+
+    def _UpdateEndpoint(self, body: dict[str, Any]) -> AWSResponse:
+        name, config = body["EndpointName"], body["EndpointConfigName"]
+        endpoint = self.backend.endpoints.get(name)
+        if endpoint is None or config not in self.backend.endpoint_configs:
+            return _refused(f'Could not find "{name}" or "{config}".')
+        if endpoint.endpoint_status != "InService":
+            return _refused(f"Cannot update in-progress endpoint {name}")
+        endpoint.endpoint_status, self._pending[name] = "Updating", config
+        endpoint.failure_reason = None
+        return _json({"EndpointArn": endpoint.arn})
+
+    def _UpdateEndpointWeightsAndCapacities(self, body: dict[str, Any]) -> AWSResponse | None:
+        busy = self.backend.endpoints[body["EndpointName"]].endpoint_status != "InService"
+        return _refused("Cannot update in-progress endpoint") if busy else None
+
+    def _DeleteEndpoint(self, body: dict[str, Any]) -> AWSResponse:
+        self.backend.endpoints[body["EndpointName"]].endpoint_status = "Deleting"
+        self._pending[body["EndpointName"]] = ""
+        return _json({})
+
+    def _DeleteEndpointConfig(self, body: dict[str, Any]) -> AWSResponse | None:
+        used = {each.endpoint_config_name for each in self.backend.endpoints.values()} | set(self._pending.values())
+        return _refused("The configuration is in use") if body["EndpointConfigName"] in used else None
+
+    def _DeleteModel(self, body: dict[str, Any]) -> AWSResponse | None:
+        used = {
+            each["ModelName"]
+            for config in self.backend.endpoint_configs.values()
+            for each in config.production_variants
+        }
+        return _refused("The model is in use") if body["ModelName"] in used else None
+
+    def _InvokeEndpoint(self, request: AWSPreparedRequest) -> AWSResponse:
+        name = request.url.split("/endpoints/")[1].split("/")[0]
+        endpoint, shares = self.backend.endpoints[name], self.shares(name)
+        asked = request.headers.get("X-Amzn-SageMaker-Target-Variant")
+        variant = asked.decode() if isinstance(asked, bytes) else asked
+        if variant is None:
+            (variant,) = random.choices(list(shares), list(shares.values()))  # noqa: S311
+        variants = self.backend.endpoint_configs[endpoint.endpoint_config_name].production_variants
+        model = next(each["ModelName"] for each in variants if each["VariantName"] == variant)
+        body = request.body if isinstance(request.body, bytes) else request.body.encode()
+        headers = {"content-type": "application/json", "x-Amzn-Invoked-Production-Variant": variant}
+        return _answer(200, self.fleet.answer(self._uri(model), body), headers)
+
+
+@contextmanager
+def aws(fleet: Fleet) -> Iterator[Aws]:
+    """An account without anything in it."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    found = Aws(f"http://{host}:{port}", fleet)
+    for kind in ("_models", "endpoint_configs", "endpoints"):
+        getattr(found.backend, kind).clear()
+    try:
+        yield found
+    finally:
+        server.stop()

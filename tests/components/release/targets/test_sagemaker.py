@@ -1,0 +1,156 @@
+"""Releases on SageMaker, as moto has it and `aws.py` completes it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from components.common.errors import UnavailableError, UserError
+from components.release.targets import Part, bring
+from components.release.targets.sagemaker import Place, SageMaker
+from tests.components.release.targets.aws import Aws, aws
+from tests.components.release.targets.versions import Fleet, killed_everywhere
+
+PLACE = Place("arn:aws:iam::123456789012:role/serving", "123456789012.example.com/nightshift/serving:0.2.0")
+TAGS = [{"Key": "nightshift", "Value": "fraud"}]
+
+
+@pytest.fixture
+def account(fleet: Fleet) -> Iterator[Aws]:
+    with aws(fleet) as found:
+        yield found
+
+
+def target(account: Aws) -> SageMaker:
+    return SageMaker("fraud", PLACE, account.client, account.runtime, account.pause)
+
+
+def test_versions_come_and_go_by_shares_and_nothing_of_the_old_ones_stays(account: Aws, fleet: Fleet) -> None:
+    endpoint = target(account)
+    bring(endpoint, fleet.parts(v1=1))
+    assert endpoint.serving() == {1: 1}
+    bring(endpoint, fleet.parts(v1=0.75, v2=0.25), fleet.parts(v1=1))
+    assert endpoint.serving() == {1: 0.75, 2: 0.25}
+    assert _answers(account, fleet) == pytest.approx(0.25, abs=0.08)
+    bring(endpoint, fleet.parts(v2=1), fleet.parts(v1=0.75, v2=0.25))
+    assert endpoint.serving() == {2: 1}
+    assert _answers(account, fleet) == 1
+
+    state = account.state()
+    assert [len(state[kind]) for kind in ("models", "configs", "endpoints")] == [1, 1, 1]
+    assert state["models"][0].startswith("fraud-v2-")
+
+
+def _answers(account: Aws, fleet: Fleet) -> float:
+    """The share of requests, 300, that version 2 answers."""
+    part = fleet.parts(v2=1)[0]
+    counts: Counter[bool] = Counter()
+    for _ in range(300):
+        answer = account.runtime.invoke_endpoint(
+            EndpointName="fraud", ContentType="application/json", Body=json.dumps(part.request)
+        )
+        score = json.loads(answer["Body"].read())["predictions"][0]["score"]
+        counts[abs(score - part.score) < 1e-6] += 1
+    return counts[True] / 300
+
+
+def test_a_larger_share_is_one_call_and_no_change_is_none(account: Aws, fleet: Fleet) -> None:
+    bring(target(account), fleet.parts(v1=0.95, v2=0.05))
+    account.counted.calls.clear()
+    bring(target(account), fleet.parts(v1=0.75, v2=0.25))
+    assert account.counted.changes == ["UpdateEndpointWeightsAndCapacities"]
+    account.counted.calls.clear()
+    bring(target(account), fleet.parts(v1=0.75, v2=0.25))
+    assert account.counted.changes == []
+
+
+@pytest.mark.parametrize("how", ["broken", "wrong"])
+def test_a_version_that_does_not_start_or_answers_wrongly_leaves_what_was_there(
+    account: Aws, fleet: Fleet, how: str
+) -> None:
+    bad: list[Part] = getattr(fleet, how)()
+    said = {"broken": "did not pass the ping health check", "wrong": "where its files score 0.123"}[how]
+    with pytest.raises(UserError, match=said):
+        bring(target(account), bad)
+    assert account.state() == {"models": [], "configs": [], "endpoints": {}}
+
+    bring(target(account), fleet.parts(v1=1))
+    before = account.state()
+    with pytest.raises(UserError, match=said):
+        bring(target(account), bad, fleet.parts(v1=1))
+    assert target(account).serving() == {1: 1}
+    if how == "broken":  # the other one was put back under its configuration
+        assert account.state() == before
+
+
+def test_killed_before_any_call_it_is_brought_about_by_the_next_process(account: Aws, fleet: Fleet) -> None:
+    steps = [fleet.parts(v1=1), fleet.parts(v1=0.95, v2=0.05), fleet.parts(v1=0.5, v2=0.5), fleet.parts(v2=1)]
+    killed = 0
+    for before, wanted in zip([[], *steps], steps, strict=False):
+
+        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
+            bring(target(account), wanted, before)
+
+        reset = account.saved()
+        killed += killed_everywhere(account.counted, act, reset, account.state)
+    assert killed > 30
+    assert target(account).serving() == {2: 1}
+
+
+def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(account: Aws, fleet: Fleet) -> None:
+    bring(target(account), fleet.parts(v1=1))
+    before = account.state()
+
+    def act() -> None:
+        with pytest.raises(UserError):
+            bring(target(account), fleet.broken(), fleet.parts(v1=1))
+
+    assert killed_everywhere(account.counted, act, account.saved(), account.state) > 10
+    assert account.state() == before
+
+
+def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(account: Aws, fleet: Fleet) -> None:
+    bring(target(account), fleet.parts(v1=1))
+    (model,), (config,) = (account.state()[kind] for kind in ("models", "configs"))
+    account.backend._models[model].primary_container["Image"] = "another"
+    account.backend.endpoints.clear()
+    account.backend.endpoint_configs.clear()
+    with pytest.raises(UserError, match=f"model '{model}' exists with other content"):
+        target(account).apply(fleet.parts(v1=1))
+    assert account.state()["endpoints"] == {}
+
+    account.backend._models.clear()
+    bring(target(account), fleet.parts(v1=1))
+    account.backend.endpoints["fraud"].tags = []
+    before = account.state()
+    for act in (lambda: bring(target(account), fleet.parts(v2=1)), lambda: target(account).clean(())):
+        with pytest.raises(UserError, match="endpoint 'fraud' exists and has no tag nightshift=fraud"):
+            act()
+    assert account.state() == before and config in before["configs"]
+
+
+def test_another_use_case_whose_name_begins_alike_keeps_what_is_its_own(account: Aws, fleet: Fleet) -> None:
+    other = SageMaker("fraud-v2", PLACE, account.client, account.runtime, account.pause)
+    bring(other, fleet.parts(v1=1))
+    bring(target(account), fleet.parts(v1=1))
+    bring(target(account), fleet.parts(v2=1))
+    target(account).clean(())
+    state = account.state()
+    assert [len(state[kind]) for kind in ("models", "configs", "endpoints")] == [1, 1, 1]
+    assert other.serving() == {1: 1}
+
+
+def test_a_server_that_does_not_answer_may_be_asked_again_and_a_refusal_not(account: Aws, fleet: Fleet) -> None:
+    import boto3
+    from botocore.config import Config
+
+    nowhere = boto3.client(
+        "sagemaker", endpoint_url="http://127.0.0.1:9", region_name="us-east-1", aws_access_key_id="a",
+        aws_secret_access_key="b", config=Config(retries={"total_max_attempts": 1}),
+    )  # fmt: skip
+    with pytest.raises(UnavailableError, match="SageMaker does not answer"):
+        SageMaker("fraud", PLACE, nowhere, account.runtime, account.pause).apply(fleet.parts(v1=1))
+    account.counted.calls.clear()
+    with pytest.raises(UnavailableError, match="endpoint 'fraud' is still Creating"):
+        SageMaker("fraud", PLACE, account.client, account.runtime, lambda _: None).apply(fleet.parts(v1=1))

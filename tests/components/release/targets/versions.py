@@ -1,0 +1,101 @@
+"""Versions for the tests of targets, where they answer, and processes that are killed between two calls."""
+
+import dataclasses
+import json
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from components.release.targets import Part
+
+
+class Fleet:
+    """Versions, and the servers behind the URIs of their packages."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, Part] = {}
+        self._servers: dict[str, str] = {}
+
+    def add(self, part: Part, server: str) -> None:
+        self._parts[part.version.version] = part
+        self._servers[part.version.uri] = server
+
+    def parts(self, **shares: float) -> list[Part]:
+        """`parts(v1=0.95, v2=0.05)`."""
+        return [dataclasses.replace(self._parts[int(name[1:])], traffic=share) for name, share in shares.items()]
+
+    def broken(self) -> list[Part]:
+        """A version whose container does not start."""
+        (part,) = self.parts(v2=1)
+        version = dataclasses.replace(part.version, version=3, uri="s3://registry/3", sha256="3" * 64)
+        return [dataclasses.replace(part, version=version)]
+
+    def wrong(self) -> list[Part]:
+        """A version that starts, and answers what its files do not score."""
+        (part,) = self.parts(v2=1)
+        return [dataclasses.replace(part, score=0.123)]
+
+    def starts(self, uri: str) -> bool:
+        return uri in self._servers
+
+    def answer(self, uri: str, body: bytes) -> bytes:
+        """What a version's server answers."""
+        request = urllib.request.Request(
+            f"{self._servers[uri]}/invocations", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request) as answer:
+            return bytes(answer.read())
+
+    def score(self, uri: str, part: Part) -> float:
+        return float(json.loads(self.answer(uri, json.dumps(part.request).encode()))["predictions"][0]["score"])
+
+
+class Killed(BaseException):
+    """The process has ended here."""
+
+
+class Counted:
+    """Counts calls, and ends the process before one of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.before: int | None = None
+
+    def count(self, name: str) -> None:
+        if len(self.calls) == self.before:
+            self.before = None
+            raise Killed
+        self.calls.append(name)
+
+    @property
+    def changes(self) -> list[str]:
+        """Calls that change something."""
+        return [
+            name for name in self.calls if not name.lower().startswith(("describe", "list", "get", "invoke", "read"))
+        ]
+
+
+def killed_everywhere(
+    counted: Counted, act: Callable[[], None], reset: Callable[[], None], look: Callable[[], Any]
+) -> int:
+    """Check that an act that is killed before any of its calls, and then made again, leaves what it leaves at once.
+
+    Returns:
+        before how many calls it was killed.
+    """
+    reset()
+    counted.calls.clear()
+    act()
+    total, wanted = len(counted.calls), look()
+    for number in range(total):
+        reset()
+        counted.calls.clear()
+        counted.before = number
+        try:
+            act()
+        except Killed:
+            act()
+        else:
+            raise AssertionError(f"it made fewer than {number} calls this time")
+        assert look() == wanted, f"killed before call {number}, {counted.calls[number]}"
+    return total
