@@ -18,6 +18,7 @@ from typing import Any
 from components.common import locks, registry, release, storage
 from components.common.contracts import package
 from components.common.contracts import state as kept
+from components.common.contracts.loadtest import Settings
 from components.common.errors import UserError
 from components.common.step import log
 from components.serving import files
@@ -217,7 +218,7 @@ def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
     last = _state(files.state_uri(root, name))
     storage.remove(files.state_uri(root, name))
     words = ["--registry", root, "--name", name, "--port", str(last.port if last else port)]
-    command = [sys.executable, "-m", "components.serving", *words]
+    command = [sys.executable, "-m", "components.serving", *words, *_settings(root, name).flags]
     with Path(files.folder(root, name), "server.log").open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -225,6 +226,11 @@ def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
     # it outlives us; should it end first, somebody has to take note, or it stays as a zombie
     threading.Thread(target=process.wait, daemon=True).start()
     return process
+
+
+def _settings(root: str, name: str) -> Settings:
+    uri = files.settings_uri(root, name)
+    return Settings.read(uri) if storage.exists(uri) else Settings()
 
 
 def _call(state: State, path: str, body: object = None) -> Any:

@@ -29,6 +29,7 @@ FILES = {
     "deployment": ("deployment", ""),
     "request": ("request", ""),
     "launch": ("launch", ""),
+    "loadtest": ("loadtest", "loadtest.json"),
 }
 PAGES = {
     "trace": ("profile", "trace.json.gz"),

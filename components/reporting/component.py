@@ -29,6 +29,7 @@ def reporting(
     deployment: dsl.Input[dsl.Artifact] = None,
     request: dsl.Input[dsl.Artifact] = None,
     launch: dsl.Input[dsl.Artifact] = None,
+    loadtest: dsl.Input[dsl.Artifact] = None,
 ) -> dsl.ContainerSpec:
     """Write the run's summary, its report and an overview."""
     return dsl.ContainerSpec(

@@ -40,6 +40,7 @@ STEPS = {
     "deployment": ("deployment", "deployment"),
     "request": ("monitoring", "request"),
     "launch": ("launching", "launch"),
+    "loadtest": ("loadtest", "loadtest"),
 }
 # what evaluation.json calls a model's metrics, in the order of `score_names`
 SCORES = ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
@@ -75,7 +76,7 @@ class Found:
     Attributes:
         artifacts: artifact -> its URI, whether it was written or not: they say which steps there are.
         files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
-            `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`; without those not written.
+            `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`; as far as there.
         sections: what the steps have to show.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.
@@ -171,7 +172,7 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
         verdicts=_verdicts(found),
         steps=steps,
         hashes=hashes,
-        repeat=_repeat(hashes, earlier, head.code_version) if earlier else None,
+        repeat=_repeat(hashes, earlier, head.code_version) if earlier and any(each for _, each in hashes) else None,
         model_version=deployment.get("version"),
         champion_version=deployment.get("champion_version"),
         endpoint=deployment.get("endpoint"),

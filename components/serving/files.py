@@ -53,6 +53,11 @@ def state_uri(registry: str, name: str) -> str:
     return storage.join(folder(registry, name), "state.json")
 
 
+def settings_uri(registry: str, name: str) -> str:
+    """Return the file that says how the server is started, where a load test has found out."""
+    return storage.join(folder(registry, name), "settings.json")
+
+
 def state_folder(registry: str, name: str) -> str:
     """Return where the online state is kept."""
     return storage.join(folder(registry, name), "state")

@@ -1,6 +1,7 @@
 """Commands about runs on this machine: start, resume and repeat them for past days, show what they found."""
 
 import argparse
+import json
 import re
 import shlex
 import subprocess
@@ -26,6 +27,7 @@ def add(commands: options.Commands) -> None:
     """Add the commands."""
     _add_run(commands)
     _add_backfill(commands)
+    _add_loadtest(commands)
     for name, function in (("show", show), ("report", report)):
         command = options.add_command(commands, name, function.__doc__)
         options.add_workspace(command)
@@ -90,6 +92,14 @@ def report(args: argparse.Namespace) -> int:
     return code or options.say(f"report   {this.folder / 'report.html'}")
 
 
+def loadtest(args: argparse.Namespace) -> int:
+    """Measure what a server of the champion withstands, and keep the best settings for the endpoint."""
+    names = {"p99_ms": args.p99_ms, "seconds": args.seconds, "connections": args.connections, "rates": args.rate}
+    load = {name: value for name, value in (names | {"peak": args.peak}).items() if value is not None}
+    args.set = [f"load={json.dumps(load)}"]
+    return run(args)
+
+
 def _started(args: argparse.Namespace) -> Run:
     state = local(Path(args.workspace), args.target or RUNNERS[args.runner])
     return runs.new(arguments.compiled(args.pipeline), options.parameters(args), state)
@@ -133,6 +143,21 @@ def _add_run(commands: options.Commands) -> None:
     command.add_argument("--resume", metavar="RUN", help="resume an unfinished run with its original parameters")
     options.add_parameters(command)
     command.set_defaults(command=run, usual=command.get_default)
+
+
+def _add_loadtest(commands: options.Commands) -> None:
+    command = options.add_command(commands, "loadtest", loadtest.__doc__)
+    options.add_config(command)
+    options.add_workspace(command)
+    command.add_argument("--p99-ms", type=float, help="limit of the 99th percentile of latency (default: 50)")
+    command.add_argument("--seconds", type=float, help="of each measurement (default: 2)")
+    command.add_argument("--connections", type=int, nargs="+", help="of the closed loop (default: 1 8 32)")
+    command.add_argument(
+        "--rate", type=float, nargs="+", help="of the open loop, requests a second (default: by itself)"
+    )
+    command.add_argument("--peak", type=float, help="requests a second that all replicas have to take (default: 1000)")
+    fixed = {"pipeline": "loadtest", "runner": "process", "target": None, "resume": None}
+    command.set_defaults(command=loadtest, **fixed)
 
 
 def _add_backfill(commands: options.Commands) -> None:

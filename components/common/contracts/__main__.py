@@ -8,6 +8,7 @@ from components.common.contracts.artifact import Artifact
 from components.common.contracts.deployment import Deployment
 from components.common.contracts.drift import Drift
 from components.common.contracts.evaluation import Evaluation
+from components.common.contracts.loadtest import LoadTest, Settings
 from components.common.contracts.online import Snapshot
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Profile
@@ -23,6 +24,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "drift": Drift,
     "evaluation": Evaluation,
     "launch": Launch,
+    "loadtest": LoadTest,
     "model": ModelPackage,
     "online": Snapshot,
     "page": Page,
@@ -30,6 +32,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "release": Release,
     "request": Request,
     "section": Section,
+    "settings": Settings,
     "table": Manifest,
     "verdict": Verdict,
 }

@@ -79,7 +79,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
     ("words", "message"),
     [
         (["run", "nowhere.yaml"], "does not exist"),
-        (["run", "traning"], "one of ingestion, monitoring, nightly, scoring, training; did you mean 'training'?"),
+        (["run", "traning"], "one of ingestion, loadtest, monitoring, nightly, scoring, training; did you mean "),
         (["run", "--config", "nope"], "give a YAML file or one of fraud"),
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),

@@ -1,0 +1,135 @@
+"""Flags in, files out: see `components/loadtest/__init__.py`."""
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from components.common import registry, release, step, storage
+from components.common.config import parse
+from components.common.contracts import loadtest as contract
+from components.common.contracts import package, verdict
+from components.common.contracts.loadtest import LoadTest, Point, Settings, Trial
+from components.common.contracts.section import write_section
+from components.common.contracts.state import State, Target
+from components.common.errors import UserError
+from components.common.registry import Version
+from components.common.release import Place
+from components.loadtest import core, section
+from components.loadtest.client import Client, requests
+from components.loadtest.core import Load, Sample
+from components.loadtest.server import Server, running
+from components.serving import files
+
+PRICES = Path(__file__).with_name("prices.yaml")
+WARM_UP = 0.5  # seconds
+
+
+def parser() -> step.Parser:
+    """Return the step's flags."""
+    return step.Parser("loadtest", "Measure what a server of the champion withstands, and how to start it.").takes(
+        config="the use case's config (JSON)",
+        state="where things are kept (JSON)",
+        load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates, peak",
+        loadtest="URI of the folder to write",
+    )
+
+
+def body(args: Namespace) -> dict[str, float | str]:
+    """Measure, judge, and keep the best settings for the deployment."""
+    config, state, load = parse(args.config), State.parse(args.state), _load(args.load)
+    version = _champion(Place.of(state, config.name))
+    asked = _requests(version)
+    trials = [_trial(version, settings, load, asked) for settings in core.SWEEP]
+    found = _found(version, load, trials)
+    judged = core.verdict(found)
+    step.log.info("%s: %s", judged.decision, judged.reasons[0])
+    judged.write(storage.join(args.loadtest, verdict.FILE))
+    kept = _keep(state, version.name, found.chosen)
+    write_section(args.loadtest, section.build(found, judged, kept))
+    found.write(storage.join(args.loadtest, contract.FILE))
+    return {"capacity": found.capacity, "decision": judged.decision.value}
+
+
+def _load(given: str) -> Load:
+    try:
+        return Load.of(json.loads(given))
+    except json.JSONDecodeError as error:
+        raise UserError(f"--load is not JSON ({error}); give an object such as {{}}") from None
+
+
+def _champion(place: Place) -> Version:
+    version = release.champion(place)
+    if version is None:
+        raise UserError(
+            f"registry {place.registry} has no champion of {place.name!r}; run training first: nightshift run"
+        )
+    return version
+
+
+def _requests(version: Version) -> list[bytes]:
+    rows = core.instances(package.load(version.uri).preprocessing, package.read_reference(version.uri))
+    return requests("/score", [{"instances": [row]} for row in rows])
+
+
+def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes]) -> Trial:
+    """Start the server with some settings and measure it in both loops."""
+    step.log.info("measuring a server with %s", settings)
+    with running(version.uri, version.name, settings) as server:
+        asking = Client(server.port, asked)
+        asking.closed(max(load.connections), min(WARM_UP, load.seconds))
+        closed = [_measured(server, partial(asking.closed, many, load.seconds)) for many in load.connections]
+        due = {rate: core.schedule(rate, load.seconds) for rate in core.rates(load, closed)}
+        opened = [_measured(server, partial(asking.opened, times, rate)) for rate, times in due.items()]
+    return core.trial(settings, closed, opened, load.p99_ms)
+
+
+def _measured(server: Server, measure: Callable[[], Sample]) -> Point:
+    before = server.cpu_seconds()
+    sample = measure()
+    after = server.cpu_seconds()
+    if before is not None and after is not None:
+        sample.server_cpu = after - before
+    return sample.point()
+
+
+def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
+    best = core.best(trials)
+    found = LoadTest(
+        model=version.name,
+        version=version.version,
+        sha256=version.sha256,
+        limit_ms=load.p99_ms,
+        cores=os.cpu_count() or 1,
+        trials=list(trials),
+        chosen=best and best.settings,
+        capacity=best.capacity if best else 0.0,
+        utilization=core.UTILIZATION,
+        peak=load.peak,
+        costs=[],
+        policies=[],
+    )
+    return found if best is None else found.model_copy(update=core.consequences(found, best, _prices()))
+
+
+def _prices() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = yaml.safe_load(PRICES.read_text())
+    return found
+
+
+def _keep(state: State, name: str, chosen: Settings | None) -> str | None:
+    """Keep the best settings where the local endpoint is started from; return the file, None where there is none."""
+    if chosen is None or state.target is not Target.LOCAL or registry.is_remote(state.registry):
+        return None
+    uri = files.settings_uri(registry.root(state.registry), name)
+    chosen.write(uri)
+    return uri
+
+
+if __name__ == "__main__":
+    step.run(parser(), body)

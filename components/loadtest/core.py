@@ -1,0 +1,265 @@
+"""When requests are due, what their latencies say, and which settings are the best."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from math import ceil, floor, sqrt
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import annotated_types
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, ValidationError
+
+from components.common.config.section import Section
+from components.common.contracts.loadtest import Cost, LoadTest, Point, Settings, Trial
+from components.common.contracts.package import Inputs
+from components.common.contracts.verdict import Decision, Measure, Verdict
+from components.common.errors import UserError
+from components.loadtest.scaling import Replica, policies
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = npt.NDArray[np.float64]
+Positive = Annotated[float, annotated_types.Gt(0)]
+Count = Annotated[int, annotated_types.Ge(1)]
+
+SHARES = (0.5, 0.7, 0.85, 0.95)  # of the closed loop's throughput, at which the open loop is measured
+SWEEP = (Settings(), Settings(delay_ms=1), Settings(max_rows=1))
+PAYS = 1.05  # times the capacity of simpler settings, from which others are worth it
+UTILIZATION = 0.7
+QUANTILE = 0.99
+REQUESTS = 64  # different ones
+
+
+class Load(Section):
+    """What is asked of the server."""
+
+    p99_ms: Positive = Field(50, description="limit of the 99th percentile of latency")
+    seconds: Positive = Field(2, description="of each measurement")
+    connections: list[Count] = Field([1, 8, 32], min_length=1, description="of the closed loop, one after the other")
+    rates: list[Positive] = Field([], description="of the open loop, requests a second; []: shares of what is answered")
+    peak: Positive = Field(1000, description="requests a second that all replicas have to take")
+
+    @classmethod
+    def of(cls, given: object) -> Self:
+        """Check what was given.
+
+        Raises:
+            UserError: for the first field that is wrong.
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = ".".join(["load", *map(str, first["loc"])])
+            fields = ", ".join(cls.model_fields)
+            raise UserError(f"{name} is {first['input']!r}: {first['msg']}; the fields are {fields}") from None
+
+
+@dataclass
+class Sample:
+    """What came back of one measurement.
+
+    Attributes:
+        offered: requests a second that were due, None in a closed loop.
+        connections: of the client.
+        latencies: of the answers, in seconds since each request was due.
+        errors: what was not answered with 200, by status, `connection` or `unanswered`.
+        seconds: from the first request to the last answer.
+        client_cpu: CPU seconds of the client.
+        server_cpu: CPU seconds of the server, None where nobody says.
+    """
+
+    offered: float | None
+    connections: int
+    latencies: list[float] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    client_cpu: float = 0.0
+    server_cpu: float | None = None
+
+    def fail(self, why: str, times: int = 1) -> None:
+        """Count requests that were not answered."""
+        if times:
+            self.errors[why] = self.errors.get(why, 0) + times
+
+    def point(self) -> Point:
+        """Return what it says."""
+        sorted_ms, count = np.sort(np.array(self.latencies)) * 1000, len(self.latencies)
+        spent = self.server_cpu is not None and count > 0
+        return Point(
+            offered=self.offered,
+            connections=self.connections,
+            answered=count,
+            errors=self.errors,
+            per_second=count / self.seconds,
+            p50_ms=quantile(sorted_ms, 0.5),
+            p99_ms=quantile(sorted_ms, QUANTILE),
+            p99_interval=interval(sorted_ms, QUANTILE),
+            client_cpu=self.client_cpu / self.seconds,
+            server_cpu_us=(self.server_cpu or 0) / count * 1e6 if spent else None,
+        )
+
+
+def schedule(rate: float, seconds: float, seed: int = 0) -> list[float]:
+    """Return when requests of a Poisson process are due: seconds from the start, ascending, below `seconds`.
+
+    Args:
+        rate: requests a second on average.
+        seconds: length of the measurement.
+        seed: the same one gives the same times, scaled by the rate.
+    """
+    random, most = np.random.default_rng(seed), rate * seconds
+    gaps = random.exponential(size=ceil(most + 10 * sqrt(most) + 10)) / rate
+    due = np.cumsum(gaps)
+    return [float(each) for each in due[due < seconds]]
+
+
+def quantile(sorted_values: Floats, share: float) -> float | None:
+    """Return the smallest value that at least this share of the values does not exceed, None without a value."""
+    count = len(sorted_values)
+    return float(sorted_values[max(ceil(share * count) - 1, 0)]) if count else None
+
+
+def interval(sorted_values: Floats, share: float) -> tuple[float, float | None] | None:
+    """Return the 95 % interval of a quantile, from order statistics; None as its end where too few values lie above.
+
+    How many of n values lie below a quantile is binomial, here with its normal approximation (Conover, Practical
+    Nonparametric Statistics, 1999, section 3.2). Latencies that follow one another are alike, which widens it.
+    """
+    count = len(sorted_values)
+    if not count:
+        return None
+    spread = 1.96 * sqrt(count * share * (1 - share))
+    low, high = max(floor(count * share - spread), 0), ceil(count * share + spread)
+    return float(sorted_values[low]), float(sorted_values[high]) if high < count else None
+
+
+def keeps(point: Point, limit_ms: float) -> bool:
+    """Return whether a measurement has no error and lies within the limit, which a growing queue soon leaves."""
+    return not point.failed and point.p99_ms is not None and point.p99_ms <= limit_ms
+
+
+def highest(opened: Sequence[Point], limit_ms: float) -> Point | None:
+    """Return the measurement with the highest rate up to which all of them keep the limit, None without one."""
+    ascending = sorted(opened, key=lambda each: each.offered or 0)
+    kept = list(takewhile(lambda each: keeps(each, limit_ms), ascending))
+    return kept[-1] if kept else None
+
+
+def trial(settings: Settings, closed: Sequence[Point], opened: Sequence[Point], limit_ms: float) -> Trial:
+    """Return a trial with its capacity."""
+    best = highest(opened, limit_ms)
+    capacity = best.offered or 0.0 if best else 0.0
+    return Trial(settings=settings, closed=list(closed), open=list(opened), capacity=capacity)
+
+
+def rates(load: Load, closed: Sequence[Point]) -> list[float]:
+    """Return the rates of the open loop: those asked for, or shares of the closed loop's highest throughput."""
+    most = max(point.per_second for point in closed)
+    return load.rates or [share * most for share in SHARES if most]
+
+
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """Return the first trial that has nearly the highest capacity, None when none keeps the limit."""
+    most = max(each.capacity for each in trials)
+    return next((each for each in trials if most and each.capacity * PAYS >= most), None)
+
+
+def verdict(found: LoadTest) -> Verdict:
+    """Judge the chosen settings, or else the lightest load of the first ones, by the interval of the percentile."""
+    chosen = next((each for each in found.trials if each.settings == found.chosen), found.trials[0])
+    kept = highest(chosen.open, found.limit_ms)
+    point = kept or min(chosen.open, key=lambda each: each.offered or 0)
+    low, high = point.p99_interval or (None, None)
+    measures = [
+        Measure(name="capacity", value=found.capacity),
+        Measure(
+            name="p99_ms",
+            value=point.p99_ms,
+            limit=found.limit_ms,
+            interval=None if low is None or high is None else (low, high),
+            higher_is_better=False,
+        ),
+        Measure(name="errors", value=point.failed, limit=0, higher_is_better=False),
+    ]
+    decision = _decision(kept is not None, high, found.limit_ms)
+    return Verdict(
+        gate="loadtest",
+        decision=decision,
+        reasons=[_reason(decision, point, found)],
+        measures=measures,
+        subject=found.sha256,
+    )
+
+
+def _decision(is_kept: bool, high: float | None, limit_ms: float) -> Decision:
+    if not is_kept:
+        return Decision.FAIL
+    return Decision.PASS if high is not None and high <= limit_ms else Decision.UNDECIDED
+
+
+def _reason(decision: Decision, point: Point, found: LoadTest) -> str:
+    limit, p99 = f"{found.limit_ms:g} ms", "unknown" if point.p99_ms is None else f"{point.p99_ms:.2g} ms"
+    at = f"at {point.offered or 0:,.0f} requests a second the 99th percentile is {p99}"
+    if decision is Decision.PASS:
+        return f"With {found.chosen}, {at}, within the limit of {limit}."
+    if decision is Decision.UNDECIDED:
+        return f"With {found.chosen}, {at}, but its interval passes the limit of {limit}; measure longer (--seconds)."
+    return f"No settings keep the limit of {limit} without an error: {at}, with {point.failed:,} errors."
+
+
+def costs(cpu_us: float, prices: Mapping[str, Mapping[str, Any]]) -> list[Cost]:
+    """Return what a million predictions cost on each machine, cheapest first.
+
+    Args:
+        cpu_us: CPU time of the server a prediction, in microseconds, taken to be the same there.
+        prices: machine -> `usd` an hour, `vcpus`, `date`, `source`.
+    """
+    hours = cpu_us / 3600 / UTILIZATION  # of one CPU, for a million
+    found = [
+        Cost(
+            machine=machine,
+            usd_per_hour=price["usd"],
+            vcpus=price["vcpus"],
+            date=str(price["date"]),
+            source=price["source"],
+            usd_per_million=hours * price["usd"] / price["vcpus"],
+        )
+        for machine, price in prices.items()
+    ]
+    return sorted(found, key=lambda each: each.usd_per_million)
+
+
+def instances(inputs: Inputs, reference: "pd.DataFrame") -> list[dict[str, float | str]]:
+    """Return the features of real events of a model's reference sample, at most `REQUESTS`.
+
+    Raises:
+        UserError: when no row of the sample is complete.
+    """
+    rows = reference.dropna(subset=inputs.columns).head(REQUESTS)
+    if rows.empty:
+        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
+    numbers = rows[inputs.numeric].astype(float).to_dict("records")
+    texts = rows[list(inputs.categorical)].astype(str).to_dict("records")
+    return [
+        {str(name): value for name, value in (row | words).items()} for row, words in zip(numbers, texts, strict=True)
+    ]
+
+
+def consequences(found: LoadTest, chosen: Trial, prices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what follows from the chosen settings' capacity: `costs` and `policies`."""
+    point = highest(chosen.open, found.limit_ms)
+    assert point, "settings are chosen for the capacity that they have"
+    cpu_us = point.server_cpu_us or 0.0
+    replica = Replica(
+        name=found.model,
+        capacity=chosen.capacity,
+        utilization=found.utilization,
+        latency=(point.p50_ms or 0.0) / 1000,
+        cpus=cpu_us / 1e6 * chosen.capacity,
+        peak=found.peak,
+    )
+    return {"costs": costs(cpu_us, prices) if cpu_us else [], "policies": policies(replica)}

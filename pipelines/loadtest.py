@@ -1,0 +1,41 @@
+"""Load test: what does a server of the champion withstand, and how should it be started?"""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.loadtest.component import loadtest
+from components.reporting.component import reporting
+from pipelines.environments import Role, Site
+from pipelines.placement import always_run, place
+
+
+def define(site: Site) -> Any:
+    """Return the pipeline, each step placed as the site says."""
+
+    @dsl.pipeline(name="loadtest", description=__doc__)
+    def loadtest_pipeline(
+        config: dict[str, Any],
+        date: str,
+        data: str,
+        device: str,
+        state: dict[str, Any],
+        load: dict[str, Any] = {},  # noqa: B006 - traced once
+    ) -> None:
+        """Measure a server of the champion under load, where the step runs.
+
+        Args:
+            config: the use case, as in `pipelines/configs/`.
+            date: day of the report.
+            data: not read; of the report.
+            device: not used; of the report.
+            state: where things are kept, see `State`; with the target local the best settings are kept there too.
+            load: what differs from the usual load: p99_ms, seconds, connections, rates, peak.
+        """
+        found = loadtest(config=config, state=state, load=load)
+        where = {"date": date, "data": data, "device": device, "state": state}
+        report = reporting(config=config, **where, loadtest=found.output)
+        place(site, Role.LIGHT, found, report)
+        always_run(found, report)
+
+    return loadtest_pipeline

@@ -1,0 +1,146 @@
+"""Schedules, percentiles, capacity, choice, verdict, costs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.common.contracts.loadtest import LoadTest, Point, Settings
+from components.common.contracts.verdict import Decision
+from components.common.errors import UserError
+from components.loadtest import core
+from components.loadtest.core import Load, Sample
+
+
+def point(rate: float, p99: float, **changes) -> Point:
+    given = {
+        "connections": 64,
+        "answered": 1000,
+        "errors": {},
+        "p50_ms": 1.0,
+        "client_cpu": 0.1,
+        "server_cpu_us": 100.0,
+    }
+    high = {"offered": rate, "per_second": rate, "p99_ms": p99, "p99_interval": (p99 * 0.9, p99 * 1.1)}
+    return Point.model_validate(given | high | changes)
+
+
+def tried(*opened: Point, **settings):
+    return core.trial(Settings(**settings), [point(1, 1, offered=None)], opened, 50)
+
+
+def test_of(*trials) -> LoadTest:
+    best = core.best(trials)
+    chosen = {"chosen": best and best.settings, "capacity": best.capacity if best else 0.0}
+    about = {
+        "model": "fraud",
+        "version": 1,
+        "sha256": "a" * 64,
+        "limit_ms": 50,
+        "cores": 2,
+        "costs": [],
+        "policies": [],
+    }
+    return LoadTest(trials=list(trials), utilization=0.7, peak=1000, **about, **chosen)
+
+
+test_of.__test__ = False
+
+
+@given(rate=st.floats(0.5, 5000), seconds=st.floats(0.1, 5), seed=st.integers(0, 10))
+def test_requests_are_due_in_order_within_the_time_and_as_often_as_the_rate_says(rate, seconds, seed) -> None:
+    due = np.array(core.schedule(rate, seconds, seed))
+    assert (np.diff(due, prepend=0.0) >= 0).all()
+    assert (due < seconds).all()
+    # eight standard deviations of a Poisson count: a wrong rate or a schedule that ends early is far outside
+    assert abs(len(due) - rate * seconds) <= 8 * np.sqrt(rate * seconds) + 8
+    twice = np.array(core.schedule(2 * rate, seconds / 2, seed))
+    assert twice == pytest.approx(due / 2)
+
+
+def test_the_gaps_between_requests_are_those_of_a_poisson_process() -> None:
+    gaps = np.diff(core.schedule(1000, 20))
+    assert gaps.mean() == pytest.approx(gaps.std(), rel=0.05) == pytest.approx(1e-3, rel=0.05)
+
+
+@given(values=st.lists(st.floats(0, 1e6), min_size=1, max_size=300), share=st.floats(0.01, 1))
+def test_at_least_this_share_of_the_values_does_not_exceed_their_quantile(values, share) -> None:
+    found = core.quantile(np.sort(values), share)
+    assert np.mean(np.array(values) <= found) >= share - 1e-9
+    assert np.mean(np.array(values) < found) < share
+
+
+def test_the_interval_of_a_percentile_holds_it_about_as_often_as_it_says() -> None:
+    random = np.random.default_rng(0)
+    held = [
+        low <= 0.99 <= high for low, high in (core.interval(np.sort(random.random(2000)), 0.99) for _ in range(500))
+    ]
+    assert 0.92 <= np.mean(held) <= 0.99
+    assert core.interval(np.sort(random.random(100)), 0.99)[1] is None  # too few lie above to say
+    assert core.interval(np.array([]), 0.99) is None
+
+
+def test_a_measurement_is_told_without_an_answer_too() -> None:
+    silent = Sample(10.0, 1, errors={"503": 3}, seconds=1.0).point()
+    assert (silent.answered, silent.failed, silent.p99_ms, silent.server_cpu_us) == (0, 3, None, None)
+
+
+def test_capacity_is_the_highest_rate_below_which_no_measurement_breaks_the_limit() -> None:
+    assert tried(point(300, 10), point(100, 10), point(200, 51)).capacity == 100
+    assert tried(point(100, 10), point(200, 20, errors={"503": 1})).capacity == 100
+    assert tried(point(100, 51)).capacity == 0
+    assert tried(point(100, 1, p99_ms=None)).capacity == 0
+
+
+def test_other_settings_are_chosen_only_where_they_pay() -> None:
+    usual, delayed = tried(point(100, 10)), tried(point(104, 10), delay_ms=1)
+    assert core.best([usual, delayed]) == usual
+    assert core.best([usual, tried(point(120, 10), delay_ms=1)]).settings.delay_ms == 1
+    assert core.best([tried(point(100, 60)), tried(point(90, 60))]) is None
+
+
+@pytest.mark.parametrize(
+    ("trials", "decision", "said"),
+    [
+        ([tried(point(100, 10))], Decision.PASS, "at 100 requests a second the 99th percentile is 10 ms, within"),
+        ([tried(point(100, 48))], Decision.UNDECIDED, "measure longer"),
+        ([tried(point(100, 10, p99_interval=(9, None)))], Decision.UNDECIDED, "measure longer"),
+        ([tried(point(100, 60))], Decision.FAIL, "No settings keep the limit of 50 ms"),
+        ([tried(point(100, 10, errors={"503": 7}))], Decision.FAIL, "with 7 errors"),
+    ],
+)
+def test_the_verdict_is_about_the_interval_of_the_percentile(trials, decision, said) -> None:
+    verdict = core.verdict(test_of(*trials))
+    assert verdict.decision is decision
+    assert said in verdict.reasons[0]
+    assert verdict.subject == "a" * 64
+
+
+def test_the_open_loop_has_the_rates_asked_for_or_shares_of_what_was_answered() -> None:
+    closed = [point(1, 1, per_second=100), point(1, 1, per_second=1000)]
+    assert core.rates(Load(rates=[5]), closed) == [5]
+    assert core.rates(Load(), closed) == [500, 700, 850, 950]
+
+
+def test_a_million_predictions_cost_their_cpu_time() -> None:
+    price = {"usd": 0.36, "vcpus": 2, "date": "2026-01-01", "source": "here"}
+    dear, cheap = price | {"usd": 3.6}, price
+    (first, second) = core.costs(100.0, {"dear": dear, "cheap": cheap})
+    assert (first.machine, second.machine) == ("cheap", "dear")
+    # 100 CPU seconds, at 0.18 USD a CPU hour that is busy 70 % of the time
+    assert first.usd_per_million == pytest.approx(100 / 3600 * 0.18 / 0.7)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"p99_ms": 0}, "load.p99_ms is 0: "),
+        ({"connections": []}, "load.connections is []: "),
+        ({"rate": 1}, "the fields are p99_ms, seconds, connections, rates, peak"),
+        ([], "load is []: "),
+    ],
+)
+def test_a_wrong_load_is_told_what_is_allowed(given, said) -> None:
+    with pytest.raises(UserError) as error:
+        Load.of(given)
+    assert said in str(error.value)

@@ -1,0 +1,105 @@
+"""The step on a tiny package with the real server, and the deployment that starts with what it has found."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+
+from components.common import registry, release
+from components.common.contracts.loadtest import LoadTest, Settings
+from components.common.contracts.section import read_section
+from components.common.contracts.verdict import Verdict
+from components.common.errors import UnavailableError, UserError
+from components.deployment import endpoint
+from components.loadtest import __main__ as step
+from components.loadtest import core, server
+from components.reporting import plots
+from components.serving import files
+from pipelines import configs
+from tests.components.states import state
+from tests.servers import free_port
+
+LOAD = {"seconds": 0.2, "connections": [1, 4], "rates": [20, 40], "p99_ms": 10_000}
+
+
+def flags(folder: Path, load: object = LOAD, target: str = "local") -> list[str]:
+    config, kept = json.dumps(configs.load("fraud")), state(folder, target=target)
+    return ["--config", config, "--state", kept, "--load", json.dumps(load), "--loadtest", str(folder / "found")]
+
+
+def ran(folder: Path, **options) -> dict:
+    return step.body(step.parser().parse_args(flags(folder, **options)))
+
+
+@pytest.fixture
+def promoted(stocked) -> Path:
+    """The folder of a registry whose version 2 of `fraud` is the champion."""
+    release.promote(release.Place(stocked, "fraud"), 2)
+    return Path(stocked).parent
+
+
+def test_every_settings_are_measured_in_both_loops_and_the_best_ones_start_the_endpoint(promoted: Path) -> None:
+    metrics = ran(promoted)
+    found = LoadTest.read(str(promoted / "found/loadtest.json"))
+    assert (found.model, found.version) == ("fraud", 2)
+    assert [each.settings for each in found.trials] == list(core.SWEEP)
+    for trial in found.trials:
+        assert [point.connections for point in trial.closed] == [1, 4]
+        assert [point.offered for point in trial.open] == [20, 40]
+        assert all(point.answered and not point.failed for point in [*trial.closed, *trial.open])
+    verdict = Verdict.read(str(promoted / "found/verdict.json"))
+    assert verdict.subject == registry.find(str(promoted / "registry"), "fraud", 2).sha256
+    assert metrics == {"capacity": found.capacity, "decision": verdict.decision}
+    section = read_section(str(promoted / "found"))
+    assert section.outcome.label == verdict.decision
+    (chart,) = [block for block in section.blocks if block.kind == "chart"]
+    limit, line, points = plots.chart(chart).series
+    assert limit.path
+    assert line.path
+    assert len(points.markers) == sum(len(trial.open) for trial in found.trials)
+
+
+def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promoted: Path) -> None:
+    root = str(promoted / "registry")
+    Settings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
+    version = registry.find(root, "fraud", 2)
+    running = endpoint.start_or_update(root, version, endpoint.example(version.uri), free_port())
+    try:
+        config = httpx.get(f"{running.url}/v2/models/fraud/config").json()
+    finally:
+        endpoint.stop(root)
+    assert config["max_batch_size"] == 7
+    assert config["dynamic_batching"] == {"max_queue_delay_microseconds": 3000}
+
+
+def test_settings_are_kept_only_where_this_machine_serves(promoted: Path) -> None:
+    root = str(promoted / "registry")
+    assert step._keep(step.State.parse(state(promoted, target="register-only")), "fraud", Settings()) is None
+    assert step._keep(step.State.parse(state(promoted, target="local")), "fraud", None) is None
+    assert not Path(files.settings_uri(root, "fraud")).exists()
+
+
+def test_without_a_champion_or_with_a_wrong_load_nothing_is_measured(stocked: str) -> None:
+    folder = Path(stocked).parent
+    with pytest.raises(UserError, match="has no champion of 'fraud'; run training first"):
+        ran(folder)
+    with pytest.raises(UserError, match=r"load\.seconds is -1"):
+        ran(folder, load={"seconds": -1})
+    assert not (folder / "found").exists()
+
+
+def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UnavailableError, match=r"did not answer .*nowhere"),
+        server.running(str(tmp_path / "nowhere"), "fraud", Settings()),
+    ):
+        pass
+
+
+def test_the_prices_are_those_of_the_infrastructure() -> None:
+    clouds = yaml.safe_load(Path("infra/costs/prices.yaml").read_text())
+    known = {name: price for cloud in clouds.values() for name, price in cloud["prices"].items()}
+    for machine, price in step._prices().items():
+        assert {name: price[name] for name in ("usd", "date", "source")}.items() <= known[machine].items()
