@@ -92,12 +92,29 @@ def verify(target: Target, wanted: Sequence[Part]) -> None:
             f"the endpoint serves {serving} where {shares} is wanted; look at its events, then run it again"
         )
     for part in wanted:
-        answer = target.ask(part)
-        if not _right(answer, part.score):
-            raise UserError(
-                f"version {part.version.version} answered {answer!r} where its files score {part.score}; "
-                "train and register the model again"
-            )
+        check(part, target.ask(part))
+
+
+def check(part: Part, answer: Any) -> None:
+    """Check what a version has answered its request with.
+
+    Raises:
+        UserError: when it is not what its own files score.
+    """
+    if not _right(answer, part.score):
+        raise UserError(
+            f"version {part.version.version} answered {answer!r} where its files score {part.score}; "
+            "train and register the model again"
+        )
+
+
+def holds(found: Any, wanted: Any) -> bool:
+    """Return whether something holds all that is wanted; servers add fields of their own."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(holds(found.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        return len(found or ()) == len(wanted) and all(map(holds, found, wanted))
+    return bool(found == wanted)
 
 
 def _right(answer: Any, score: float) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.release.targets import Part
+from components.release.targets import Part, holds
 
 TAG = "nightshift"
 READY, FAILED = "InService", ("Failed", "OutOfService", "UpdateRollbackFailed")
@@ -141,7 +141,7 @@ class SageMaker:
         if not config or len(config["ProductionVariants"]) != len(parts):
             return False
         wanted = [_without_weight(each) for each in self._variants(parts)]
-        return all(any(_holds(each, variant) for each in config["ProductionVariants"]) for variant in wanted)
+        return all(any(holds(each, variant) for each in config["ProductionVariants"]) for variant in wanted)
 
     def _weigh(self, found: dict[str, Any], parts: Sequence[Part]) -> None:
         now = {each["VariantName"]: each["CurrentWeight"] for each in found["ProductionVariants"]}
@@ -175,7 +175,7 @@ class SageMaker:
         found = self._find(f"describe_{kind}", **named)
         if not found:
             self._call(f"create_{kind}", **named, **content, Tags=self._tags)
-        elif not _holds(found, content):
+        elif not holds(found, content):
             raise UserError(
                 f"{kind} {next(iter(named.values()))!r} exists with other content; delete it and run it again"
             )
@@ -229,15 +229,6 @@ def _variant(part: Part) -> str:
 
 def _without_weight(variant: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in variant.items() if name != "InitialVariantWeight"}
-
-
-def _holds(found: Any, wanted: Any) -> bool:
-    """Return whether something holds all that is wanted; SageMaker adds fields of its own."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_holds(found.get(name), value) for name, value in wanted.items())
-    if isinstance(wanted, list):
-        return len(found or ()) == len(wanted) and all(map(_holds, found, wanted))
-    return bool(found == wanted)
 
 
 def _called(function: Callable[..., Any], **given: Any) -> Any:

@@ -1,0 +1,107 @@
+"""What KServe and Knative do with an InferenceService, as far as revisions and their shares go.
+
+Read off KServe 0.18's `ksvc_reconciler.go` (traffic) and `inference_service_status.go` (what was rolled out last): an
+object's annotations are part of a revision, a percentage counts only once a revision has had all requests, and the
+newest revision gets its share only when it is ready; until then the newest ready one does.
+"""
+
+import copy
+from typing import Any
+
+from tests.cluster.api import Api
+from tests.cluster.kinds import Json, Kind
+from tests.components.release.targets.versions import Counted, Fleet
+
+
+class Knative:
+    """The controllers, which act when time passes: a revision is made at one look, and ready or failed at the next."""
+
+    def __init__(self, api: Api, fleet: Fleet) -> None:
+        self._api, self._fleet = api, fleet
+        self._kind = next(kind for kind in api.kinds if kind.plural == "inferenceservices")
+        self._revisions: list[tuple[str, Json]] = []  # name and template, of all objects' all revisions
+
+    @property
+    def kind(self) -> Kind:
+        return self._kind
+
+    def pause(self, _: float) -> None:
+        for value in self._api.store.copies(self._kind, "nightshift"):
+            after = self._reconciled(value)
+            self._api.operations.change(
+                self._kind,
+                value["metadata"]["name"],
+                lambda found, after=after: found.update(status=after),
+                "nightshift",
+            )
+
+    def ask(self, url: str, body: bytes) -> bytes:
+        """Answer for the revision of a URL; the one of a tag answers for the revision that has it now."""
+        revision = url.removeprefix("http://").partition(".")[0]
+        return self._fleet.answer(self._uri(dict(self._revisions)[revision]), body)
+
+    def _reconciled(self, value: Json) -> Json:
+        status = copy.deepcopy(value.get("status", {}).get("components", {}).get("predictor", {}))
+        template = _template(value)
+        created = status.get("latestCreatedRevision")
+        if created is None or dict(self._revisions)[created] != template:
+            created = f"{value['metadata']['name']}-{len(self._revisions):05}"
+            self._revisions.append((created, template))
+            # nothing is known of it yet
+            return _status(value, status | {"latestCreatedRevision": created}, "Unknown")
+        starts = self._fleet.starts(self._uri(template))
+        if starts:
+            status["latestReadyRevision"] = created
+        status["traffic"] = _split(value, status)
+        if any(each["latestRevision"] and each["percent"] == 100 for each in status["traffic"]) and starts:
+            status["latestRolledoutRevision"] = created
+        return _status(value, status, "True" if starts else "False")
+
+    def _uri(self, template: Json) -> str:
+        (container,) = template["spec"]["containers"]
+        args = container["args"]
+        return str(args[args.index("--model") + 1])
+
+
+def _template(value: Json) -> Json:
+    spec = {name: part for name, part in value["spec"]["predictor"].items() if name != "canaryTrafficPercent"}
+    return {"spec": spec, "annotations": value["metadata"]["annotations"]}
+
+
+def _split(value: Json, status: Json) -> list[Json]:
+    ready, rolled_out = status.get("latestReadyRevision"), status.get("latestRolledoutRevision")
+    if ready is None:
+        return []
+    percent = value["spec"]["predictor"].get("canaryTrafficPercent")
+    percent = 100 if percent is None or rolled_out is None else percent
+    newest = _target(ready, percent, "latest", is_latest=True)
+    return [newest] if percent == 100 else [newest, _target(rolled_out, 100 - percent, "prev", is_latest=False)]
+
+
+def _target(revision: str, percent: int, tag: str, is_latest: bool) -> Json:
+    url = f"http://{revision}.example.com"
+    return {"revisionName": revision, "percent": percent, "tag": tag, "latestRevision": is_latest, "url": url}
+
+
+def _status(value: Json, predictor: Json, ready: str) -> Json:
+    conditions = [{"type": kind, "status": ready} for kind in ("Ready", "PredictorConfigurationReady")]
+    if ready == "False":
+        conditions[1]["message"] = "the container exited with code 2"
+    done: Json = {"deploymentMode": "Knative", "conditions": conditions, "components": {"predictor": predictor}}
+    return done
+
+
+class Calls:
+    """Counts the calls of a client, and ends the process before one of them."""
+
+    def __init__(self, client: Any, counted: Counted) -> None:
+        self._client, self._counted = client, counted
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(**given: Any) -> Any:
+            self._counted.count(name)
+            return method(**given)
+
+        return call
