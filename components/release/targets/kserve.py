@@ -288,7 +288,8 @@ def _conditions(found: Object) -> dict[str, Object]:
 
 def _is_new(found: Object) -> bool:
     """Return whether the status is about the newest version already."""
-    return _status(found).get("latestCreatedRevision", "") != _notes(found).get(REPLACES)
+    created: str = _status(found).get("latestCreatedRevision", "")
+    return created != _notes(found).get(REPLACES)
 
 
 def _is_up(found: Object) -> bool:
@@ -296,7 +297,7 @@ def _is_up(found: Object) -> bool:
     got = sum(each.get("percent", 0) for each in status.get("traffic", ()) if each.get("latestRevision"))
     given = _given(found)
     is_newest = status.get("latestReadyRevision") == status.get("latestCreatedRevision")
-    return bool(_is_new(found) and is_ready and is_newest and got == (100 if given is None else given))
+    return _is_new(found) and is_ready and is_newest and got == (100 if given is None else given)
 
 
 def _failure(found: Object) -> str:
