@@ -142,12 +142,12 @@ def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[st
     state, model = State.parse(args.state), package.load(version.uri).preprocessing
     own = tables.read_table(args.features).details["online"]
     # that of the run, unless the champion's inputs are others
-    online = own if snapshot.serves(own, model) else snapshot.newest(state.lake, version.name, model)
+    online = own if snapshot.serves(snapshot.read(own), model) else snapshot.newest(state.lake, version.name, model)
     example = endpoint.example(version.uri, online)
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.event}
     if state.target is not Target.LOCAL or not is_live:
         return silent
-    server = endpoint.start_or_update(state.registry, version, example)
+    server = endpoint.start_or_update(state, version, example)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
 

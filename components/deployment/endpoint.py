@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.common import locks, registry, release, storage
 from components.common.contracts import package
@@ -91,11 +91,11 @@ def example(uri: str, online: str | None = None) -> Example:
     return Example(name, event, float(score), online)
 
 
-def start_or_update(registry_uri: str, version: registry.Version, expected: Example, port: int = PORT) -> State:
+def start_or_update(state: kept.State, version: registry.Version, expected: Example, port: int = PORT) -> State:
     """Have the local endpoint serve a version, and check by calling it that it does.
 
     Args:
-        registry_uri: folder of the registry.
+        state: where the registry lies, a folder, and the lake, which takes the prediction log.
         version: what is to be served.
         expected: an event and the score that this version must answer with.
         port: where the first server of a use case listens, or on the next free port; later ones keep theirs.
@@ -103,7 +103,7 @@ def start_or_update(registry_uri: str, version: registry.Version, expected: Exam
     Raises:
         UserError: when the server does not start or does not serve this version; then everything is as before.
     """
-    root, name = registry.root(registry_uri), version.name
+    root, name = registry.root(state.registry), version.name
     uri = files.pointer_uri(root, name)
     with registry.exclusive(root):
         before = storage.read_bytes(uri) if storage.exists(uri) else None
@@ -111,7 +111,8 @@ def start_or_update(registry_uri: str, version: registry.Version, expected: Exam
         pointer = Pointer(version.version, version.uri, version.sha256, since, expected.snapshot)
         storage.write_json(uri, asdict(pointer))
         try:
-            return _checked(root, name, pointer, expected, port)
+            start = _Start(port, storage.join(state.lake, name, "predictions"))
+            return _checked(root, name, pointer, expected, start)
         except BaseException:
             _put_back(root, name, before)
             raise
@@ -157,8 +158,15 @@ def _stop(root: str, name: str) -> bool:
     return True
 
 
-def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: int) -> State:
-    state = _serving(root, name, pointer, port)
+class _Start(NamedTuple):
+    """What a server is started with: where it listens, and the folder of its prediction log."""
+
+    port: int
+    predictions: str
+
+
+def _checked(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
+    state = _serving(root, name, pointer, start)
     answer = _call(state, "/score", expected.request)
     right = answer and answer["version"] == pointer.version
     if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
@@ -169,7 +177,7 @@ def _checked(root: str, name: str, pointer: Pointer, expected: Example, port: in
     return state
 
 
-def _serving(root: str, name: str, pointer: Pointer, port: int) -> State:
+def _serving(root: str, name: str, pointer: Pointer, start: _Start) -> State:
     """Start the server where none is running, and wait until it answers with a version."""
     process: subprocess.Popen[bytes] | None = None
     log_file = Path(files.folder(root, name), "server.log")
@@ -179,16 +187,16 @@ def _serving(root: str, name: str, pointer: Pointer, port: int) -> State:
             raise UserError(f"the endpoint did not start: {_last_line(log_file)}; its log is {log_file}")
         # asked again and again: one that was killed may hold its lock for a moment longer
         if not process and not locks.is_held(files.lock_path(root, name)):
-            process = _launch(root, name, port)
+            process = _launch(root, name, start)
         state = running(root, name)
         health = _call(state, "/healthz") if state else None
-        if state and health and health["wanted"] == asdict(pointer):
+        if state and health and health["wanted"] == asdict(pointer) and not health["behind"]:
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
             served = _call(state, "/model")
             if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
-                if process and state.port != port:
-                    log.info("port %d was taken, the endpoint listens on %d", port, state.port)
+                if process and state.port != start.port:
+                    log.info("port %d was taken, the endpoint listens on %d", start.port, state.port)
                 return state
         time.sleep(0.05)
     raise UserError(
@@ -213,12 +221,13 @@ def _put_back(root: str, name: str, before: bytes | None) -> None:
     _stop(root, name)
 
 
-def _launch(root: str, name: str, port: int) -> "subprocess.Popen[bytes]":
+def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     # the port of the last time, where clients know it; gone, so that whoever finds a state finds the new server's
     last = _state(files.state_uri(root, name))
     storage.remove(files.state_uri(root, name))
-    words = ["--registry", root, "--name", name, "--port", str(last.port if last else port)]
-    command = [sys.executable, "-m", "components.serving", *words, *_settings(root, name).flags]
+    words = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
+    words += ["--predictions", start.predictions, *_settings(root, name).flags]
+    command = [sys.executable, "-m", "components.serving", *words]
     with Path(files.folder(root, name), "server.log").open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True

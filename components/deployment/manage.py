@@ -72,7 +72,7 @@ def _update(state: State, version: Version) -> None:
         _print("no endpoint is running here")
         return
     online = snapshot.newest(state.lake, version.name, package.load(version.uri).preprocessing)
-    server = endpoint.start_or_update(state.registry, version, endpoint.example(version.uri, online))
+    server = endpoint.start_or_update(state, version, endpoint.example(version.uri, online))
     _print(f"{server.url} answers with version {version.version}")
 
 

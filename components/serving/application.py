@@ -16,9 +16,11 @@ from components.common.step import log
 from components.serving import openapi
 from components.serving.batching import Limits
 from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send, decoded
-from components.serving.metrics import Floats, Metrics
+from components.serving.metrics import Metrics
+from components.serving.predictions import Predictions, Scored
 from components.serving.protocols import events, features, inference
 from components.serving.versions import Current, Model
+from components.serving.workers import Board
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -32,7 +34,13 @@ class Application:
     """Answers requests with the version that serves at that moment."""
 
     def __init__(
-        self, current: Current, limits: Limits, token: str | None = None, aliases: Mapping[str, str] | None = None
+        self,
+        current: Current,
+        limits: Limits,
+        token: str | None = None,
+        aliases: Mapping[str, str] | None = None,
+        board: Board | None = None,
+        predictions: Predictions | None = None,
     ) -> None:
         """Set up the routes.
 
@@ -41,11 +49,13 @@ class Application:
             limits: of a request.
             token: what a request has to bear; None lets everybody in.
             aliases: path -> the route that answers it too.
+            board: what the workers of a server share; None: this is the only one.
+            predictions: logs what is answered.
         """
         self._current, self._limits = current, limits
         self._expected = f"Bearer {token}".encode() if token else None
         self._prefix, self._number = secrets.token_hex(8), count(1)
-        self._metrics = Metrics(current.model.name, current.labels)
+        self._board, self._predictions = board or Board(), predictions
         self._routes = self._table()
         self._answers: dict[str, Callable[[Model], object]] = {
             "": inference.described,
@@ -55,12 +65,14 @@ class Application:
         }
         for path, route in (aliases or {}).items():
             self._routes[path] = self._routes[route]
+        routes = ["none", *self._routes, *map(_model_route, [*self._answers, "infer"])]
+        self._metrics = Metrics(current.model.name, current.labels, routes, self._board)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whatever happens."""
         request = Request(scope, receive, self._limits.body)
-        request_id, route, started = self._request_id(request), "none", time.perf_counter()
-        self._metrics.in_flight += 1
+        request.id, route, started = self._request_id(request), "none", time.perf_counter()
+        self._metrics.began()
         try:
             route, handler = self._find(request)
             self._authorize(request)
@@ -68,13 +80,11 @@ class Application:
         except RefusedError as refusal:
             response = refusal.response()
         except Exception:  # ours to fix: told to us, not to the client
-            where = {"request_id": request_id, "traceparent": request.header(b"traceparent"), "route": route}
+            where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": route}
             log.exception("a request failed", extra={"fields": where})
             response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
-        finally:
-            self._metrics.in_flight -= 1
         self._metrics.answered(route, int(response.status), time.perf_counter() - started)
-        await response.send(send, request_id)
+        await response.send(send, request.id)
 
     def _table(self) -> dict[str, dict[str, Handler]]:
         """Return path -> method -> what answers."""
@@ -94,7 +104,7 @@ class Application:
             "/labels": {"POST": self._label},
             "/model": get(lambda: features.describe(self._current.model)),
             "/openapi.json": get(lambda: openapi.page(self._current, self._limits.rows)),
-            "/healthz": get(self._current.health),
+            "/healthz": get(lambda: self._current.health() | {"behind": self._board.behind()}),
             "/ping": get(ready),
             "/metrics": {"GET": self._page},
             "/v2": get(inference.server),
@@ -128,7 +138,7 @@ class Application:
         name, *rest = path.removeprefix(MODELS).split("/")
         version = rest[1] if len(rest) > 1 and rest[0] == "versions" else None
         operation = "/".join(rest[2:] if version else rest)
-        route = "/".join(["/v2/models/{name}", *([operation] if operation else [])])
+        route = _model_route(operation)
         if operation == "infer":
             return route, {"POST": partial(self._infer, name, version)}
         if operation not in self._answers:
@@ -162,11 +172,8 @@ class Application:
     async def _score(self, request: Request) -> Response:
         asked = decoded(await request.body())
         if isinstance(asked, dict) and set(asked) == {"events"}:
-            response, model, scores = await events.score(self._current, asked["events"], self._limits.rows)
-        else:
-            model = self._current.model
-            response, scores = await features.score(model, asked)
-        return self._counted(model, response, scores)
+            return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows))
+        return self._counted(request, await features.score(self._current.model, asked))
 
     async def _label(self, request: Request) -> Response:
         return await events.label(self._current, decoded(await request.body()), self._limits.rows)
@@ -174,14 +181,20 @@ class Application:
     async def _infer(self, name: str, version: str | None, request: Request) -> Response:
         model = self._current.model
         inference.check(model, name, version)
-        return self._counted(model, *await inference.infer(model, self._limits, request))
+        return self._counted(request, await inference.infer(model, self._limits, request))
 
-    def _counted(self, model: Model, response: Response, scores: Floats) -> Response:
-        self._metrics.scored(scores, model.package.decision.threshold)
-        return response
+    def _counted(self, request: Request, scored: Scored) -> Response:
+        self._metrics.scored(scored.scores, scored.model.package.decision.threshold)
+        if self._predictions:
+            self._predictions.add(request.id, scored)
+        return scored.response
 
     async def _index(self, _: Request) -> Response:
         return Response.of(inference.index(self._current.model))
 
     async def _page(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _model_route(operation: str) -> str:
+    return "/".join([f"{MODELS}{{name}}", *([operation] if operation else [])])

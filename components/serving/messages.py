@@ -95,15 +95,17 @@ class Request:
         method: GET, POST and the like.
         path: decoded, without a query.
         headers: by their lower-case names; the last of a name counts.
+        id: by which logs know it.
     """
 
-    __slots__ = ("_largest", "_receive", "headers", "method", "path")
+    __slots__ = ("_largest", "_receive", "headers", "id", "method", "path")
 
     def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self._receive, self._largest = receive, largest
+        self.id = ""
 
     def header(self, name: bytes) -> str:
         """Return a header, empty where there is none."""

@@ -36,6 +36,11 @@ class Online:
         """The last day of the snapshot that it lies over."""
         return self._store.base.snapshot.last
 
+    @property
+    def problem(self) -> str | None:
+        """Why it takes nothing in at present; None when it does."""
+        return self._store.problem
+
     def read(self, raw: Mapping[str, Any]) -> tuple[Event, dict[str, str]]:
         """Check a raw event; return it with its categorical columns.
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from components.serving.online import Online
 from components.serving.rows import Rows
 from components.tabular.inputs import Scorer
 from components.tabular.online import snapshot
+from components.tabular.online.base import Base
 from components.tabular.online.embedded import Embedded
+from components.tabular.online.store import Store
 
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 60  # for a newer snapshot: a listing of an object store has its price
@@ -56,15 +59,23 @@ class Current:
         problem: why `wanted` is not what answers; None when it is.
     """
 
-    def __init__(self, ask: Callable[[], Pointer], load: Callable[[Pointer], Model], state: str = "") -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Pointer],
+        load: Callable[[Pointer], Model],
+        folder: str = "",
+        store: Callable[[Base], Store] | None = None,
+    ) -> None:
         """Load what is asked for.
 
         Args:
             ask: gives the pointer, now and again.
             load: loads a version.
-            state: folder that holds the online state.
+            folder: where the online state and copies of its snapshots lie.
+            store: opens the online state over a snapshot; None: this process keeps it in the folder.
         """
-        self._ask, self._load, self._state = ask, load, state
+        self._ask, self._load, self._folder = ask, load, folder
+        self._open = store or partial(Embedded, Path(folder))
         self.wanted = ask()
         self.problem: str | None = None
         self.online: Online | None = None
@@ -87,9 +98,14 @@ class Current:
         except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
             self._report(f"{type(error).__name__}: {error}")
 
-    def follow(self) -> None:
-        """Follow what is to be served for ever."""
+    def follow(self, serve: Callable[[object], None]) -> None:
+        """Follow what is to be served for ever.
+
+        Args:
+            serve: is told what is served, None when it is not what should be.
+        """
         while True:
+            serve(None if self.problem else (self.wanted.sha256, self.wanted.snapshot))
             time.sleep(POLL_SECONDS)
             self.refresh()
 
@@ -113,19 +129,21 @@ class Current:
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
-        uri = model.pointer.snapshot
-        if uri is None:
+        given, inputs = model.pointer.snapshot, model.package.preprocessing
+        if given is None:
             self.close()
             return
-        if not snapshot.serves(uri, model.package.preprocessing):
+        uri = snapshot.newer(given, inputs) or given
+        manifest = snapshot.read(uri)
+        if not snapshot.serves(manifest, inputs):
             raise UserError(
                 f"snapshot {uri} has other inputs than version {model.pointer.version}; "
                 "run the features step with the model's config"
             )
         if self.online is None:
-            self.online = Online(Embedded(Path(self._state), snapshot.mapped(uri, self._state)))
-        elif self.online.windows != model.package.preprocessing.windows or self.online.last < snapshot.read(uri).last:
-            self.online.swap(snapshot.mapped(uri, self._state))
+            self.online = Online(self._open(snapshot.mapped(uri, self._folder)))
+        elif self.online.windows != manifest.windows or self.online.last < manifest.last:
+            self.online.swap(snapshot.mapped(uri, self._folder))
         else:
             return
         self._snapshot = uri
@@ -137,7 +155,7 @@ class Current:
         self._looks = time.monotonic() + LOOK_SECONDS
         found = snapshot.newer(self._snapshot, self.model.package.preprocessing)
         if found:
-            self.online.swap(snapshot.mapped(found, self._state))
+            self.online.swap(snapshot.mapped(found, self._folder))
             self._snapshot = found
             log.info("the online state lies over %s", found)
 
@@ -153,7 +171,8 @@ class Current:
         return labels | {"sha256": model.pointer.sha256}, self.problem is not None
 
     def health(self) -> dict[str, Any]:
-        """Return what answers, what should, and why it does not."""
+        """Return what answers, what should, and why it does not, or takes no events in."""
+        problem = self.problem or (self.online.problem if self.online else None)
+        status = "degraded" if problem else "ok"
         serving = self.model.pointer.version
-        status = "degraded" if self.problem else "ok"
-        return {"status": status, "version": serving, "wanted": asdict(self.wanted), "problem": self.problem}
+        return {"status": status, "version": serving, "wanted": asdict(self.wanted), "problem": problem}

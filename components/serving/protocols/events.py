@@ -7,13 +7,13 @@ from typing import Any
 
 from components.common.errors import UnavailableError, UserError
 from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
-from components.serving.metrics import Floats
 from components.serving.online import Online
+from components.serving.predictions import Scored
 from components.serving.protocols.features import predictions
-from components.serving.versions import Current, Model
+from components.serving.versions import Current
 
 
-async def score(current: Current, raw: object, most: int) -> tuple[Response, Model, Floats]:
+async def score(current: Current, raw: object, most: int) -> Scored:
     """Take events in and answer them, once they are durable, with a prediction each.
 
     Args:
@@ -27,13 +27,14 @@ async def score(current: Current, raw: object, most: int) -> tuple[Response, Mod
     online = _state(current)
     given = _objects("events", raw, most)
     read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(given)]
-    taken, base = _checked("events", online.take, [event for event, _ in read])
+    checked = [event for event, _ in read]
+    taken, base = _checked("events", online.take, checked)
     model = current.of_windows(base.snapshot.windows)
     rows = model.rows.joined(taken, [categories for _, categories in read])
     scores, _ = await asyncio.gather(model.batcher.score(rows), _durable(online))
     found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
-    return Response.of(content), model, scores
+    return Scored(Response.of(content), model, scores, checked)
 
 
 async def label(current: Current, request: object, most: int) -> Response:

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from components.serving.messages import RequestError, Response
+from components.serving.predictions import Scored
 from components.serving.versions import Model
 
 
-async def score(model: Model, asked: object) -> tuple[Response, npt.NDArray[np.float32]]:
+async def score(model: Model, asked: object) -> Scored:
     """Answer `{"instances": [{feature: value}]}` with a prediction an instance.
 
     Raises:
@@ -21,7 +22,7 @@ async def score(model: Model, asked: object) -> tuple[Response, npt.NDArray[np.f
     scores = await model.batcher.score(rows)
     found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
-    return Response.of(content), scores
+    return Scored(Response.of(content), model, scores)
 
 
 def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:

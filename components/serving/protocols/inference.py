@@ -16,6 +16,7 @@ import numpy.typing as npt
 from components.common.contracts.package import Tensor as Signature
 from components.serving.batching import Limits, Statistics
 from components.serving.messages import RefusedError, Request, RequestError, Response
+from components.serving.predictions import Scored
 from components.serving.versions import Model
 
 HEADER_LENGTH = b"inference-header-content-length"
@@ -63,7 +64,7 @@ _DECODER = msgspec.json.Decoder(Inference)
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
 
 
-async def infer(model: Model, limits: Limits, request: Request) -> tuple[Response, Matrix]:
+async def infer(model: Model, limits: Limits, request: Request) -> Scored:
     """Answer a request of tensors.
 
     Raises:
@@ -78,7 +79,7 @@ async def infer(model: Model, limits: Limits, request: Request) -> tuple[Respons
     (wanted,), (given,) = model.package.signature.inputs, model.package.signature.outputs
     is_binary = _is_binary(asked, given.name)
     scores = await model.batcher.score(_matrix(_only(asked, wanted), wanted, limits.rows, values))
-    return _response(model, asked, scores, is_binary), scores
+    return Scored(_response(model, asked, scores, is_binary), model, scores)
 
 
 def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:

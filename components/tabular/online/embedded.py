@@ -65,9 +65,15 @@ class Embedded:
         """The snapshot that it lies over."""
         return self._state.base
 
+    @property
+    def problem(self) -> str | None:
+        """Why the disk does not take what came in; None when it does."""
+        return self._log.problem
+
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in; see `store.Store`."""
         found: list[list[float]] = [[]] * len(events)
+        self._recover()
         with self._taking:
             for place in in_order(events):
                 found[place], entry = self._state.take(events[place])
@@ -77,6 +83,7 @@ class Embedded:
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
+        self._recover()
         with self._taking:
             known = self._state.label(label)
             if known:
@@ -97,6 +104,11 @@ class Embedded:
     def close(self) -> None:
         """Commit, and let go of the folder."""
         with self._stack, closing(self._log):
+            self._log.commit()
+
+    def _recover(self) -> None:
+        """Take nothing in while the disk is full: it would be kept in memory without end."""
+        if self._log.problem:
             self._log.commit()
 
     def _open(self, base: Base) -> None:

@@ -1,6 +1,8 @@
 """A write-ahead log: a record a line, each with its checksum, so that a torn one is recognized.
 
 A record is durable once `commit` has returned. Threads that commit at the same time share one write and one `fsync`.
+What the disk refuses is written again by the next commit, from the last durable byte on: after a failed `fsync` nobody
+knows which part of it the disk has.
 """
 
 import json
@@ -23,6 +25,7 @@ class Log:
     Attributes:
         path: the file.
         durable: bytes of it that are.
+        problem: why the disk did not take the last records; None when it did.
     """
 
     def __init__(self, path: Path) -> None:
@@ -32,7 +35,7 @@ class Log:
         self._file.truncate(self.durable)
         self._pending: list[bytes] = []
         self._adding, self._writing = threading.Lock(), threading.Lock()
-        self._failed = False
+        self.problem: str | None = None
 
     def append(self, record: Entry | Label) -> None:
         """Add a record, which is not durable yet."""
@@ -44,30 +47,33 @@ class Log:
         """Make every record durable that was added before.
 
         Raises:
-            UnavailableError: when the disk does not take them; the log takes no more then, and has to be opened again.
+            UnavailableError: when the disk does not take them; the next commit tries again.
         """
         with self._writing:
-            if self._failed:
-                raise UnavailableError(f"{self.path} could not be written before; start the server again")
             with self._adding:
                 lines, self._pending = self._pending, []
-            if lines:
-                self._write(b"".join(lines))
+            try:
+                if lines:
+                    self._write(b"".join(lines))
+            except OSError as error:
+                with self._adding:
+                    self._pending[:0] = lines
+                self.problem = f"{self.path}: {error.strerror}; make room"
+                raise UnavailableError(self.problem) from error
+            self.problem = None
 
     def close(self) -> None:
         """Close the file; what was not committed is lost."""
         self._file.close()
 
     def _write(self, content: bytes) -> None:
-        try:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[self._file.write(rest) :]
-            os.fsync(self._file.fileno())
-            self.durable += len(content)
-        except OSError as error:
-            self._failed = True  # nobody knows what of it the disk has
-            raise UnavailableError(f"{self.path}: {error.strerror}; make room, then start the server again") from error
+        if self.problem:
+            self._file.truncate(self.durable)
+        rest = memoryview(content)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+        os.fsync(self._file.fileno())
+        self.durable += len(content)
 
 
 def records(path: Path, start: int, stop: int) -> Iterator[tuple[Entry | Label, int]]:

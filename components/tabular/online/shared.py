@@ -115,7 +115,8 @@ class Shared:
         self._prefix = f"{{nightshift:{use_case}}}:"
         self._take, self._label = (self._redis.register_script(script) for script in (TAKE, LABEL))
         self._over = _Over(base)
-        with _answering():
+        self.problem: str | None = None
+        with self._answering():
             self._redis.ping()
 
     @property
@@ -130,7 +131,7 @@ class Shared:
             return [over.inputs.row(event, None, None) for event in events]
         words = [over.words(events[place]) for place in order]
         head = [over.base.until, over.base.until + LAG * DAY, over.base.until - LAG * DAY, over.seconds]
-        with _answering():
+        with self._answering():
             answers = self._take(keys=[self._prefix], args=[*head, *(word for each in words for word in each)])
         found: list[list[float]] = [[]] * len(events)
         for place, answer in zip(order, answers, strict=True):
@@ -144,7 +145,7 @@ class Shared:
         if known is None:
             return True
         args = [over.base.until, over.seconds, f"{label.time // DAY}:{label.event_id}", label.label, *known]
-        with _answering():
+        with self._answering():
             return bool(self._label(keys=[self._prefix], args=args))
 
     def commit(self) -> None:
@@ -159,6 +160,16 @@ class Shared:
     def close(self) -> None:
         """Let go of the connections."""
         self._redis.close()
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            with _answering():
+                yield
+        except UnavailableError as error:
+            self.problem = str(error)
+            raise
+        self.problem = None
 
 
 class _Over:

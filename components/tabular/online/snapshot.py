@@ -168,9 +168,8 @@ def read(uri: str) -> Snapshot:
     return Snapshot.read(f"{uri}.json")
 
 
-def serves(uri: str, model: Tabular) -> bool:
+def serves(snapshot: Snapshot, model: Tabular) -> bool:
     """Return whether the inputs that follow from a snapshot are those that a model takes."""
-    snapshot = read(uri)
     given = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
     has_same = given == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
     return has_same and snapshot.windows == model.windows
@@ -204,7 +203,7 @@ def _newest(folder: str, model: Tabular, after: str = "") -> str | None:
             return None
         for name in storage.names(storage.join(folder, day)):
             uri = storage.join(folder, day, name.removesuffix(".json"))
-            if name.endswith(f"{SUFFIX}.json") and serves(uri, model):
+            if name.endswith(f"{SUFFIX}.json") and serves(read(uri), model):
                 return uri
     return None
 

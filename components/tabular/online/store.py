@@ -16,6 +16,10 @@ class Store(Protocol):
     def base(self) -> Base:
         """The snapshot that it lies over."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why it takes nothing in at present; None when it does, as far as it knows."""
+
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in.
 

@@ -1,6 +1,7 @@
 import pytest
 
 from components.common import registry
+from components.common.contracts.state import State, Target
 from components.deployment import endpoint
 from tests import servers
 
@@ -12,12 +13,19 @@ def free_port():
 
 
 @pytest.fixture
-def serve(stocked, free_port):
+def state(stocked, tmp_path):
+    """Where the stocked registry's models are served."""
+    roots = {name: str(tmp_path / name) for name in ("lake", "runs", "audit", "checkpoints")}
+    return State(registry=stocked, target=Target.LOCAL, **roots)
+
+
+@pytest.fixture
+def serve(stocked, state, free_port):
     """Have a real server process serve a version of `fraud`; it is ended afterwards."""
 
     def start_or_update(number: int, name: str = "fraud"):
         version = registry.find(stocked, name, number)
-        return endpoint.start_or_update(stocked, version, endpoint.example(version.uri), free_port)
+        return endpoint.start_or_update(state, version, endpoint.example(version.uri), free_port)
 
     yield start_or_update
     endpoint.stop(stocked)

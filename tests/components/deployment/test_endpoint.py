@@ -16,8 +16,7 @@ from components.common import registry, storage
 from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.deployment import endpoint
-from components.serving import __main__ as server
-from components.serving import files
+from components.serving import files, server
 from tests.components.states import state
 from tests.processes import wait_until
 
@@ -93,16 +92,16 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
     assert all(scores == {round(logistic(version / 10), 5)} for version, scores in seen)
 
 
-def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, serve):
-    state = serve(1)
+def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, state, serve):
+    server = serve(1)
     spoiled = registry.find(stocked, "fraud", 2)
     expected = endpoint.example(spoiled.uri)
     Path(spoiled.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     pointer = storage.read_bytes(files.pointer_uri(stocked, "fraud"))
     with pytest.raises(UserError, match=r"cannot serve version 2: .*is not the file that model.json names"):
-        endpoint.start_or_update(stocked, spoiled, expected)
+        endpoint.start_or_update(state, spoiled, expected)
     assert storage.read_bytes(files.pointer_uri(stocked, "fraud")) == pointer
-    assert scored(state)["version"] == 1
+    assert scored(server)["version"] == 1
 
 
 def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, serve):
@@ -128,21 +127,21 @@ def _health_when(state: files.State, condition) -> dict:
     return wait_until(asked, "the endpoint's health is as expected")
 
 
-def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, serve):
-    state = serve(1)
+def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serve):
+    server = serve(1)
     version = registry.find(stocked, "fraud", 2)
     wrong = replace(endpoint.example(version.uri), score=0.123)
     with pytest.raises(UserError, match=r"answered .*'version': 2.* where version 2 scores 0.123"):
-        endpoint.start_or_update(stocked, version, wrong)
-    _health_when(state, lambda health: health["version"] == 1)
+        endpoint.start_or_update(state, version, wrong)
+    _health_when(server, lambda health: health["version"] == 1)
 
 
-def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked):
+def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked, state):
     version = registry.find(stocked, "fraud", 1)
     expected = endpoint.example(version.uri)
     Path(version.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     with pytest.raises(UserError, match=r"did not start: .*is not the file that model.json names.*server.log"):
-        endpoint.start_or_update(stocked, version, expected)
+        endpoint.start_or_update(state, version, expected)
     assert endpoint.running(stocked, "fraud") is None
     assert not storage.exists(files.pointer_uri(stocked, "fraud"))
 
@@ -209,7 +208,7 @@ def test_a_second_server_of_a_use_case_is_refused(stocked, serve, free_port):
     state = serve(1)
     flags = ["--registry", stocked, "--name", "fraud", "--port", str(free_port)]
     with pytest.raises(UserError, match=r"an endpoint of 'fraud' runs already; `nightshift stop` stops it"):
-        server.body(server.parser().parse_args(flags))
+        body(parser().parse_args(flags))
     assert endpoint.running(stocked, "fraud") == state
 
 

@@ -11,10 +11,11 @@ import uvicorn
 
 from components.common import storage
 from components.common.contracts.package import load as load_manifest
-from components.serving.__main__ import listen
 from components.serving.application import Application
 from components.serving.batching import Limits
 from components.serving.files import Pointer, pointed_at
+from components.serving.predictions import Predictions
+from components.serving.server import listen
 from components.serving.versions import Current, load
 from tests.conftest import save
 from tests.processes import wait_until
@@ -52,13 +53,14 @@ def serving(
     token: str | None = None,
     aliases: Mapping[str, str] | None = None,
     snapshot: str | None = None,
+    predictions: Predictions | None = None,
 ) -> Iterator[Running]:
     """Serve a package as version 1 of `fraud`, over a snapshot if one is given."""
     point(pointer, 1, package, snapshot)
     state = str(pointer.parent / "state")
     current = Current(partial(pointed_at, str(pointer)), partial(load, "fraud", limits=limits), state)
     try:
-        with answering(Application(current, limits, token, aliases)) as url:
+        with answering(Application(current, limits, token, aliases, predictions=predictions)) as url:
             yield Running(current, url, pointer)
     finally:
         current.close()

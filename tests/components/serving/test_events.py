@@ -239,6 +239,14 @@ def test_the_state_moves_on_to_the_snapshot_of_a_later_date_and_never_back(runni
     rest = [each for each in LATER if each.time >= until]
     assert sent(running, *rest) == expected(uri, EVENTS)[-len(rest) :]
 
+    # started again, it is where it was, though the pointer names the older one
+    running.current.close()
+    running.current._follow_snapshot(running.current.model)
+    assert (str(running.current.online.last), sent(running, *rest)) == (
+        "2024-03-05",
+        expected(uri, EVENTS)[-len(rest) :],
+    )
+
 
 def test_commits_that_wait_for_each_other_are_one_and_a_failed_one_is_told_to_all_that_waited() -> None:
 

@@ -38,6 +38,8 @@ def test_a_port_that_is_none_is_refused(port) -> None:
         (["--delay-ms", "nan"], "delay-ms is 'nan'; give a number from 0 to 1000"),
         ([], "what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER"),
         (["--registry", "a", "--model", "b"], "what to serve is not clear"),
+        (["--workers", "0", "--model", "m"], "workers is '0'; give a number from 1 to 256"),
+        (["--registry", "/nowhere"], "/nowhere/endpoint/model/current.json does not exist"),
         (["--host", "192.0.2.7"], "host is '192.0.2.7', which other machines can reach; give --token-file FILE"),
         (["--token-file", "/nowhere/token"], "token-file is '/nowhere/token': No such file or directory"),
     ],
@@ -48,7 +50,7 @@ def test_a_wrong_flag_is_told_what_is_allowed(words, said) -> None:
 
 def test_a_token_file_without_a_token_is_refused(tmp_path) -> None:
     (tmp_path / "token").write_text("\n")
-    assert "is empty; write a token into it" in refused("--token-file", str(tmp_path / "token"))
+    assert "is empty; write one line into it" in refused("--token-file", str(tmp_path / "token"))
 
 
 def test_the_platform_that_started_it_is_known_by_what_it_says() -> None:

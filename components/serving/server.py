@@ -1,0 +1,145 @@
+"""Starts a server: its lock, its socket, its workers, and in each of them a model and the routes."""
+
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cache, partial
+
+from components.common import locks, storage
+from components.common.contracts import package
+from components.common.errors import UserError
+from components.common.step import log
+from components.serving import files
+from components.serving.application import Application
+from components.serving.files import Pointer
+from components.serving.logs import Lines
+from components.serving.predictions import Predictions
+from components.serving.settings import HOST, PORTS, Settings
+from components.serving.versions import Current, load
+from components.serving.workers import Board, Workers
+from components.tabular.online.base import Base
+from components.tabular.online.shared import Shared
+from components.tabular.online.store import Store
+
+GRACE_SECONDS = 5
+LOCK_SECONDS = 5  # whoever looks whether a server runs holds its lock for a moment
+
+
+def serve(settings: Settings) -> None:
+    """Serve until stopped.
+
+    Raises:
+        UserError: when there is nothing to serve, or another server serves it, or the port is taken.
+    """
+    opened = _opened(settings)
+    try:
+        with _alone(settings):
+            listener = listen(settings.port, settings.ports, settings.host)
+            _announce(settings, listener)
+            board = Board(settings.workers)
+            if settings.workers > 1:
+                Workers(board).start()
+            with closing(opened()) as current, _logged(settings.predictions) as predictions:
+                application = Application(
+                    current, settings.limits, settings.token, settings.aliases, board, predictions
+                )
+                _answer(listener, current, application, board)
+    except BlockingIOError:
+        raise UserError(f"an endpoint of {settings.name!r} runs already; `nightshift stop` stops it") from None
+
+
+def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
+    """Listen on a port, or on the next free one of `attempts`.
+
+    Raises:
+        UserError: when all of them are taken, or the host is no address of this machine.
+    """
+    last = min(port + attempts - 1, 65535)
+    for candidate in range(port, last + 1):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, candidate))
+            listener.listen(socket.SOMAXCONN)
+            return listener
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise UserError(
+                    f"host is {host!r}, port {candidate}: {error.strerror}; "
+                    f"give an address of this machine with --host, such as {HOST}, and a port that you may listen on"
+                ) from None
+    raise UserError(f"port is {port}, but {port} to {last} are all taken; stop what listens there")
+
+
+def _opened(settings: Settings) -> Callable[[], Current]:
+    """Return what opens the version that is to be served, and its online state."""
+    loaded = partial(load, settings.name, limits=settings.limits)
+    if settings.registry is None:
+        return partial(Current, cache(partial(_package, str(settings.model))), loaded)
+    ask = partial(files.pointed_at, files.pointer_uri(settings.registry, settings.name))
+    ask()  # before the lock, which lies in the same folder
+    return partial(Current, ask, loaded, files.state_folder(settings.registry, settings.name), _store(settings))
+
+
+def _store(settings: Settings) -> Callable[[Base], Store] | None:
+    """Return what opens the online state of several processes, None when one of its own will do."""
+    if settings.redis:
+        return partial(Shared, settings.redis, settings.name)
+    return None if settings.workers == 1 else _not_shared
+
+
+def _not_shared(_: Base) -> Store:
+    raise UserError("an online state in files has one worker; give --redis-file FILE, or --workers 1")
+
+
+def _package(uri: str) -> Pointer:
+    return Pointer(1, uri, package.load(uri).sha256, datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def _announce(settings: Settings, listener: socket.socket) -> None:
+    """Say where requests are answered, and by which process."""
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(Lines())
+    if settings.registry:
+        state = files.State(os.getpid(), HOST, listener.getsockname()[1])
+        storage.write_json(files.state_uri(settings.registry, settings.name), asdict(state))
+
+
+def _alone(settings: Settings) -> AbstractContextManager[object]:
+    if not settings.registry:
+        return nullcontext()
+    return locks.held(files.lock_path(settings.registry, settings.name), seconds=LOCK_SECONDS)
+
+
+def _logged(folder: str | None) -> AbstractContextManager[Predictions | None]:
+    return closing(Predictions(folder)) if folder else nullcontext()
+
+
+def _answer(listener: socket.socket, current: Current, application: Application, board: Board) -> None:
+    import uvicorn
+
+    # uvicorn drains, then raises the signal again: what is open is still to be closed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
+    model = current.model
+    log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
+    config = uvicorn.Config(
+        application,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
