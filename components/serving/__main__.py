@@ -4,9 +4,9 @@ import argparse
 import os
 
 from components.common.step import Parser, run
-from components.serving import settings
+from components.serving import options
 from components.serving.batching import Limits
-from components.serving.settings import HOST, PORTS
+from components.serving.options import HOST, PORTS
 
 
 def parser() -> Parser:
@@ -34,7 +34,7 @@ def parser() -> Parser:
 
 def body(args: argparse.Namespace) -> None:
     """Serve until stopped."""
-    wanted = settings.read(args, os.environ)
+    wanted = options.read(args, os.environ)
     from components.serving.server import serve  # not before the flags are right: its libraries take a second
 
     serve(wanted)

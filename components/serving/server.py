@@ -21,8 +21,8 @@ from components.serving import files
 from components.serving.application import Application
 from components.serving.files import Pointer
 from components.serving.logs import Lines
+from components.serving.options import HOST, PORTS, Options
 from components.serving.predictions import Predictions
-from components.serving.settings import HOST, PORTS, Settings
 from components.serving.versions import Current, load
 from components.serving.workers import Board, Workers
 from components.tabular.online.base import Base
@@ -33,27 +33,25 @@ GRACE_SECONDS = 5
 LOCK_SECONDS = 5  # whoever looks whether a server runs holds its lock for a moment
 
 
-def serve(settings: Settings) -> None:
+def serve(options: Options) -> None:
     """Serve until stopped.
 
     Raises:
         UserError: when there is nothing to serve, or another server serves it, or the port is taken.
     """
-    opened = _opened(settings)
+    opened = _opened(options)
     try:
-        with _alone(settings):
-            listener = listen(settings.port, settings.ports, settings.host)
-            _announce(settings, listener)
-            board = Board(settings.workers)
-            if settings.workers > 1:
+        with _alone(options):
+            listener = listen(options.port, options.ports, options.host)
+            _announce(options, listener)
+            board = Board(options.workers)
+            if options.workers > 1:
                 Workers(board).start()
-            with closing(opened()) as current, _logged(settings.predictions) as predictions:
-                application = Application(
-                    current, settings.limits, settings.token, settings.aliases, board, predictions
-                )
+            with closing(opened()) as current, _logged(options.predictions) as predictions:
+                application = Application(current, options.limits, options.token, options.aliases, board, predictions)
                 _answer(listener, current, application, board)
     except BlockingIOError:
-        raise UserError(f"an endpoint of {settings.name!r} runs already; `nightshift stop` stops it") from None
+        raise UserError(f"an endpoint of {options.name!r} runs already; `nightshift stop` stops it") from None
 
 
 def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
@@ -80,21 +78,21 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
     raise UserError(f"port is {port}, but {port} to {last} are all taken; stop what listens there")
 
 
-def _opened(settings: Settings) -> Callable[[], Current]:
+def _opened(options: Options) -> Callable[[], Current]:
     """Return what opens the version that is to be served, and its online state."""
-    loaded = partial(load, settings.name, limits=settings.limits)
-    if settings.registry is None:
-        return partial(Current, cache(partial(_package, str(settings.model))), loaded)
-    ask = partial(files.pointed_at, files.pointer_uri(settings.registry, settings.name))
+    loaded = partial(load, options.name, limits=options.limits)
+    if options.registry is None:
+        return partial(Current, cache(partial(_package, str(options.model))), loaded)
+    ask = partial(files.pointed_at, files.pointer_uri(options.registry, options.name))
     ask()  # before the lock, which lies in the same folder
-    return partial(Current, ask, loaded, files.state_folder(settings.registry, settings.name), _store(settings))
+    return partial(Current, ask, loaded, files.state_folder(options.registry, options.name), _store(options))
 
 
-def _store(settings: Settings) -> Callable[[Base], Store] | None:
+def _store(options: Options) -> Callable[[Base], Store] | None:
     """Return what opens the online state of several processes, None when one of its own will do."""
-    if settings.redis:
-        return partial(Shared, settings.redis, settings.name)
-    return None if settings.workers == 1 else _not_shared
+    if options.redis:
+        return partial(Shared, options.redis, options.name)
+    return None if options.workers == 1 else _not_shared
 
 
 def _not_shared(_: Base) -> Store:
@@ -105,19 +103,19 @@ def _package(uri: str) -> Pointer:
     return Pointer(1, uri, package.load(uri).sha256, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
-def _announce(settings: Settings, listener: socket.socket) -> None:
+def _announce(options: Options, listener: socket.socket) -> None:
     """Say where requests are answered, and by which process."""
     for handler in logging.getLogger().handlers:
         handler.setFormatter(Lines())
-    if settings.registry:
+    if options.registry:
         state = files.State(os.getpid(), HOST, listener.getsockname()[1])
-        storage.write_json(files.state_uri(settings.registry, settings.name), asdict(state))
+        storage.write_json(files.state_uri(options.registry, options.name), asdict(state))
 
 
-def _alone(settings: Settings) -> AbstractContextManager[object]:
-    if not settings.registry:
+def _alone(options: Options) -> AbstractContextManager[object]:
+    if not options.registry:
         return nullcontext()
-    return locks.held(files.lock_path(settings.registry, settings.name), seconds=LOCK_SECONDS)
+    return locks.held(files.lock_path(options.registry, options.name), seconds=LOCK_SECONDS)
 
 
 def _logged(folder: str | None) -> AbstractContextManager[Predictions | None]:

@@ -72,7 +72,7 @@ class Raw:
     """
 
     def __init__(self, inputs: Tabular, most: int, uri: str, folder: str) -> None:
-        if not snapshot.serves(uri, inputs):
+        if not snapshot.serves(snapshot.read(uri), inputs):
             raise UserError(f"snapshot {uri} has other inputs than the model; run the features step with its config")
         self._inputs, self._rows, self._folder = inputs, Rows(inputs, most), folder
         # the state may lie over a newer one already

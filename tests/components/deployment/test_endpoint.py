@@ -17,6 +17,7 @@ from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.deployment import endpoint
 from components.serving import files, server
+from components.serving.__main__ import body, parser
 from tests.components.states import state
 from tests.processes import wait_until
 

@@ -65,7 +65,8 @@ def test_the_deployment_starts_the_server_with_the_settings_that_were_kept(promo
     root = str(promoted / "registry")
     Settings(max_rows=7, delay_ms=3).write(files.settings_uri(root, "fraud"))
     version = registry.find(root, "fraud", 2)
-    running = endpoint.start_or_update(root, version, endpoint.example(version.uri), free_port())
+    kept = step.State.parse(state(promoted, target="local"))
+    running = endpoint.start_or_update(kept, version, endpoint.example(version.uri), free_port())
     try:
         config = httpx.get(f"{running.url}/v2/models/fraud/config").json()
     finally:

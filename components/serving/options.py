@@ -18,7 +18,7 @@ MOST_WORKERS = 256
 
 
 @dataclass(frozen=True)
-class Settings:
+class Options:
     """What a server is started with.
 
     Attributes:
@@ -50,7 +50,7 @@ class Settings:
     predictions: str | None
 
 
-def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
     """Check the flags.
 
     Raises:
@@ -58,7 +58,7 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     """
     platform = platforms.detect(environment, args.serve is not None)
     host = args.host or ("0.0.0.0" if platform else HOST)  # noqa: S104 a platform's container has an address of its own
-    found = Settings(
+    found = Options(
         name=args.name,
         registry=args.registry,
         model=args.model or (platform.model if platform else None),
