@@ -1,27 +1,36 @@
-"""Runs a model's graph: ONNX Runtime on the CPU."""
+"""Runs a model's graph with ONNX Runtime."""
 
 import os
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.common.contracts.package import INPUT, OUTPUT
 
+CPU = "CPUExecutionProvider"
+
 
 class Graph:
-    """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime on the CPU."""
+    """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime, on the CPU unless said."""
 
-    def __init__(self, content: bytes, threads: int = 1) -> None:
-        # its wheels report their use to Microsoft unless this is there when they are imported
-        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-        import onnxruntime
-
+    def __init__(self, content: bytes, threads: int = 1, provider: str = CPU) -> None:
+        onnxruntime = runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(content, options, providers=[provider])
 
     def score(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, float32 of shape (n,)."""
         (scores,) = self._session.run([OUTPUT], {INPUT: matrix})
         return np.asarray(scores, dtype=np.float32).reshape(-1)
+
+
+def runtime() -> Any:
+    """Return ONNX Runtime."""
+    # its wheels report their use to Microsoft unless this is there when they are imported
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime

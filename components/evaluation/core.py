@@ -17,8 +17,8 @@ from components.common.contracts.evaluation import Unseen
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.errors import UserError
-from components.evaluation import bootstrap
-from components.evaluation.bootstrap import Interval
+from components.tabular import bootstrap
+from components.tabular.bootstrap import Interval
 from components.tabular.metrics import Metrics, evaluate
 
 Floats = npt.NDArray[np.floating[Any]]

@@ -10,6 +10,7 @@ from components.common.contracts.drift import Drift
 from components.common.contracts.evaluation import Evaluation
 from components.common.contracts.loadtest import LoadTest, Settings
 from components.common.contracts.online import Snapshot
+from components.common.contracts.optimization import Optimization
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Profile
 from components.common.contracts.release import Release
@@ -27,6 +28,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "loadtest": LoadTest,
     "model": ModelPackage,
     "online": Snapshot,
+    "optimization": Optimization,
     "page": Page,
     "profile": Profile,
     "release": Release,

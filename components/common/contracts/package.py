@@ -129,6 +129,13 @@ class Candidate(Part):
     seconds: float = Field(description="time its fit took")
 
 
+class Optimized(Part):
+    """How the selected candidate's graph was changed after its training."""
+
+    form: str = Field(description="how it was made: `graph`, `int8 dynamic`, `int8 static`, `fp16`")
+    original_sha256: str = Field(description="identity of the model before")
+
+
 class Lineage(Part):
     """What a model was made from; no part of its identity."""
 
@@ -142,6 +149,7 @@ class Lineage(Part):
     device: str = Field(description="`cpu` or `cuda`")
     seed: int
     code_version: str = Field(description="version of the code that trained it")
+    optimized: Optimized | None = Field(None, description="null where the graph is the one that was trained")
 
 
 class ModelPackage(Artifact):

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
-from components.evaluation import bootstrap
-from components.evaluation.bootstrap import Interval
-from components.tabular import metrics
+from components.tabular import bootstrap, metrics
+from components.tabular.bootstrap import Interval
 
 
 def world(seed: int, rows: int = 1500, positives: int = 120) -> tuple[np.ndarray, np.ndarray]:

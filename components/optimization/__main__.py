@@ -1,0 +1,103 @@
+"""Flags in, files out: see `components/optimization/__init__.py`."""
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from components.common import step, storage
+from components.common.contracts import optimization as contract
+from components.common.contracts import package, tables, verdict
+from components.common.contracts.optimization import ORIGINAL, Attempt, Optimization
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.section import write_section
+from components.common.splits import Days
+from components.optimization import section
+
+if TYPE_CHECKING:
+    from components.optimization.core import Rows
+    from components.optimization.forms import Form
+
+Measure = Callable[[Sequence["Form"], "Rows"], list[Attempt]]
+
+
+def parser() -> step.Parser:
+    """Return the step's flags."""
+    return step.Parser("optimization", "Find a form of the selected graph that scores the same, faster.").takes(
+        features="URI of the features manifest",
+        model="URI of the model",
+        optimized="URI of the model to write",
+    )
+
+
+def body(args: Namespace) -> dict[str, float | str]:
+    """Make the forms, measure them, and write the package."""
+    from components.optimization import core
+
+    return optimize(args, core.attempts)
+
+
+def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
+    """Make the forms of the selected graph, have them measured, and write the package with the best one.
+
+    Args:
+        args: the flags.
+        measure: forms, the original first, and rows -> an attempt each.
+    """
+    from components.optimization import core
+
+    model = package.load(args.model)
+    forms, rows = _forms(args.model, model), _rows(args.features, model)
+    step.log.info("measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in forms), model.selected,
+                  len(rows.labels))  # fmt: skip
+    tried = measure(forms, rows)
+    best = core.best(tried)
+    kept = best.name == ORIGINAL
+    form = next(each for each in forms if each.name == best.name)
+    new = model if kept else core.replaced(model, form)
+    found = Optimization(
+        candidate=model.selected,
+        original_sha256=model.sha256,
+        sha256=new.sha256,
+        rows=len(rows.labels),
+        attempts=tried,
+        chosen=best.name,
+    )
+    judged = core.verdict(found)
+    step.log.info("%s", judged.reasons[0])
+    judged.write(storage.join(args.optimized, verdict.FILE))
+    found.write(storage.join(args.optimized, contract.FILE))
+    write_section(args.optimized, section.build(found, judged))
+    package.copy(args.model, args.optimized)
+    if not kept:
+        storage.write_bytes(storage.join(args.optimized, new.graph(new.selected).name), form.content)
+        new.write(storage.join(args.optimized, package.MANIFEST))
+    one, many = best.latencies
+    return {"form": best.name, "single_ms": one.median_ms, "many_ms": many.median_ms}
+
+
+def _forms(uri: str, model: ModelPackage) -> "list[Form]":
+    """Return the original, as it is served, and all other forms."""
+    from components.optimization.forms import Form, made
+    from components.tabular import inputs
+
+    file = model.graph(model.selected)
+    place = storage.join(uri, file.name)
+    content = storage.read_bytes(place)
+    package.check(place, storage.sha256(content), file)
+    scorer = inputs.Scorer(uri, model)
+    sample = package.read_reference(uri).dropna(subset=model.preprocessing.columns)
+    return [Form(ORIGINAL, scorer.graph, content), *made(content, inputs.matrix(model.preprocessing, sample))]
+
+
+def _rows(features: str, model: ModelPackage) -> "Rows":
+    from components.optimization.core import Rows
+    from components.tabular import inputs
+
+    days = Days(model.lineage.validation.first, model.lineage.validation.last)
+    rows = tables.read_table(features).read(days, ["label", *model.preprocessing.columns]).dropna(subset="label")
+    labels = rows["label"].to_numpy(dtype="int8")
+    return Rows(inputs.matrix(model.preprocessing, rows), labels, model.decision.threshold)
+
+
+if __name__ == "__main__":
+    step.run(parser(), body)

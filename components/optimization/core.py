@@ -1,0 +1,192 @@
+"""Which form of a graph may take the original's place, and which does."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.metrics import average_precision_score
+
+from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
+from components.common.contracts.package import File, Format, ModelPackage, Optimized
+from components.common.contracts.section import Estimate
+from components.common.contracts.verdict import Decision, Measure, Verdict
+from components.common.graph import CPU
+from components.optimization.forms import Form
+from components.tabular import bootstrap
+from components.tabular.bootstrap import Interval
+
+Matrix = npt.NDArray[np.float32]
+Scores = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.integer[Any]]
+Clock = Callable[[], float]
+
+LOSS = 0.002  # average precision that a form may lose, at the high end of the interval
+FLIPPED = 0.001  # share of the rows on which it may decide otherwise
+FASTER = 0.8  # of the original's median time a row, at most; less is no reason to serve another graph
+SLOWER = 1.05  # of the original's median time of many rows, at most
+MANY = 1024
+ROUNDS = 300
+MANY_ROUNDS = 30
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What forms are measured on.
+
+    Attributes:
+        matrix: inputs of the validation rows, (n, width).
+        labels: 0 or 1, (n,).
+        threshold: score from which an event is flagged.
+    """
+
+    matrix: Matrix
+    labels: Labels
+    threshold: float
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether both classes are there."""
+        return 0 < int(self.labels.sum()) < len(self.labels)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a form changes.
+
+    Attributes:
+        loss: of average precision, with its paired 95 % interval; None where it has no meaning.
+        flipped: share of the rows on which it decides otherwise, None where there are no scores.
+    """
+
+    loss: Estimate | None
+    flipped: float | None
+
+
+NONE = Effect(None, None)
+
+
+def attempts(forms: Sequence[Form], rows: Rows, clock: Clock = time.perf_counter) -> list[Attempt]:
+    """Measure forms of a graph, the original first, and judge each."""
+    running = {form.name: form.graph.score for form in forms if form.graph}
+    scores = {name: _scored(score, rows.matrix) for name, score in running.items()}
+    times = latencies(running, rows.matrix, clock)
+    effects = {name: effect(rows, scores[ORIGINAL], found) for name, found in scores.items()}
+    return [_attempt(form, times, effects.get(form.name, NONE)) for form in forms]
+
+
+def latencies(
+    running: Mapping[str, Callable[[Matrix], Scores]], matrix: Matrix, clock: Clock = time.perf_counter
+) -> dict[str, list[Latency]]:
+    """Return the median time of calls with one row and with many; the forms take turns, so that noise meets all."""
+    found: dict[str, list[Latency]] = {name: [] for name in running}
+    for rows, rounds in ((matrix[:1], ROUNDS), (np.resize(matrix, (MANY, matrix.shape[1])), MANY_ROUNDS)):
+        taken: dict[str, list[float]] = {name: [] for name in running}
+        for _ in range(rounds):
+            for name, score in running.items():
+                started = clock()
+                score(rows)
+                taken[name].append(clock() - started)
+        for name, times in taken.items():
+            found[name].append(Latency(rows=len(rows), median_ms=1000 * float(np.median(times))))
+    return found
+
+
+def effect(rows: Rows, original: Scores, scores: Scores) -> Effect:
+    """Return what other scores of the same rows change."""
+    flipped = (original >= rows.threshold) != (scores >= rows.threshold)
+    return Effect(_loss(rows, original, scores) if rows.is_decidable else None, float(flipped.mean()))
+
+
+def _loss(rows: Rows, original: Scores, scores: Scores) -> Estimate:
+    if np.array_equal(original, scores):
+        return Estimate(value=0.0, low=0.0, high=0.0)
+    ours, theirs = (bootstrap.average_precision(rows.labels, each) for each in (original, scores))
+    value = average_precision_score(rows.labels, original) - average_precision_score(rows.labels, scores)
+    sure = Interval.of(ours - theirs)
+    return Estimate(value=float(value), low=sure.low, high=sure.high)
+
+
+def _scored(score: Callable[[Matrix], Scores], matrix: Matrix) -> Scores:
+    return np.concatenate([score(matrix[first : first + MANY]) for first in range(0, len(matrix), MANY)])
+
+
+def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect) -> Attempt:
+    accepted, reason = _judged(form, times, found)
+    return Attempt(
+        name=form.name,
+        provider=form.provider,
+        size=len(form.content) if form.graph else None,
+        loss=found.loss,
+        flipped=found.flipped,
+        latencies=times.get(form.name, []),
+        accepted=accepted,
+        reason=reason,
+    )
+
+
+def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect) -> tuple[bool, str]:
+    """Return whether a form may take the original's place, and why."""
+    if form.graph is None:
+        return False, form.missing
+    if form.name == ORIGINAL:
+        return True, "It is what was trained."
+    if found.loss is None or found.flipped is None:
+        return False, "The validation days hold one class only, so its loss cannot be measured."
+    if found.loss.high > LOSS:
+        return False, f"It may lose {found.loss.high:.2g} of average precision, more than {LOSS:g}."
+    if found.flipped > FLIPPED:
+        return False, f"It decides otherwise on {found.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
+    one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
+    speed = f"A row takes {one:.0%} of the original's time, {MANY:,} rows {many:.0%}"
+    if one > FASTER or many > SLOWER:
+        return False, f"{speed}; at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
+    if form.provider != CPU:
+        return False, f"{speed}; measured only, the server calls graphs on the CPU."
+    return True, f"{speed}, and it loses at most {max(found.loss.high, 0):.2g} of average precision."
+
+
+def best(tried: Sequence[Attempt]) -> Attempt:
+    """Return the accepted attempt that is fastest with one row: the original where it is the only one."""
+    return min((each for each in tried if each.accepted), key=lambda each: each.latencies[0].median_ms)
+
+
+def verdict(found: Optimization) -> Verdict:
+    """Say what goes on; it blocks nothing, since the original always may."""
+    chosen = next(each for each in found.attempts if each.name == found.chosen)
+    original = found.attempts[0]
+    undecided = all(each.loss is None for each in found.attempts)
+    kept = f"The graph stays as it is: none of {len(found.attempts) - 1} other forms is as accurate and clearly faster."
+    reason = (
+        kept if chosen is original else f"The graph's form {chosen.name!r} takes the original's place. {chosen.reason}"
+    )
+    measures = [
+        Measure(name="loss", value=chosen.loss.value, limit=LOSS, interval=(chosen.loss.low, chosen.loss.high),
+                higher_is_better=False) if chosen.loss else Measure(name="loss", value=None, limit=LOSS),
+        *(Measure(name=f"median_ms_{each.rows}_rows", value=each.median_ms, higher_is_better=False)
+          for each in chosen.latencies),
+    ]  # fmt: skip
+    return Verdict(
+        gate="optimization",
+        decision=Decision.UNDECIDED if undecided else Decision.PASS,
+        reasons=[reason],
+        measures=measures,
+        subject=found.sha256,
+        advisory=True,
+    )
+
+
+def replaced(model: ModelPackage, form: Form) -> ModelPackage:
+    """Return a package's manifest with a form as the graph of its selected candidate."""
+    name = f"{model.selected}.{form.name.replace(' ', '-')}.onnx"
+    chosen = model.candidates[model.selected].model_copy(update={"file": name})
+    made_from = Optimized(form=form.name, original_sha256=model.sha256)
+    return model.model_copy(
+        update={
+            "files": [*model.files, File.of(name, form.content, Format.ONNX)],
+            "candidates": model.candidates | {model.selected: chosen},
+            "lineage": model.lineage.model_copy(update={"optimized": made_from}),
+        }
+    )

@@ -1,0 +1,151 @@
+"""Makes other forms of an ONNX graph with ONNX Runtime's own tools, from bytes to bytes."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.common.contracts.package import INPUT
+from components.common.graph import CPU, Graph, runtime
+
+Matrix = npt.NDArray[np.float32]
+
+ACCELERATED = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of a graph, or why there is none.
+
+    Attributes:
+        name: how it was made.
+        graph: runs it; None where it could not be made.
+        content: its bytes.
+        provider: what runs it.
+        missing: why it could not be made, a sentence.
+    """
+
+    name: str
+    graph: Graph | None
+    content: bytes = b""
+    provider: str = CPU
+    missing: str = ""
+
+
+def made(content: bytes, sample: Matrix) -> Iterator[Form]:
+    """Yield all forms of a graph.
+
+    Args:
+        content: the graph.
+        sample: inputs by which scales are chosen, (n, width).
+    """
+    makers: dict[str, Callable[[], bytes]] = {
+        "graph": lambda: optimized(content),
+        "int8 dynamic": lambda: int8_dynamic(content),
+        "int8 static": lambda: int8_static(content, sample),
+        "fp16": lambda: fp16(content),
+    }
+    for name, make in makers.items():
+        yield _tried(name, make)
+    here = runtime().get_available_providers()
+    for name, provider in ACCELERATED.items():
+        if provider in here:
+            yield _tried(name, lambda: content, provider)
+        else:
+            yield Form(name, None, provider=provider, missing=f"ONNX Runtime has no {provider} here.")
+
+
+def _tried(name: str, make: Callable[[], bytes], provider: str = CPU) -> Form:
+    try:
+        content = make()
+        return Form(name, Graph(content, provider=provider), content, provider)
+    except Exception as error:  # the tools do not know every operation; what fails is left out, with the reason
+        return Form(
+            name, None, provider=provider, missing=f"It could not be made: {' '.join(str(error).split())[:200]}"
+        )
+
+
+def optimized(content: bytes) -> bytes:
+    """Return the graph with constants folded and operations fused, as any CPU can run it."""
+    onnxruntime = runtime()
+    options = onnxruntime.SessionOptions()
+    # what is beyond this level depends on the machine
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+
+    def write(place: str) -> None:
+        options.optimized_model_filepath = place
+        onnxruntime.InferenceSession(content, options, providers=[CPU])
+
+    return _written(write)
+
+
+def int8_dynamic(content: bytes) -> bytes:
+    """Return the graph with INT8 weights, and activations whose scale is measured at each call.
+
+    Raises:
+        ValueError: when it has nothing to quantize.
+    """
+    from onnxruntime import quantization
+
+    model, extra = _parsed(content), {"DefaultTensorType": 1}  # float, where the graph does not say
+    return _quantized(lambda place: quantization.quantize_dynamic(model, place, extra_options=extra))
+
+
+def int8_static(content: bytes, sample: Matrix) -> bytes:
+    """Return the graph with INT8 weights and activations, whose scales come from some rows.
+
+    Raises:
+        ValueError: when it has nothing to quantize.
+    """
+    from onnxruntime import quantization
+
+    model, rows = _parsed(content), iter([{INPUT: sample}])
+
+    class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def get_next(self) -> Any:
+            return next(rows, None)
+
+    return _quantized(lambda place: quantization.quantize_static(model, place, Reader()))
+
+
+def fp16(content: bytes) -> bytes:
+    """Return the graph with half-precision numbers inside; inputs and scores stay as they are."""
+    from onnxruntime.transformers import float16
+
+    return bytes(float16.convert_float_to_float16(_parsed(content), keep_io_types=True).SerializeToString())
+
+
+def _quantized(write: Callable[[str], object]) -> bytes:
+    logging.getLogger().addFilter(_is_advice)  # it recommends a step that the graphs here have no use for
+    try:
+        found = _written(write)
+    finally:
+        logging.getLogger().removeFilter(_is_advice)
+    if not any("Quantize" in node.op_type for node in _parsed(found).graph.node):
+        raise ValueError("it has no operation that INT8 could replace")
+    return found
+
+
+def _is_advice(record: logging.LogRecord) -> bool:
+    return "pre-processing before quantization" not in record.getMessage()
+
+
+def _written(write: Callable[[str], object]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        place = os.path.join(folder, "graph.onnx")
+        write(place)
+        return Path(place).read_bytes()
+
+
+def _parsed(content: bytes) -> Any:
+    import onnx
+
+    model = onnx.load_from_string(content)
+    del model.graph.value_info[:]  # shapes that exporters note there may contradict those after a change
+    return model

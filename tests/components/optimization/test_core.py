@@ -1,0 +1,133 @@
+"""Loss, speed, and which form takes the original's place."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
+from components.common.contracts.section import Estimate
+from components.common.contracts.verdict import Decision
+from components.optimization import core
+from components.optimization.core import Effect, Rows
+from components.optimization.forms import Form
+from tests import packages
+
+RANDOM = np.random.default_rng(0)
+LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)
+SCORES = np.clip(0.3 * LABELS + RANDOM.normal(0.4, 0.15, 2000), 0, 1).astype(np.float32)
+ROWS = Rows(SCORES[:, None], LABELS, threshold=0.5)
+
+
+class Column:
+    """A graph that scores by a function of its first input."""
+
+    def __init__(self, change=lambda values: values) -> None:
+        self.change = change
+
+    def score(self, matrix: np.ndarray) -> np.ndarray:
+        return self.change(matrix[:, 0]).astype(np.float32)
+
+
+def form(name: str, change=lambda values: values, **given) -> Form:
+    return Form(name, Column(change), b"graph", **given)
+
+
+def times(one: float, many: float) -> list[Latency]:
+    return [Latency(rows=1, median_ms=one), Latency(rows=1024, median_ms=many)]
+
+
+def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **given) -> tuple[bool, str]:
+    effect = Effect(Estimate(value=high / 2, low=0, high=high), flipped)
+    return core._judged(form("int8", **given), {ORIGINAL: times(1, 1), "int8": times(one, many)}, effect)
+
+
+def test_scores_that_are_the_same_lose_nothing() -> None:
+    same = core.effect(ROWS, SCORES, SCORES.copy())
+    assert same == Effect(Estimate(value=0, low=0, high=0), 0.0)
+
+
+def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> None:
+    worse = np.where(RANDOM.random(2000) < 0.3, RANDOM.random(2000), SCORES).astype(np.float32)
+    lost = core.effect(ROWS, SCORES, worse)
+    assert 0 < lost.loss.low < lost.loss.value < lost.loss.high
+    assert core.effect(ROWS, worse, SCORES).loss.value == pytest.approx(-lost.loss.value)
+    assert lost.flipped == pytest.approx(np.mean((worse >= 0.5) != (SCORES >= 0.5)))
+    # pairing: what is nearly the same is known to be so, however uncertain the metric itself is
+    near = core.effect(ROWS, SCORES, (SCORES + RANDOM.normal(0, 1e-4, 2000)).astype(np.float32))
+    assert near.loss.high - near.loss.low < 0.1 * (lost.loss.high - lost.loss.low)
+
+
+@pytest.mark.parametrize(
+    ("given", "accepted", "said"),
+    [
+        ({}, True, "A row takes 50% of the original's time"),
+        ({"high": 0.0021}, False, "It may lose 0.0021 of average precision"),
+        ({"flipped": 0.002}, False, "It decides otherwise on 0.20% of the rows"),
+        ({"one": 0.81}, False, "at most 80% and 105% are worth another graph"),
+        ({"many": 1.06}, False, "at most 80% and 105% are worth another graph"),
+        ({"provider": "CUDAExecutionProvider"}, False, "measured only, the server calls graphs on the CPU"),
+    ],
+)
+def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(given, accepted, said) -> None:
+    found, reason = judged(**given)
+    assert found is accepted
+    assert said in reason
+
+
+def test_with_one_class_only_the_original_stays() -> None:
+    none = Rows(ROWS.matrix, np.zeros_like(LABELS), 0.5)
+    tried = core.attempts([form(ORIGINAL), form("int8")], none)
+    assert [each.accepted for each in tried] == [True, False]
+    assert "one class only" in tried[1].reason
+    assert core.verdict(optimization(tried)).decision is Decision.UNDECIDED
+
+
+def test_the_forms_take_turns_and_their_medians_are_told() -> None:
+    """A clock that one form moves by 1, the other by 3, and that noise moves by 1,000 now and then."""
+    now, asked, calls = [0.0], [], itertools.count()
+
+    def running(name: str, seconds: float):
+        def score(matrix: np.ndarray) -> np.ndarray:
+            asked.append((name, len(matrix)))
+            now[0] += seconds + (1000 if next(calls) % 7 == 0 else 0)
+            return matrix[:, 0]
+
+        return score
+
+    found = core.latencies({"a": running("a", 0.001), "b": running("b", 0.003)}, ROWS.matrix, lambda: now[0])
+    assert [each.rows for each in found["a"]] == [1, core.MANY]
+    assert [each.median_ms for each in found["a"]] == pytest.approx([1, 1])
+    assert [each.median_ms for each in found["b"]] == pytest.approx([3, 3])
+    assert [name for name, _ in asked[:4]] == ["a", "b", "a", "b"]
+
+
+def attempt(name: str, one: float, accepted: bool = True) -> Attempt:
+    same = Estimate(value=0, low=0, high=0)
+    about = {"provider": "CPUExecutionProvider", "size": 1, "loss": same, "flipped": 0.0, "reason": "It is."}
+    return Attempt(name=name, latencies=times(one, one), accepted=accepted, **about)
+
+
+def optimization(tried: list[Attempt]) -> Optimization:
+    identity = {"original_sha256": "a" * 64, "sha256": "b" * 64, "rows": 10, "candidate": "mlp"}
+    return Optimization(attempts=tried, chosen=core.best(tried).name, **identity)
+
+
+def test_the_fastest_accepted_form_takes_the_originals_place() -> None:
+    tried = [attempt(ORIGINAL, 1.0), attempt("a", 0.7), attempt("b", 0.5), attempt("c", 0.1, accepted=False)]
+    assert core.best(tried).name == "b"
+    verdict = core.verdict(optimization(tried))
+    assert (verdict.decision, verdict.advisory, verdict.subject) == (Decision.PASS, True, "b" * 64)
+    assert verdict.reasons == ["The graph's form 'b' takes the original's place. It is."]
+    kept = core.verdict(optimization([attempt(ORIGINAL, 1.0), attempt("a", 0.1, accepted=False)]))
+    assert kept.reasons == ["The graph stays as it is: none of 1 other forms is as accurate and clearly faster."]
+
+
+def test_a_package_with_another_form_has_another_identity_and_says_what_it_was() -> None:
+    model = packages.manifest({"mlp": b"original", "trees": b"others"})
+    found = core.replaced(model, form("int8 static"))
+    assert found.graph("mlp").name == "mlp.int8-static.onnx"
+    assert found.graph("mlp").size == len(b"graph")
+    assert found.graph("trees") == model.graph("trees")
+    assert found.sha256 != model.sha256
+    assert found.lineage.optimized.original_sha256 == model.sha256

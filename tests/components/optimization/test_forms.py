@@ -1,0 +1,89 @@
+"""The forms of real graphs."""
+
+import numpy as np
+import onnx
+import pytest
+
+from components.common.contracts import package
+from components.common.graph import Graph, runtime
+from components.optimization import forms
+from tests.conftest import graph
+
+WIDTH = 16
+MAKERS = ("graph", "int8 dynamic", "int8 static", "fp16")
+ROWS = np.random.default_rng(0).normal(size=(200, WIDTH)).astype(np.float32)
+
+
+def perceptron() -> bytes:
+    make, random = onnx.helper, np.random.default_rng(1)
+
+    def weights(name: str, *shape: int):
+        return onnx.numpy_helper.from_array(random.normal(0, 0.2, shape).astype(np.float32), name)
+
+    nodes = [
+        make.make_node("Gemm", [package.INPUT, "w1", "b1"], ["hidden"]),
+        make.make_node("Relu", ["hidden"], ["active"]),
+        make.make_node("Gemm", ["active", "w2", "b2"], ["logit"]),
+        make.make_node("Sigmoid", ["logit"], ["column"]),
+        make.make_node("Reshape", ["column", "flat"], [package.OUTPUT]),
+    ]
+    body = make.make_graph(
+        nodes,
+        "perceptron",
+        [make.make_tensor_value_info(package.INPUT, onnx.TensorProto.FLOAT, ["n", WIDTH])],
+        [make.make_tensor_value_info(package.OUTPUT, onnx.TensorProto.FLOAT, ["n"])],
+        [weights("w1", WIDTH, 32), weights("b1", 32), weights("w2", 32, 1), weights("b2", 1),
+         onnx.numpy_helper.from_array(np.array([-1]), "flat")],
+    )  # fmt: skip
+    return make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, forms.Form]:
+    return {form.name: form for form in forms.made(perceptron(), ROWS)}
+
+
+@pytest.mark.parametrize(("name", "tolerance"), list(zip(MAKERS, (1e-6, 0.05, 0.05, 2e-3), strict=True)))
+def test_a_form_takes_the_same_inputs_and_scores_nearly_the_same(made, name: str, tolerance: float) -> None:
+    form, expected = made[name], Graph(perceptron()).score(ROWS)
+    assert form.graph.score(ROWS) == pytest.approx(expected, abs=tolerance)
+    assert form.graph.score(ROWS[:1]).shape == (1,)
+    assert Graph(form.content).score(ROWS) == pytest.approx(form.graph.score(ROWS))
+    assert form.content != perceptron()
+
+
+def test_int8_makes_the_weights_smaller(made) -> None:
+    assert b"MatMulInteger" in made["int8 dynamic"].content
+    assert b"DequantizeLinear" in made["int8 static"].content
+    assert len(made["int8 dynamic"].content) < len(perceptron())
+
+
+def test_a_graph_that_int8_cannot_change_is_left_out_with_the_reason() -> None:
+    make = onnx.helper
+    nodes = [make.make_node("ReduceSum", [package.INPUT, "one"], [package.OUTPUT], keepdims=0)]
+    body = make.make_graph(
+        nodes,
+        "sum",
+        [make.make_tensor_value_info(package.INPUT, onnx.TensorProto.FLOAT, ["n", WIDTH])],
+        [make.make_tensor_value_info(package.OUTPUT, onnx.TensorProto.FLOAT, ["n"])],
+        [onnx.numpy_helper.from_array(np.array([1]), "one")],
+    )
+    content = make.make_model(body, opset_imports=[make.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    found = {form.name: form for form in forms.made(content, ROWS)}
+    for name in ("int8 dynamic", "int8 static"):
+        assert found[name].graph is None
+        assert found[name].missing == "It could not be made: it has no operation that INT8 could replace"
+
+
+@pytest.mark.parametrize("name", forms.ACCELERATED)
+def test_what_needs_a_gpu_is_left_out_with_the_reason_where_there_is_none(made, name: str) -> None:
+    provider = forms.ACCELERATED[name]
+    assert made[name].provider == provider
+    if provider not in runtime().get_available_providers():
+        assert made[name].missing == f"ONNX Runtime has no {provider} here."
+
+
+def test_a_spoiled_graph_has_no_form_and_stops_nothing() -> None:
+    found = list(forms.made(graph(0.1)[:20], ROWS[:, :4]))
+    assert [form.graph for form in found] == [None] * len(found)
+    assert all(form.missing for form in found)
