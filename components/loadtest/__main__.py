@@ -45,12 +45,12 @@ def body(args: Namespace) -> dict[str, float | str]:
     config, state, load = parse(args.config), State.parse(args.state), _load(args.load)
     version = _champion(Place.of(state, config.name))
     asked = _requests(version)
-    trials = [_trial(version, settings, load, asked) for settings in core.SWEEP]
+    trials = [_trial(version, settings, load, asked) for settings in core.sweep(os.cpu_count() or 1)]
     found = _found(version, load, trials)
     judged = core.verdict(found)
     step.log.info("%s: %s", judged.decision, judged.reasons[0])
     judged.write(storage.join(args.loadtest, verdict.FILE))
-    kept = _keep(state, version.name, found.chosen)
+    kept = _keep(state, version.name, core.for_endpoint(trials))
     write_section(args.loadtest, section.build(found, judged, kept))
     found.write(storage.join(args.loadtest, contract.FILE))
     return {"capacity": found.capacity, "decision": judged.decision.value}

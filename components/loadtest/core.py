@@ -26,7 +26,6 @@ Positive = Annotated[float, annotated_types.Gt(0)]
 Count = Annotated[int, annotated_types.Ge(1)]
 
 SHARES = (0.5, 0.7, 0.85, 0.95)  # of the closed loop's throughput, at which the open loop is measured
-SWEEP = (Settings(), Settings(delay_ms=1), Settings(max_rows=1))
 PAYS = 1.05  # times the capacity of simpler settings, from which others are worth it
 UTILIZATION = 0.7
 QUANTILE = 0.99
@@ -103,6 +102,12 @@ class Sample:
         )
 
 
+def sweep(cores: int) -> list[Settings]:
+    """Return the settings to try on a machine, the usual ones first."""
+    several = [Settings(workers=cores)] if cores > 1 else []
+    return [Settings(), Settings(delay_ms=1), Settings(max_rows=1), *several]
+
+
 def schedule(rate: float, seconds: float, seed: int = 0) -> list[float]:
     """Return when requests of a Poisson process are due: seconds from the start, ascending, below `seconds`.
 
@@ -163,9 +168,19 @@ def rates(load: Load, closed: Sequence[Point]) -> list[float]:
 
 
 def best(trials: Sequence[Trial]) -> Trial | None:
-    """Return the first trial that has nearly the highest capacity, None when none keeps the limit."""
-    most = max(each.capacity for each in trials)
-    return next((each for each in trials if most and each.capacity * PAYS >= most), None)
+    """Return the first trial that has nearly the highest capacity, None when none keeps the limit.
+
+    Settings with fewer rows a call than usual are measured only: they would refuse larger requests, too.
+    """
+    fit = [each for each in trials if each.settings.max_rows >= Settings().max_rows]
+    most = max((each.capacity for each in fit), default=0.0)
+    return next((each for each in fit if most and each.capacity * PAYS >= most), None)
+
+
+def for_endpoint(trials: Sequence[Trial]) -> Settings | None:
+    """Return the best settings with one worker, which is what an online state in files can have; None without any."""
+    found = best([each for each in trials if each.settings.workers == 1])
+    return found and found.settings
 
 
 def verdict(found: LoadTest) -> Verdict:

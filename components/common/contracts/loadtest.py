@@ -16,13 +16,17 @@ class Settings(Artifact):
     max_rows: Annotated[int, annotated_types.Ge(1)] = Field(1024, description="rows of one call of the model")
     delay_ms: Annotated[float, annotated_types.Ge(0)] = Field(0, description="how long a call waits for more rows")
 
+    workers: Annotated[int, annotated_types.Ge(1)] = Field(1, description="processes that answer")
+
     @property
     def flags(self) -> list[str]:
         """The server's flags."""
-        return ["--max-rows", str(self.max_rows), "--delay-ms", f"{self.delay_ms:g}"]
+        given = {"max-rows": str(self.max_rows), "delay-ms": f"{self.delay_ms:g}", "workers": str(self.workers)}
+        return [word for name, value in given.items() for word in (f"--{name}", value)]
 
     def __str__(self) -> str:
-        return f"up to {self.max_rows:,} rows, {self.delay_ms:g} ms delay"
+        found = f"up to {self.max_rows:,} rows, {self.delay_ms:g} ms delay"
+        return found if self.workers == 1 else f"{found}, {self.workers} workers"
 
 
 class Point(Part):

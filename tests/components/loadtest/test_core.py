@@ -99,6 +99,16 @@ def test_other_settings_are_chosen_only_where_they_pay() -> None:
     assert core.best([tried(point(100, 60)), tried(point(90, 60))]) is None
 
 
+def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_gets_one() -> None:
+    assert [each.workers for each in core.sweep(4)] == [1, 1, 1, 4]
+    assert {each.workers for each in core.sweep(1)} == {1}
+    assert Settings(workers=4).flags[-2:] == ["--workers", "4"]
+    usual, several = tried(point(100, 10)), tried(point(300, 10), workers=4)
+    assert core.best([usual, several]) == several
+    assert core.for_endpoint([usual, several]) == Settings()
+    assert core.for_endpoint([tried(point(100, 60)), several]) is None
+
+
 @pytest.mark.parametrize(
     ("trials", "decision", "said"),
     [
