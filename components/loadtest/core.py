@@ -180,7 +180,7 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 def for_endpoint(trials: Sequence[Trial]) -> Settings | None:
     """Return the best settings with one worker, which is what an online state in files can have; None without any."""
     found = best([each for each in trials if each.settings.workers == 1])
-    return found and found.settings
+    return found.settings if found else None
 
 
 def verdict(found: LoadTest) -> Verdict:

@@ -58,11 +58,7 @@ def _blocks(found: LoadTest, kept: str | None) -> Iterator[Block]:
     yield Text(sentences=list(_legend(found)), is_fine_print=True)
     yield _points(found)
     if kept:
-        yield Text(
-            sentences=[
-                f"The best settings with one worker are in {kept}; the endpoint has them from its next start on."
-            ]
-        )
+        yield Text(sentences=[f"The endpoint has the best settings with one worker from its next start on: {kept}."])
     if found.costs:
         yield _costs(found.costs)
     for policy in found.policies:

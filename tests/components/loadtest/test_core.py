@@ -99,6 +99,12 @@ def test_other_settings_are_chosen_only_where_they_pay() -> None:
     assert core.best([tried(point(100, 60)), tried(point(90, 60))]) is None
 
 
+def test_settings_that_would_refuse_requests_are_measured_only() -> None:
+    usual = tried(point(100, 10))
+    assert core.best([usual, tried(point(300, 10), max_rows=1)]) == usual
+    assert core.best([tried(point(300, 10), max_rows=1)]) is None
+
+
 def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_gets_one() -> None:
     assert [each.workers for each in core.sweep(4)] == [1, 1, 1, 4]
     assert {each.workers for each in core.sweep(1)} == {1}
