@@ -10,7 +10,7 @@ from components.common.telemetry import PIPELINE
 from pipelines.environments import Site
 
 # modules, whose `define` gives the pipeline of a site; the compiled file has the same name
-PIPELINES = ("ingestion", "training", "scoring", "monitoring", "nightly", "loadtest")
+PIPELINES = ("ingestion", "training", "scoring", "monitoring", "nightly", "loadtest", "release")
 
 
 def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:

@@ -30,6 +30,7 @@ FILES = {
     "request": ("request", ""),
     "launch": ("launch", ""),
     "loadtest": ("loadtest", "loadtest.json"),
+    "release": ("release", ""),
 }
 PAGES = {
     "trace": ("profile", "trace.json.gz"),

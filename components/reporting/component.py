@@ -30,6 +30,7 @@ def reporting(
     request: dsl.Input[dsl.Artifact] = None,
     launch: dsl.Input[dsl.Artifact] = None,
     loadtest: dsl.Input[dsl.Artifact] = None,
+    release: dsl.Input[dsl.Artifact] = None,
 ) -> dsl.ContainerSpec:
     """Write the run's summary, its report and an overview."""
     return dsl.ContainerSpec(

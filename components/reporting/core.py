@@ -41,6 +41,7 @@ STEPS = {
     "request": ("monitoring", "request"),
     "launch": ("launching", "launch"),
     "loadtest": ("loadtest", "loadtest"),
+    "release": ("release", "release"),
 }
 # what evaluation.json calls a model's metrics, in the order of `score_names`
 SCORES = ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
@@ -76,7 +77,8 @@ class Found:
     Attributes:
         artifacts: artifact -> its URI, whether it was written or not: they say which steps there are.
         files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
-            `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`; as far as there.
+            `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`, `release`;
+            as far as there.
         sections: what the steps have to show.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.

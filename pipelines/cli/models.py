@@ -16,27 +16,26 @@ def add(commands: options.Commands) -> None:
         if function is promote:
             command.add_argument("version", help="the version's number, as in `nightshift models`")
         if function is not stop:
-            command.add_argument("--registry", help="a tracking server or another folder (default: the workspace's)")
-            command.add_argument("--audit", help="root of a tracking server's release records")
+            add_registry(command)
         command.add_argument("--name", help="the use case (default: the only one)")
         command.set_defaults(command=function)
 
 
 def models(args: argparse.Namespace) -> int:
     """List the registered model versions."""
-    manage.models(_state(args), args.name)
+    manage.models(kept(args), args.name)
     return 0
 
 
 def promote(args: argparse.Namespace) -> int:
     """Make a version the champion and serve it."""
-    manage.promote(_state(args), args.version, args.name)
+    manage.promote(kept(args), args.version, args.name)
     return 0
 
 
 def rollback(args: argparse.Namespace) -> int:
     """Restore the previous champion."""
-    manage.rollback(_state(args), args.name)
+    manage.rollback(kept(args), args.name)
     return 0
 
 
@@ -46,7 +45,13 @@ def stop(args: argparse.Namespace) -> int:
     return 0
 
 
-def _state(args: argparse.Namespace) -> State:
+def add_registry(command: argparse.ArgumentParser) -> None:
+    """Add where models are registered, where it is not in the workspace."""
+    command.add_argument("--registry", help="a tracking server or another folder (default: the workspace's)")
+    command.add_argument("--audit", help="root of a tracking server's release records")
+
+
+def kept(args: argparse.Namespace) -> State:
     """Return the workspace's state, or with another registry."""
     usual = options.state(args)
     # a tracking server's records are never guessed to be in the workspace

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 import annotated_types
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from components.common.config.policy import Controller, Drift, Evaluation, Protocol, Quarantine, Retention
+from components.common.config.policy import Controller, Drift, Evaluation, Protocol, Quarantine, Retention, Rollout
 from components.common.config.schedule import Schedule
 from components.common.config.section import Section
 from components.common.config.source import Columns, Simulator, Source
@@ -29,6 +29,7 @@ class Config(Section):
     evaluation: Evaluation = Evaluation()
     drift: Drift = Drift()
     controller: Controller = Controller()
+    release: Rollout = Rollout()
     retention: Retention = Retention()
 
     @model_validator(mode="after")

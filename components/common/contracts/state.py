@@ -32,6 +32,7 @@ class State:
         checkpoints: what a step that is ended early resumes from.
         target: where models are deployed.
         kubeflow: where a step starts runs, see `components.common.kubeflow.Place`; empty where there is no Kubeflow.
+        serving: where a release has versions answer, see `components.release.targets.places`; empty for the target.
     """
 
     lake: str
@@ -41,6 +42,7 @@ class State:
     checkpoints: str
     target: Target
     kubeflow: Mapping[str, str] = field(default_factory=dict)
+    serving: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -66,11 +68,20 @@ class State:
             raise UserError(f"state is {value!r}; it takes an object with {', '.join(_NAMES)}")
         check_names("state", value, _NAMES)
         roots = {name: _root(name, value.get(name)) for name in ROOTS}
-        return cls(**roots, target=target(value.get("target")), kubeflow=_kubeflow(value.get("kubeflow", {})))
+        return cls(
+            **roots,
+            target=target(value.get("target")),
+            kubeflow=_place("kubeflow", value),
+            serving=_place("serving", value),
+        )
 
     def dump(self) -> dict[str, Any]:
         """Return what `of` reads, as JSON holds it."""
-        return asdict(self) | {"target": self.target.value, "kubeflow": dict(self.kubeflow)}
+        return asdict(self) | {
+            "target": self.target.value,
+            "kubeflow": dict(self.kubeflow),
+            "serving": dict(self.serving),
+        }
 
 
 _NAMES = [each.name for each in fields(State)]
@@ -94,7 +105,8 @@ def _root(name: str, value: Any) -> str:
     return value
 
 
-def _kubeflow(value: Any) -> dict[str, str]:
+def _place(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    value = state.get(name, {})
     if not isinstance(value, Mapping):
-        raise UserError(f"state.kubeflow is {value!r}; give an object with an endpoint, or {{}} without Kubeflow")
+        raise UserError(f"state.{name} is {value!r}; give an object, or {{}} where there is none")
     return dict(value)

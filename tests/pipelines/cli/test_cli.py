@@ -79,7 +79,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
     ("words", "message"),
     [
         (["run", "nowhere.yaml"], "does not exist"),
-        (["run", "traning"], "one of ingestion, loadtest, monitoring, nightly, scoring, training; did you mean "),
+        (["run", "traning"], "monitoring, nightly, release, scoring, training; did you mean "),
         (["run", "--config", "nope"], "give a YAML file or one of fraud"),
         (["run", "--date", "yesterday"], "write a day as YYYY-MM-DD"),
         (["run", "--set", "x"], "--set takes name=value"),
@@ -96,6 +96,10 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
         (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
+        (["release", "status"], "'fraud' has no champion in registry"),
+        (["release", "start"], "release start takes a version"),
+        (["release", "abort", "2"], "release abort takes no version"),
+        (["release", "start", "new"], "version is 'new'; give a number"),
     ],
 )
 def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message: str, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
         ({"target": None}, "state.target is None; allowed: local"),
         ({"laek": "/lake"}, r"state.laek: unknown; allowed here: audit, .*; did you mean 'lake'\?"),
         ({"audit": 3}, "state.audit is 3; give a folder or a URI, such as s3://bucket/audit"),
-        ({"kubeflow": "http://x"}, "state.kubeflow is 'http://x'; give an object with an endpoint, or {}"),
+        ({"kubeflow": "http://x"}, "state.kubeflow is 'http://x'; give an object, or {}"),
     ],
 )
 def test_a_wrong_field_is_named(changed: dict[str, Any], message: str) -> None:

@@ -1,0 +1,31 @@
+"""The release step as Kubeflow sees it."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.common.image import UNPLACED
+
+
+@dsl.container_component
+def release(
+    config: dict[str, Any],
+    date: str,
+    state: dict[str, Any],
+    features: dsl.Input[dsl.Dataset],
+    release: dsl.Output[dsl.Artifact],
+) -> dsl.ContainerSpec:
+    """Compare a version that is being released with the champion, and have it answer more requests, or none."""
+    return dsl.ContainerSpec(
+        image=UNPLACED,
+        command=["python", "-m", "components.release"],
+        args=[
+            "--config", config,
+            "--date", date,
+            "--state", state,
+            "--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
+            "--features", features.uri,
+            "--release", release.uri,
+            "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,
+        ],
+    )  # fmt: skip

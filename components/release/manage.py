@@ -1,0 +1,74 @@
+"""Look after a release by hand. `nightshift release` calls these functions.
+
+They change the record only; the next run of the pipeline `release` has the target follow.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from components.common import registry, release
+from components.common.contracts.release import Entry, Release, Served
+from components.common.contracts.state import State
+from components.common.errors import UserError
+from components.common.release import Place
+from components.release import core, section
+from components.release.core import Moment
+
+
+def status(state: State, name: str) -> str:
+    """Return how far a release is, and what led there, in lines.
+
+    Raises:
+        UserError: when the use case has no champion.
+    """
+    record = _read(state, name)
+    lines = [f"{name}: {section.headline(record)}"]
+    lines += [f"{entry.since:%Y-%m-%d %H:%M}  {_told(entry)}" for entry in reversed(record.entries)]
+    return "\n".join(lines)
+
+
+def start(state: State, name: str, number: int) -> str:
+    """Begin to release a version; see `core.start`."""
+    version = registry.find(state.registry, name, number)
+    served = Served(version=number, sha256=version.sha256, trained_until=version.tags.get("train_last"))
+    return _changed(state, name, lambda record, at: core.start(record, served, at))
+
+
+def pause(state: State, name: str) -> str:
+    """Keep a challenger from getting more of the requests; see `core.pause`."""
+    return _changed(state, name, core.pause)
+
+
+def resume(state: State, name: str) -> str:
+    """Undo `pause`."""
+    return _changed(state, name, core.resume)
+
+
+def abort(state: State, name: str) -> str:
+    """End a release; the champion stays."""
+    return _changed(state, name, lambda record, at: core.withdraw(record, at, ["It was ended by hand."]))
+
+
+def _changed(state: State, name: str, act: Callable[[Release, Moment], Entry | None]) -> str:
+    _read(state, name)
+    at = Moment(datetime.now(UTC), registry.user())
+
+    def decide(record: Release | None) -> Entry | None:
+        assert record
+        return act(record, at)
+
+    with registry.exclusive(state.registry):
+        release.change(Place.of(state, name), decide)
+    return status(state, name)
+
+
+def _read(state: State, name: str) -> Release:
+    record = release.read(Place.of(state, name))
+    if record is None:
+        raise UserError(f"{name!r} has no champion in registry {state.registry}; train one first: nightshift run")
+    return record
+
+
+def _told(entry: Entry) -> str:
+    parts = ", ".join(f"version {served.version} {served.traffic:.0%}" for served in entry.versions)
+    return " ".join([f"{entry.action.replace('_', ' ')} by {entry.by}: {parts}.", *entry.reasons])

@@ -1,0 +1,64 @@
+"""What a release shows on the page of its run: how far it is, on what evidence, and how it came there."""
+
+from collections.abc import Sequence
+
+from components.common.contracts.release import Release, Stage
+from components.common.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table
+from components.common.contracts.verdict import Verdict
+
+WEIGHT = 5
+
+
+def build(record: Release, verdicts: Sequence[Verdict], changed: bool) -> Section:
+    """Return the section of a step of a release.
+
+    Args:
+        record: as it is now.
+        verdicts: that were judged by; none where nothing is being released.
+        changed: whether this run has changed the record.
+    """
+    reasons = record.reasons if changed else [reason for verdict in verdicts for reason in verdict.reasons]
+    outcome = Outcome(headline=headline(record), label=record.stage, tone="neutral", reasons=reasons)
+    blocks: list[Block] = [_states(record)]
+    if verdicts:
+        blocks.insert(0, _measures(verdicts))
+    fact = Fact(label="Release", value=outcome.label, note=outcome.headline)
+    return Section(title="Release", weight=WEIGHT, outcome=outcome, highlights=[fact], blocks=blocks)
+
+
+def headline(record: Release) -> str:
+    """Return how far a release is, in one line."""
+    champion, challenger = record.live.version, record.challenger
+    if challenger is None:
+        return f"Version {champion} answers all requests"
+    paused = ", paused" if record.paused else ""
+    if record.stage is Stage.SHADOW:
+        return f"Version {challenger.version} is compared with version {champion}, which answers all requests{paused}"
+    return (
+        f"Version {challenger.version} answers {challenger.traffic:.0%} of the requests, {champion} the others{paused}"
+    )
+
+
+def _states(record: Release) -> Table:
+    columns = [Column(title=title) for title in ("Since (UTC)", "What", "Stage", "Versions", "By")]
+    rows = [
+        Row(
+            cells=[
+                f"{entry.since:%Y-%m-%d %H:%M}",
+                entry.action.replace("_", " "),
+                entry.stage,
+                ", ".join(f"{served.version} ({served.traffic:.0%})" for served in entry.versions),
+                entry.by,
+            ]
+        )
+        for entry in reversed(record.entries)
+    ]
+    return Table(title="Release record, newest first", columns=columns, rows=rows, shown=10)
+
+
+def _measures(verdicts: Sequence[Verdict]) -> Table:
+    columns = [Column(title="Measure"), Column(title="Value", format="plain"), Column(title="Limit", format="plain")]
+    rows = [
+        Row(cells=[measure.name, measure.value, measure.limit]) for verdict in verdicts for measure in verdict.measures
+    ]
+    return Table(title="Evidence", columns=columns, rows=rows, is_key=True)

@@ -1,0 +1,32 @@
+"""The command about the release that is under way."""
+
+import argparse
+
+from components.common.errors import UserError
+from components.release import manage
+from pipelines.cli import options
+from pipelines.cli.models import add_registry, kept
+
+ACTIONS = {"status": manage.status, "pause": manage.pause, "resume": manage.resume, "abort": manage.abort}
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "release", release.__doc__)
+    command.add_argument("action", choices=["start", *ACTIONS], help="what to do with it")
+    command.add_argument("version", nargs="?", help="that starts: the version's number, as in `nightshift models`")
+    options.add_workspace(command)
+    add_registry(command)
+    command.add_argument("--name", default="fraud", help="the use case (default: %(default)s)")
+    command.set_defaults(command=release)
+
+
+def release(args: argparse.Namespace) -> int:
+    """Start, show, pause, resume or abort the release of a version; `nightshift run release` takes it further."""
+    if (args.version is not None) != (args.action == "start"):
+        raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
+    if args.version is None:
+        return options.say(ACTIONS[args.action](kept(args), args.name))
+    if not args.version.isdecimal():
+        raise UserError(f"version is {args.version!r}; give a number, as in `nightshift models`")
+    return options.say(manage.start(kept(args), args.name, int(args.version)))

@@ -1,0 +1,45 @@
+"""Release: a version takes over from the champion in steps, or does not; every run takes it one further at most."""
+
+from typing import Any
+
+from kfp import dsl
+
+from components.features.component import features
+from components.ingestion.component import ingestion
+from components.release.component import release
+from components.reporting.component import reporting
+from pipelines.environments import Role, Site
+from pipelines.placement import always_run, place
+
+
+def define(site: Site) -> Any:
+    """Return the pipeline, each step placed as the site says."""
+
+    @dsl.pipeline(name="release", description=__doc__)
+    def release_pipeline(
+        config: dict[str, Any],
+        date: str,
+        data: str,
+        device: str,
+        state: dict[str, Any],
+    ) -> None:
+        """Judge a version that is being released by the labels that have arrived by one logical date.
+
+        Args:
+            config: the use case, as in `pipelines/configs/`.
+            date: the logical date, the last complete UTC day.
+            data: where the raw events lie: `simulator`, a folder, s3:// or gs://.
+            device: cpu or cuda.
+            state: where things are kept, and where versions answer, see `State`.
+        """
+        day = {"config": config, "date": date}
+        events = ingestion(**day, data=data, state=state)
+        table = features(**day, device=device, state=state, events=events.output)
+        step = release(**day, state=state, features=table.output)
+        place(site, Role.GPU, table)
+        made = {"events": events.output, "features": table.output, "release": step.output}
+        report = reporting(**day, **made, device=device, data=data, state=state)
+        place(site, Role.LIGHT, events, step, report)
+        always_run(events, step, report)
+
+    return release_pipeline

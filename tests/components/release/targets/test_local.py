@@ -1,0 +1,59 @@
+"""Releases on this machine: a real registry and a real server process."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from components.common import registry
+from components.common.contracts.state import State
+from components.common.errors import UserError
+from components.deployment import endpoint
+from components.release.targets import Part, bring
+from components.release.targets.local import Local
+from components.serving import files
+from tests.components.states import state
+from tests.servers import free_port
+
+
+def part(folder: str, number: int) -> Part:
+    version = registry.find(folder, "fraud", number)
+    found = endpoint.example(version.uri)
+    return Part(version, 1.0, found.request, found.score)
+
+
+def test_the_server_moves_on_to_a_version_that_is_right_and_stays_with_the_old_one_otherwise(
+    stocked: str, tmp_path: Path
+) -> None:
+    target = Local(State.parse(state(tmp_path, registry=stocked, target="local")), "fraud", free_port())
+    assert target.serving() == {}
+    try:
+        bring(target, [part(stocked, 1)])
+        assert target.serving() == {1: 1.0}
+        process = endpoint.running(stocked, "fraud")
+
+        bring(target, [part(stocked, 2)], [part(stocked, 1)])
+        assert target.serving() == {2: 1.0}
+        assert endpoint.running(stocked, "fraud") == process
+
+        # killed after the pointer was written, before anybody looked: the server has moved on, or will
+        before = Path(files.pointer_uri(stocked, "fraud")).read_bytes()
+        bring(target, [part(stocked, 1)], [part(stocked, 2)])
+        Path(files.pointer_uri(stocked, "fraud")).write_bytes(before)
+        bring(target, [part(stocked, 2)], [part(stocked, 1)])
+        assert target.serving() == {2: 1.0}
+
+        wrong = dataclasses.replace(part(stocked, 3), score=0.123)
+        with pytest.raises(UserError, match=r"where its files score 0\.123"):
+            bring(target, [wrong], [part(stocked, 2)])
+        assert target.serving() == {2: 1.0}
+
+        damaged = part(stocked, 3)
+        for graph in Path(damaged.version.uri).glob("*.onnx"):
+            graph.write_bytes(b"damaged")
+        with pytest.raises(UserError, match="is not the file that"):
+            bring(target, [damaged], [part(stocked, 2)])
+        assert target.serving() == {2: 1.0}
+    finally:
+        target.clean(())
+    assert endpoint.running(stocked, "fraud") is None

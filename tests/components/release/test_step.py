@@ -1,0 +1,180 @@
+"""The step on a real registry, real models and real features."""
+
+import json
+from argparse import Namespace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from components.common import registry, release
+from components.common.contracts import tables
+from components.common.contracts.release import Release, Served
+from components.common.contracts.section import read_section
+from components.common.errors import UserError
+from components.common.release import Place
+from components.deployment import endpoint
+from components.release import core, manage
+from components.release.__main__ import body
+from components.release.core import Moment
+from tests.components import samples
+from tests.components.states import state
+
+BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)
+CONFIG = samples.CONFIG | {"name": "fraud"}
+ROWS = 2000
+
+
+def write_features(folder: Path) -> str:
+    """Days from 2024-03-14 on; version 3 has it right: `sigmoid(0.3 amount + 0.1 count + 0.2)`."""
+    random, parts = np.random.default_rng(0), []
+    for day in (date(2024, 3, 14) + timedelta(days=number) for number in range(8)):
+        rows = pd.DataFrame({"event_id": np.arange(ROWS), "event_time": pd.Timestamp(day), "channel": "shop"})
+        rows["amount"], rows["customer_count_1d"] = random.normal(0, 10, ROWS), 0.0
+        chance = 1 / (1 + np.exp(-(0.3 * rows["amount"] + 0.2)))
+        rows["label"] = pd.array((random.random(ROWS) < chance).astype(int), dtype="Int8")
+        uri = tables.partition_uri(str(folder / "lake"), "fraud", "features", day, "0" * 16)
+        parts.append(tables.write_partition(uri, day, rows, {}))
+    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {}))
+    return str(folder / "features.json")
+
+
+def flags(folder: Path, stocked: str, day: str, **changed: Any) -> Namespace:
+    return samples.flags(
+        config=json.dumps(CONFIG),
+        date=day,
+        state=state(folder, registry=stocked, **changed),
+        run=f"release-{day}",
+        features=str(folder / "features.json"),
+        release=str(folder / day / "release.json"),
+    )
+
+
+def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN) -> None:
+    place = Place(stocked, "fraud")
+    release.promote(place, champion)
+    version = registry.find(stocked, "fraud", challenger)
+    served = Served(version=challenger, sha256=version.sha256)
+    release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
+
+
+def step(args: Namespace, days: float = 3) -> Release:
+    body(args, lambda: BEGAN + timedelta(days=days))
+    return Release.read(args.release)
+
+
+@pytest.mark.parametrize(("champion", "challenger", "live"), [(1, 3, 3), (3, 1, 3)])
+def test_the_labels_that_arrive_decide_which_version_is_live(
+    tmp_path: Path, stocked: str, champion: int, challenger: int, live: int
+) -> None:
+    write_features(tmp_path)
+    begin(stocked, champion, challenger)
+
+    # of the 14th the labels were known when the release began
+    record = step(flags(tmp_path, stocked, "2024-03-15"), 0.5)
+    assert (record.stage, _tallies(tmp_path)) == ("shadow", [])
+    record = step(flags(tmp_path, stocked, "2024-03-18"))
+    assert _tallies(tmp_path) == ["2024-03-15.json", "2024-03-16.json", "2024-03-17.json"]
+    assert (record.stage, record.live.version, record.run) == ("live", live, "release-2024-03-18")
+    assert record.reasons[0].endswith("after 6,000 observations.")
+    assert record == release.read(Place(stocked, "fraud"))
+    assert registry.alias(stocked, "fraud") == live
+    assert (challenger in record.rolled_back) == (live == champion)
+
+    section = read_section(str(tmp_path / "2024-03-18" / "release.json"))
+    assert section.outcome.headline == f"Version {live} answers all requests"
+    assert section.outcome.reasons == record.reasons
+
+
+def _tallies(folder: Path) -> list[str]:
+    return sorted(file.name for file in (folder / "audit").rglob("*.json"))
+
+
+def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, stocked: str) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 2)
+    args = flags(tmp_path, stocked, "2024-03-17")
+    first = step(args, 0.5)
+    kept = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in (tmp_path / "audit").rglob("*.json")}
+    table = tables.read_table(args.features)
+    tables.write_table(args.features, tables.Table("features", table.partitions[-2:], {}))
+
+    assert step(args, 0.6) == first
+    assert {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in (tmp_path / "audit").rglob("*.json")} == kept
+    measures = read_section(args.release).blocks[0]
+    assert measures.rows[0].cells[0] == "loss_reduction"
+
+
+def test_a_run_for_a_past_day_changes_nothing(tmp_path: Path, stocked: str) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    before = release.read(Place(stocked, "fraud"))
+    assert step(flags(tmp_path, stocked, "2024-03-18", target="record-only")) == before
+    assert release.read(Place(stocked, "fraud")) == before
+
+
+def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_that_fails_ends_its_release(
+    tmp_path: Path, stocked: str
+) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    try:
+        step(flags(tmp_path, stocked, "2024-03-15", target="local"), 0.5)
+        assert _answering(stocked) == 1
+        step(flags(tmp_path, stocked, "2024-03-18", target="local"))
+        assert _answering(stocked) == 3
+
+        begin(stocked, 2, 3)
+        step(flags(tmp_path, stocked, "2024-03-15", target="local"), 0.5)
+        assert _answering(stocked) == 2
+        args = flags(tmp_path, stocked, "2024-03-18", target="local")
+        step(args, 0.5)  # the tallies are there; it is too early
+        uri = registry.find(stocked, "fraud", 3).uri
+        Path(uri, "model.json").write_text("{}")
+        record = step(args)
+        assert (record.live.version, record.rolled_back) == (2, {3})
+        assert "is no ModelPackage" in record.reasons[0]
+        assert _answering(stocked) == 2
+    finally:
+        endpoint.stop(stocked)
+
+
+def _answering(stocked: str) -> int:
+    return int(httpx.get(f"{endpoint.running(stocked, 'fraud').url}/model").json()["version"])
+
+
+def test_without_a_champion_there_is_nothing_to_release_against(tmp_path: Path, stocked: str) -> None:
+    with pytest.raises(UserError, match="has no champion of 'fraud' to release against"):
+        step(flags(tmp_path, stocked, "2024-03-18"))
+
+
+def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, stocked: str) -> None:
+    from components.common.contracts.state import State
+
+    kept = State.parse(state(tmp_path, registry=stocked))
+    with pytest.raises(UserError, match="'fraud' has no champion"):
+        manage.status(kept, "fraud")
+    release.promote(Place(stocked, "fraud"), 1)
+    assert manage.start(kept, "fraud", 2).startswith(
+        "fraud: Version 2 is compared with version 1, which answers all requests\n"
+    )
+    assert ", paused\n" in manage.pause(kept, "fraud")
+    assert ", paused" not in manage.resume(kept, "fraud").splitlines()[0]
+    lines = manage.abort(kept, "fraud").splitlines()
+    assert lines[0] == "fraud: Version 1 answers all requests"
+    assert lines[1].endswith(": version 1 100%. It was ended by hand.")
+    assert [line.split("  ")[1].split(" by ")[0] for line in lines[1:]] == [
+        "rolled back", "resumed", "paused", "started", "promoted",
+    ]  # fmt: skip
+
+
+def test_the_step_runs_as_a_process(tmp_path: Path, stocked: str) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 3, datetime.now(UTC))
+    done = samples.run("release", **vars(flags(tmp_path, stocked, "2024-03-18")))
+    assert done.returncode == 0, done.stderr
+    assert "fraud: Version 3 is compared with version 1, which answers all requests" in done.stderr
