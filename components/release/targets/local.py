@@ -36,7 +36,7 @@ class Local:
         if self.serving() == {version.version: 1.0}:
             return
         online = snapshot.newest(self._state.lake, self._name, package.load(version.uri).preprocessing)
-        endpoint.start_or_update(self._state.registry, version, endpoint.example(version.uri, online), self._port)
+        endpoint.start_or_update(self._state, version, endpoint.example(version.uri, online), self._port)
 
     def serving(self) -> dict[int, float]:
         """Return what the server says; see `Target`."""
