@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -12,7 +13,10 @@ import pytest
 
 from components.serving import files
 from components.serving.workers import Board
+from tests import redis
 from tests.components.serving.conftest import point
+from tests.components.serving.events import CHOSEN, EVENTS, LATER, PAST, expected, model, raw
+from tests.components.tabular.online.streams import written
 from tests.conftest import save
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
@@ -48,20 +52,26 @@ class Server:
         return int(float(line.split()[-1]))
 
 
-@pytest.fixture
-def server(package: str, tmp_path: Path) -> Iterator[Server]:
-    pointer = Path(files.pointer_uri(str(tmp_path), "fraud"))
+@contextmanager
+def running(folder: Path, model: str, snapshot: str | None, *flags: str) -> Iterator[Server]:
+    """Serve a model with two workers."""
+    pointer = Path(files.pointer_uri(str(folder), "fraud"))
     pointer.parent.mkdir(parents=True)
-    point(pointer, 1, package)
+    point(pointer, 1, model, snapshot)
     port = free_port()
-    flags = ["--registry", str(tmp_path), "--name", "fraud", "--workers", "2", "--port", str(port)]
-    predictions = ["--predictions", str(tmp_path / "predictions")]
-    with started([sys.executable, "-m", "components.serving", *flags, *predictions]) as process:
+    words = ["--registry", str(folder), "--name", "fraud", "--workers", "2", "--port", str(port), *flags]
+    with started([sys.executable, "-m", "components.serving", *words]) as process:
         found = Server(process, f"http://127.0.0.1:{port}", pointer)
         wait_until(lambda: not _asked(found)["behind"], "both workers answer")
         yield found
         process.terminate()
         process.wait(SECONDS)
+
+
+@pytest.fixture
+def server(package: str, tmp_path: Path) -> Iterator[Server]:
+    with running(tmp_path, package, None) as server:
+        yield server
 
 
 def _asked(server: Server) -> dict[str, object]:
@@ -97,6 +107,23 @@ def test_the_next_version_is_said_to_serve_once_it_is_all_that_answers(server, t
     assert {server.score() for _ in range(40)} == {2}
 
 
+def test_workers_share_what_came_in_through_redis(tmp_path) -> None:
+    uri, snapshot = model(tmp_path / "model"), written(EVENTS, CHOSEN, PAST, str(tmp_path / "date=2024-03-04"))
+    with redis.serve(tmp_path) as url:
+        (tmp_path / "redis.url").write_text(f"{url}\n")
+        with running(tmp_path, uri, snapshot, "--redis-file", str(tmp_path / "redis.url")) as server:
+            answers = [httpx.post(f"{server.url}/score", json={"events": [raw(each)]}).json() for each in LATER]
+    assert [each["predictions"][0]["score"] for each in answers] == expected(uri, EVENTS)[-len(LATER) :]
+
+
+def test_workers_that_share_no_redis_take_no_raw_events(tmp_path) -> None:
+    uri, snapshot = model(tmp_path / "model"), written(EVENTS, CHOSEN, PAST, str(tmp_path / "date=2024-03-04"))
+    pointer = Path(files.pointer_uri(str(tmp_path), "fraud"))
+    pointer.parent.mkdir(parents=True)
+    point(pointer, 1, uri, snapshot)
+    assert "an online state in files has one worker; give --redis-file FILE" in refused("--registry", str(tmp_path))
+
+
 def test_workers_end_with_the_process_that_watches_them(server) -> None:
     workers = server.workers
     server.process.kill()
@@ -104,13 +131,16 @@ def test_workers_end_with_the_process_that_watches_them(server) -> None:
 
 
 def test_a_server_whose_first_workers_cannot_start_ends_with_what_they_said(tmp_path) -> None:
-    flags = ["--model", str(tmp_path), "--workers", "2", "--port", str(free_port())]
-    ended = subprocess.run(
-        [sys.executable, "-m", "components.serving", *flags], capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 2
-    assert "model.json does not exist" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert "model.json does not exist" in refused("--model", str(tmp_path))
+
+
+def refused(*flags: str) -> str:
+    """What a server says that ends with the user's mistake."""
+    words = ["--name", "fraud", "--workers", "2", "--port", str(free_port()), *flags]
+    command = [sys.executable, "-m", "components.serving", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
+    return ended.stderr
 
 
 def test_workers_see_each_others_numbers_and_which_of_them_serve_something_else() -> None:
