@@ -30,6 +30,7 @@ from components.tabular.online.shared import Shared
 from components.tabular.online.store import Store
 
 GRACE_SECONDS = 5
+KEEP_ALIVE_SECONDS = 620  # longer than load balancers keep theirs: who closes first fails a request of the other
 LOCK_SECONDS = 5  # whoever looks whether a server runs holds its lock for a moment
 
 
@@ -138,6 +139,7 @@ def _answer(listener: socket.socket, current: Current, application: Application,
         lifespan="off",
         ws="none",
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     uvicorn.Server(config).run(sockets=[listener])
