@@ -1,6 +1,9 @@
 """Raw events over HTTP: what is answered is what the batch kernel and the model say of them."""
 
 import asyncio
+import re
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -242,3 +245,17 @@ def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(r
             assert answer.status_code == (200 if is_right else 400), str(body)[:80]
             if is_right:
                 jsonschema.validate(answer.json(), answered)
+
+
+def test_whatever_the_openapi_page_allows_or_not_is_answered_as_it_says(running, tmp_path) -> None:
+    """Schemathesis makes requests from the page: none may be a 5xx, an unknown status or another body than it says."""
+    pytest.importorskip("schemathesis")
+    command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()", "run"]
+    told = ["--url", running.url, "--phases", "coverage,fuzzing", "--max-examples", "40", "--seed", "0"]
+    page = f"{running.url}/openapi.json"
+    checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
+    done = subprocess.run(
+        [*command, page, *told, "--checks", checks], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"(\d{2,}) generated, \1 passed", done.stdout), done.stdout
