@@ -2,13 +2,15 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 
 from components.common import registry, release, splits, step, storage
 from components.common.config import Config, parse
+from components.common.config.policy import Rollout
 from components.common.contracts import package, tables
-from components.common.contracts.release import Action, Entry, Release
+from components.common.contracts.release import Action, Entry, Release, Stage
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.contracts.state import Target as Kind
@@ -19,7 +21,10 @@ from components.common.splits import Days
 from components.release import core, section, sequential
 from components.release.core import Moment
 from components.release.sequential import Tally
-from components.release.targets import Part, bring, places
+from components.release.targets import Part, Target, bring, places
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def parser() -> step.Parser:
@@ -34,118 +39,148 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> dict[str, float | str]:
+@dataclass(frozen=True)
+class Job:
+    """What is judged by what, and where versions answer.
+
+    Attributes:
+        config: the use case.
+        state: where things are kept.
+        day: the logical date.
+        features: URI of the features manifest.
+        target: where versions answer; None where nothing is served.
+        at: the time, and who asks.
+    """
+
+    config: Config
+    state: State
+    day: date
+    features: str
+    target: Target | None
+    at: Moment
+
+    @property
+    def place(self) -> Place:
+        """Where the versions and the release record are."""
+        return Place.of(self.state, self.config.name)
+
+    @property
+    def rollout(self) -> Rollout:
+        """How versions take over; where only one can answer, without shares."""
+        splits = self.target is not None and self.target.splits
+        return self.config.release if splits else self.config.release.model_copy(update={"shares": []})
+
+
+def body(args: Namespace) -> dict[str, float | str]:
+    """Take the release further now, on the target of the state."""
+    return advance(args, datetime.now(UTC), places.of)
+
+
+def advance(
+    args: Namespace, now: datetime, find_target: Callable[[State, str], Target | None]
+) -> dict[str, float | str]:
     """Judge, have the target serve what follows, change the record; a run for a past day changes nothing.
 
     Args:
         args: the flags.
-        clock: the time, with its zone.
+        now: with its zone.
+        find_target: state and name of the use case -> where its versions answer.
     """
     config, state = parse(args.config), State.parse(args.state)
-    place = Place.of(state, config.name)
-    before = release.read(place)
+    target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
+    at = Moment(now, registry.user(), args.run)
+    job = Job(config, state, splits.parse_date(args.date), args.features, target, at)
+    before = release.read(job.place)
     if before is None:
         raise UserError(
-            f"registry {state.registry} has no champion of {config.name!r} to release against; "
+            f"registry {job.state.registry} has no champion of {job.config.name!r} to release against; "
             "run training first: nightshift run"
         )
-    verdicts = _verdicts(args, config, state, before)
-    record = before if state.target is Kind.RECORD_ONLY else _advanced(args, config, state, verdicts, clock)
-    step.log.info("%s: %s", config.name, section.headline(record))
+    verdicts = _verdicts(job, before) if before.challenger else []
+    record = before if job.state.target is Kind.RECORD_ONLY else _advanced(job, verdicts)
+    step.log.info("%s: %s", job.config.name, section.headline(record))
     write_section(args.release, section.build(record, verdicts, record != before))
     record.write(args.release)
     return {"stage": record.stage, "traffic": record.challenger.traffic if record.challenger else 0.0}
 
 
-def _verdicts(args: Namespace, config: Config, state: State, record: Release) -> list[Verdict]:
-    if record.challenger is None:
-        return []
-    return [core.compare(list(_tallies(args, config, state, record)), record, config.release)]
+def _verdicts(job: Job, record: Release) -> list[Verdict]:
+    verdicts = [core.compare(list(_tallies(job, record)), record, job.rollout)]
+    if record.stage is Stage.CANARY and job.target:
+        part = _parts(job, record)[-1]
+        found = job.target.measured(part, max(core.reached(record), job.at.now - core.DAY), job.at.now)
+        verdicts += [core.objectives(found, record, job.rollout)] if found else []
+    return verdicts
 
 
-def _tallies(args: Namespace, config: Config, state: State, record: Release) -> Iterator[Tally]:
+def _tallies(job: Job, record: Release) -> Iterator[Tally]:
     """Yield what the labels that have arrived since the release began say, a day at a time; new days are kept."""
-    folder = _folder(state, record)
-    known = set(storage.names(folder))
-    table = tables.read_table(args.features)
-    for day in _labeled(config, splits.parse_date(args.date), record):
-        file = f"{day}.json"
-        if file not in known and any(part.date == str(day) for part in table.partitions):
-            storage.write_json(storage.join(folder, file), asdict(_compared(state, record, table, day)))
-            known.add(file)
-        if file in known:
-            yield Tally(**storage.read_json(storage.join(folder, file)))
+    pair = [*(served.sha256 for served in record.versions), core.began(record).isoformat()]
+    folder = storage.join(job.state.audit, record.use_case, "releases", storage.fingerprint(pair)[:16])
+    table, known = tables.read_table(job.features), set(storage.names(folder))
+    for day in _labeled(job, record):
+        uri = storage.join(folder, f"{day}.json")
+        if f"{day}.json" in known:
+            yield Tally(**storage.read_json(uri))
+        elif any(part.date == str(day) for part in table.partitions):
+            found = _compared(job, record, table.read([day]))
+            storage.write_json(uri, asdict(found))
+            yield found
 
 
-def _labeled(config: Config, newest: date, record: Release) -> Days:
+def _labeled(job: Job, record: Release) -> Days:
     """Return the days whose labels were not known when the release began and are now.
 
     Those before decided that the version is released; to judge by them again would count them twice.
     """
-    due = splits.plan(config, newest).labels_due
-    return Days(core.began(record).astimezone(UTC).date() - (newest - due), due)
+    due = splits.plan(job.config, job.day).labels_due
+    return Days(core.began(record).astimezone(UTC).date() - (job.day - due), due)
 
 
-def _folder(state: State, record: Release) -> str:
-    known = [*(served.sha256 for served in record.versions), core.began(record).isoformat()]
-    return storage.join(state.audit, record.use_case, "releases", storage.fingerprint(known)[:16])
-
-
-def _compared(state: State, record: Release, table: tables.Table, day: date) -> Tally:
+def _compared(job: Job, record: Release, rows: "pd.DataFrame") -> Tally:
     """Return what a day's labels say: the squared error of each version's score, event by event."""
     import numpy as np
 
     from components.tabular.inputs import Scorer
 
-    rows = table.read([day])
     rows = rows.loc[rows["label"].notna()]
     labels, losses = rows["label"].to_numpy(dtype=np.float64), []
     for served in record.versions:
-        version = registry.find(state.registry, record.use_case, served.version)
-        scores = Scorer(version.uri, package.load(version.uri)).score(rows)
+        uri = registry.find(job.state.registry, record.use_case, served.version).uri
+        scores = Scorer(uri, package.load(uri)).score(rows)
         losses.append(np.square(scores.astype(np.float64) - labels))
     return sequential.paired(*losses)
 
 
-def _advanced(
-    args: Namespace, config: Config, state: State, verdicts: Sequence[Verdict], clock: Callable[[], datetime]
-) -> Release:
-    target = places.of(state, config.name)
-    rollout = config.release
-    if target is None or not target.splits:
-        rollout = rollout.model_copy(update={"shares": []})
-
+def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:
     def decide(record: Release | None) -> Entry | None:
         assert record
-        at = Moment(clock(), registry.user(), args.run)
-        return _served(state, record, core.advance(record, verdicts, rollout, at), at)
+        return _served(job, record, core.advance(record, verdicts, job.rollout, job.at))
 
-    with registry.exclusive(state.registry):
-        found = release.change(Place.of(state, config.name), decide)
+    with registry.exclusive(job.state.registry):
+        found = release.change(job.place, decide)
     assert found
     return found
 
 
-def _served(state: State, record: Release, entry: Entry | None, at: Moment) -> Entry | None:
+def _served(job: Job, record: Release, entry: Entry | None) -> Entry | None:
     """Have the target serve a state before the record says so; a version that does not answer ends its release."""
-    name = record.use_case
-    target = places.of(state, name)
-    if target is None:
+    if job.target is None:
         return entry
     try:
-        bring(target, _parts(state, name, entry or record), _parts(state, name, record))
+        bring(job.target, _parts(job, entry or record), _parts(job, record))
     except UserError as error:
         if record.challenger is None or (entry and entry.action is Action.ROLLED_BACK):
             raise
-        entry = core.withdraw(record, at, [str(error)])
-        bring(target, _parts(state, name, entry))
+        entry = core.withdraw(record, job.at, [str(error)])
+        bring(job.target, _parts(job, entry))
     return entry
 
 
-def _parts(state: State, name: str, entry: Entry) -> list[Part]:
+def _parts(job: Job, entry: Entry) -> list[Part]:
     """Return the versions that answer requests in a state of a release."""
-    serving = [served for served in entry.versions if served.traffic]
-    return [places.part(registry.find(state.registry, name, each.version), each.traffic) for each in serving]
+    name, serving = job.config.name, [served for served in entry.versions if served.traffic]
+    return [places.part(registry.find(job.state.registry, name, each.version), each.traffic) for each in serving]
 
 
 if __name__ == "__main__":

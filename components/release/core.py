@@ -91,7 +91,7 @@ def advance(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: 
         return withdraw(record, at, failed)
     if at.now - began(record) >= rollout.horizon_days * DAY:
         return withdraw(record, at, [f"Nothing was decided within {rollout.horizon_days} days; the champion stays."])
-    if record.paused or at.now - _reached(record) < rollout.stage_days * DAY:
+    if record.paused or at.now - reached(record) < rollout.stage_days * DAY:
         return None
     return _step(record, verdicts, rollout, at)
 
@@ -126,6 +126,16 @@ def began(record: Release) -> datetime:
     since = record.since
     for entry in reversed(record.history):
         if entry.challenger is None or entry.challenger.version != number:
+            break
+        since = entry.since
+    return since
+
+
+def reached(record: Release) -> datetime:
+    """Return when the challenger got the share that it has."""
+    since, challenger = record.since, _challenger(record)
+    for entry in reversed(record.history):
+        if entry.challenger != challenger:
             break
         since = entry.since
     return since
@@ -207,16 +217,6 @@ def _step(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Mo
 def _allows(verdict: Verdict, needed: float) -> bool:
     found = verdict.value(EVIDENCE)
     return verdict.passed if found is None else found >= needed
-
-
-def _reached(record: Release) -> datetime:
-    """Return when the challenger got the share that it has."""
-    since, challenger = record.since, _challenger(record)
-    for entry in reversed(record.history):
-        if entry.challenger != challenger:
-            break
-        since = entry.since
-    return since
 
 
 def _held(record: Release, at: Moment, action: Action) -> Entry | None:

@@ -8,10 +8,12 @@ makes what is missing. What bears the right name and is not ours, or has other c
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from components.common.errors import UserError
 from components.common.registry import Version
+from components.release.core import Slo
 
 TOLERANCE = 1e-6  # of a score
 
@@ -51,6 +53,9 @@ class Target(Protocol):
 
     def ask(self, part: Part) -> Any:
         """Return what a version answers its request with."""
+
+    def measured(self, part: Part, since: datetime, until: datetime) -> Slo | None:
+        """Return what a version's requests were like, None where the target does not say."""
 
     def clean(self, parts: Sequence[Part]) -> None:
         """Remove all of ours that these versions do not need; without any, the endpoint too."""

@@ -95,6 +95,9 @@ class KServe:
         """Ask a version's revision by its own URL; see `Target`."""
         return self._asked(self._await(), part)
 
+    def measured(self, *_: object) -> None:
+        """Say nothing: KServe keeps no figures of a revision's requests; see `Target`."""
+
     def clean(self, parts: Sequence[Part]) -> None:
         """Delete the object when nothing is wanted; Knative removes revisions that get no requests; see `Target`."""
         if not parts and self._find():

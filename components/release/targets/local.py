@@ -48,6 +48,9 @@ class Local:
         """Ask the server; see `Target`."""
         return self._call("POST", "/score", json.dumps(part.request))
 
+    def measured(self, *_: object) -> None:
+        """Say nothing: no challenger answers here; see `Target`."""
+
     def clean(self, parts: Sequence[Part]) -> None:
         """Stop the server when nothing is wanted; the files of versions are the registry's; see `Target`."""
         if not parts:

@@ -53,7 +53,8 @@ def _sagemaker(given: dict[str, Any], name: str) -> Target:
     from components.release.targets import sagemaker
 
     place = _place(sagemaker.Place, given)
-    return sagemaker.SageMaker(name, place, boto3.client("sagemaker"), boto3.client("sagemaker-runtime"))
+    clients = [boto3.client(service) for service in ("sagemaker", "sagemaker-runtime", "cloudwatch")]
+    return sagemaker.SageMaker(name, place, sagemaker.Clients(*clients))
 
 
 def _kserve(given: dict[str, Any], name: str) -> Target:

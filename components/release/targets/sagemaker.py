@@ -9,15 +9,18 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
+from components.release.core import Slo
 from components.release.targets import Part, holds
 
 TAG = "nightshift"
 READY, FAILED = "InService", ("Failed", "OutOfService", "UpdateRollbackFailed")
 POLL_SECONDS, POLLS = 10.0, 180
+PERIOD_SECONDS = 3600  # over which CloudWatch sums up
 PASSING = ("ThrottlingException", "ResourceInUse", "RequestLimitExceeded")
 
 
@@ -38,25 +41,30 @@ class Place:
     count: int = 1
 
 
+@dataclass(frozen=True)
+class Clients:
+    """boto3's clients of `sagemaker`, `sagemaker-runtime` and `cloudwatch`."""
+
+    sagemaker: Any
+    runtime: Any
+    cloudwatch: Any
+
+
 class SageMaker:
     """The endpoint of a use case."""
 
     splits = True
 
-    def __init__(
-        self, name: str, place: Place, client: Any, runtime: Any, pause: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, name: str, place: Place, clients: Clients, pause: Callable[[float], None] = time.sleep) -> None:
         """Call nothing.
 
         Args:
             name: the use case.
             place: what its variants run on.
-            client: boto3's of `sagemaker`.
-            runtime: boto3's of `sagemaker-runtime`.
+            clients: of AWS.
             pause: called with the seconds between two looks.
         """
-        self._name, self._place, self._pause = name, place, pause
-        self._client, self._runtime = client, runtime
+        self._name, self._place, self._clients, self._pause = name, place, clients, pause
 
     def apply(self, parts: Sequence[Part]) -> None:
         """Make models and a configuration, and point the endpoint at it; see `Target`."""
@@ -89,7 +97,7 @@ class SageMaker:
     def ask(self, part: Part) -> Any:
         """Ask a version's variant; see `Target`."""
         answer = _called(
-            self._runtime.invoke_endpoint,
+            self._clients.runtime.invoke_endpoint,
             EndpointName=self._name,
             TargetVariant=_variant(part),
             ContentType="application/json",
@@ -97,6 +105,16 @@ class SageMaker:
         )
         assert answer["InvokedProductionVariant"] == _variant(part)
         return json.loads(answer["Body"].read())
+
+    def measured(self, part: Part, since: datetime, until: datetime) -> Slo:
+        """Return what CloudWatch has of a variant; see `Target`."""
+        requests, errors = (
+            sum(each["Sum"] for each in self._figures(part, (since, until), name, Statistics=["Sum"]))
+            for name in ("Invocations", "Invocation5XXErrors")
+        )
+        slowest = self._figures(part, (since, until), "ModelLatency", ExtendedStatistics=["p99"])
+        microseconds = max((each["ExtendedStatistics"]["p99"] for each in slowest), default=None)
+        return Slo(int(requests), int(errors), None if microseconds is None else microseconds / 1000)
 
     def clean(self, parts: Sequence[Part]) -> None:
         """Delete configurations and models of ours that nothing needs; see `Target`."""
@@ -109,6 +127,20 @@ class SageMaker:
             self._call("delete_endpoint_config", EndpointConfigName=name)
         for name in self._leftovers("model", {self._model(part) for part in parts}):
             self._call("delete_model", ModelName=name)
+
+    def _figures(self, part: Part, span: tuple[datetime, datetime], name: str, **which: list[str]) -> list[Any]:
+        variant = {"EndpointName": self._name, "VariantName": _variant(part)}
+        found = _called(
+            self._clients.cloudwatch.get_metric_statistics,
+            Namespace="AWS/SageMaker",
+            MetricName=name,
+            Dimensions=[{"Name": key, "Value": value} for key, value in variant.items()],
+            StartTime=span[0],
+            EndTime=span[1],
+            Period=PERIOD_SECONDS,
+            **which,
+        )
+        return list(found["Datapoints"])
 
     def _settled(self) -> dict[str, Any] | None:
         """Return the endpoint once it is not about to change, None when there is none.
@@ -183,7 +215,7 @@ class SageMaker:
     def _leftovers(self, kind: str, needed: set[str]) -> Iterator[str]:
         """Yield the names of ours that nothing needs."""
         word = "EndpointConfig" if kind == "endpoint_config" else "Model"
-        pages = self._client.get_paginator(f"list_{kind}s").paginate(NameContains=f"{self._name}-")
+        pages = self._clients.sagemaker.get_paginator(f"list_{kind}s").paginate(NameContains=f"{self._name}-")
         for found in _called(lambda: [each for page in pages for each in page[f"{word}s"]]):
             name = found[f"{word}Name"]
             if name.startswith(f"{self._name}-") and name not in needed and self._is_ours(found[f"{word}Arn"]):
@@ -208,7 +240,7 @@ class SageMaker:
         ]
 
     def _call(self, operation: str, **given: Any) -> Any:
-        return _called(getattr(self._client, operation), **given)
+        return _called(getattr(self._clients.sagemaker, operation), **given)
 
     def _find(self, operation: str, **named: str) -> dict[str, Any] | None:
         """Describe something, None when there is nothing."""

@@ -2,8 +2,11 @@
 
 import json
 from argparse import Namespace
+from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,15 +18,22 @@ from components.common import registry, release
 from components.common.contracts import tables
 from components.common.contracts.release import Release, Served
 from components.common.contracts.section import read_section
+from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.common.release import Place
+from components.common.release import Place as Kept
 from components.deployment import endpoint
 from components.release import core, manage
-from components.release.__main__ import body
+from components.release.__main__ import advance
 from components.release.core import Moment
+from components.release.targets import Target, places
+from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components import samples
+from tests.components.release.targets.aws import Aws, aws
+from tests.components.release.targets.versions import Fleet
+from tests.components.serving.conftest import serving
 from tests.components.states import state
 
+FindTarget = Callable[[State, str], Target | None]
 BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)
 CONFIG = samples.CONFIG | {"name": "fraud"}
 ROWS = 2000
@@ -55,15 +65,15 @@ def flags(folder: Path, stocked: str, day: str, **changed: Any) -> Namespace:
 
 
 def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN) -> None:
-    place = Place(stocked, "fraud")
+    place = Kept(stocked, "fraud")
     release.promote(place, champion)
     version = registry.find(stocked, "fraud", challenger)
     served = Served(version=challenger, sha256=version.sha256)
     release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
 
 
-def step(args: Namespace, days: float = 3) -> Release:
-    body(args, lambda: BEGAN + timedelta(days=days))
+def step(args: Namespace, days: float = 3, find_target: FindTarget = places.of) -> Release:
+    advance(args, BEGAN + timedelta(days=days), find_target)
     return Release.read(args.release)
 
 
@@ -81,7 +91,7 @@ def test_the_labels_that_arrive_decide_which_version_is_live(
     assert _tallies(tmp_path) == ["2024-03-15.json", "2024-03-16.json", "2024-03-17.json"]
     assert (record.stage, record.live.version, record.run) == ("live", live, "release-2024-03-18")
     assert record.reasons[0].endswith("after 6,000 observations.")
-    assert record == release.read(Place(stocked, "fraud"))
+    assert record == release.read(Kept(stocked, "fraud"))
     assert registry.alias(stocked, "fraud") == live
     assert (challenger in record.rolled_back) == (live == champion)
 
@@ -112,9 +122,9 @@ def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, stock
 def test_a_run_for_a_past_day_changes_nothing(tmp_path: Path, stocked: str) -> None:
     write_features(tmp_path)
     begin(stocked, 1, 3)
-    before = release.read(Place(stocked, "fraud"))
+    before = release.read(Kept(stocked, "fraud"))
     assert step(flags(tmp_path, stocked, "2024-03-18", target="record-only")) == before
-    assert release.read(Place(stocked, "fraud")) == before
+    assert release.read(Kept(stocked, "fraud")) == before
 
 
 def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_that_fails_ends_its_release(
@@ -147,18 +157,58 @@ def _answering(stocked: str) -> int:
     return int(httpx.get(f"{endpoint.running(stocked, 'fraud').url}/model").json()["version"])
 
 
+@pytest.mark.parametrize("p99", [5000.0, 80000.0])
+def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_is_slow(
+    tmp_path: Path, stocked: str, p99: float
+) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    fleet, cloudwatch = Fleet(), SimpleNamespace(get_metric_statistics=lambda **asked: _figures(p99, asked))
+
+    with ExitStack() as stack:
+        for number in (1, 3):
+            version = registry.find(stocked, "fraud", number)
+            server = serving(version.uri, tmp_path / str(number) / "current.json")
+            fleet.add(places.part(version, 1.0), stack.enter_context(server).url)
+        account = stack.enter_context(aws(fleet))
+
+        def sagemaker(_: State, name: str) -> SageMaker:
+            clients = Clients(account.client, account.runtime, cloudwatch)
+            return SageMaker(name, Place("arn:aws:iam::1:role/x", "image"), clients, account.pause)
+
+        shares = []
+        for days in (0.5, 3, 3.5, 4, 5, 6):
+            args = flags(tmp_path, stocked, "2024-03-15" if days < 1 else "2024-03-18")
+            record = step(args, days, sagemaker)
+            shares.append(record.challenger.traffic if record.challenger else float(record.live.version == 3))
+            assert sagemaker(None, "fraud").serving() == {
+                served.version: served.traffic for served in record.versions if served.traffic
+            }
+        assert shares == ([0, 0.05, 0.05, 0.25, 0.5, 1] if p99 < 50000 else [0, 0.05, 0, 0, 0, 0])
+        _check_only_one_is_left(account)
+
+
+def _figures(p99: float, asked: dict[str, Any]) -> dict[str, Any]:
+    counts = {"Invocations": 1000.0, "Invocation5XXErrors": 0.0}
+    if asked["MetricName"] in counts:
+        return {"Datapoints": [{"Sum": counts[asked["MetricName"]]}]}
+    return {"Datapoints": [{"ExtendedStatistics": {"p99": p99}}]}
+
+
+def _check_only_one_is_left(account: Aws) -> None:
+    assert [len(kind) for kind in account.state().values()] == [1, 1, 1]
+
+
 def test_without_a_champion_there_is_nothing_to_release_against(tmp_path: Path, stocked: str) -> None:
     with pytest.raises(UserError, match="has no champion of 'fraud' to release against"):
         step(flags(tmp_path, stocked, "2024-03-18"))
 
 
 def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, stocked: str) -> None:
-    from components.common.contracts.state import State
-
     kept = State.parse(state(tmp_path, registry=stocked))
     with pytest.raises(UserError, match="'fraud' has no champion"):
         manage.status(kept, "fraud")
-    release.promote(Place(stocked, "fraud"), 1)
+    release.promote(Kept(stocked, "fraud"), 1)
     assert manage.start(kept, "fraud", 2).startswith(
         "fraud: Version 2 is compared with version 1, which answers all requests\n"
     )

@@ -13,6 +13,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from moto.sagemaker.models import FakeEndpoint, SageMakerModelBackend, sagemaker_backends
 from moto.server import ThreadedMotoServer
 
+from components.release.targets.sagemaker import Clients
 from tests.components.release.targets.versions import Counted, Fleet
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
@@ -48,6 +49,8 @@ class Aws:
         keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
         self.client = boto3.client("sagemaker", endpoint_url=url, **keys)
         self.runtime = boto3.client("sagemaker-runtime", endpoint_url=url, **keys)
+        self.cloudwatch = boto3.client("cloudwatch", endpoint_url=url, **keys)
+        self.clients = Clients(self.client, self.runtime, self.cloudwatch)
         for client in (self.client, self.runtime):
             name = client.meta.service_model.service_id.hyphenize()
             client.meta.events.register_first(f"before-send.{name}", self._count)

@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
+from botocore.stub import Stubber
 
 from components.common.errors import UnavailableError, UserError
+from components.release.core import Slo
 from components.release.targets import Part, bring
-from components.release.targets.sagemaker import Place, SageMaker
+from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components.release.targets.aws import Aws, aws
 from tests.components.release.targets.versions import Fleet, killed_everywhere
 
@@ -23,7 +26,7 @@ def account(fleet: Fleet) -> Iterator[Aws]:
 
 
 def target(account: Aws) -> SageMaker:
-    return SageMaker("fraud", PLACE, account.client, account.runtime, account.pause)
+    return SageMaker("fraud", PLACE, account.clients, account.pause)
 
 
 def test_versions_come_and_go_by_shares_and_nothing_of_the_old_ones_stays(account: Aws, fleet: Fleet) -> None:
@@ -131,7 +134,7 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(account: 
 
 
 def test_another_use_case_whose_name_begins_alike_keeps_what_is_its_own(account: Aws, fleet: Fleet) -> None:
-    other = SageMaker("fraud-v2", PLACE, account.client, account.runtime, account.pause)
+    other = SageMaker("fraud-v2", PLACE, account.clients, account.pause)
     bring(other, fleet.parts(v1=1))
     bring(target(account), fleet.parts(v1=1))
     bring(target(account), fleet.parts(v2=1))
@@ -150,7 +153,29 @@ def test_a_server_that_does_not_answer_may_be_asked_again_and_a_refusal_not(acco
         aws_secret_access_key="b", config=Config(retries={"total_max_attempts": 1}),
     )  # fmt: skip
     with pytest.raises(UnavailableError, match="SageMaker does not answer"):
-        SageMaker("fraud", PLACE, nowhere, account.runtime, account.pause).apply(fleet.parts(v1=1))
+        SageMaker("fraud", PLACE, Clients(nowhere, None, None), account.pause).apply(fleet.parts(v1=1))
     account.counted.calls.clear()
     with pytest.raises(UnavailableError, match="endpoint 'fraud' is still Creating"):
-        SageMaker("fraud", PLACE, account.client, account.runtime, lambda _: None).apply(fleet.parts(v1=1))
+        SageMaker("fraud", PLACE, account.clients, lambda _: None).apply(fleet.parts(v1=1))
+
+
+def test_what_a_variants_requests_were_like_is_what_cloudwatch_says_of_them(account: Aws, fleet: Fleet) -> None:
+    since, until = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 2, tzinfo=UTC)
+    points = {
+        "Invocations": [{"Sum": 900.0}, {"Sum": 100.0}],
+        "Invocation5XXErrors": [{"Sum": 20.0}],
+        "ModelLatency": [{"ExtendedStatistics": {"p99": value}} for value in (4000.0, 61000.0)],
+    }
+    with Stubber(account.cloudwatch) as cloudwatch:
+        for name, found in points.items():
+            which = {"ExtendedStatistics": ["p99"]} if name == "ModelLatency" else {"Statistics": ["Sum"]}
+            asked = {
+                "Namespace": "AWS/SageMaker",
+                "MetricName": name,
+                "Dimensions": [
+                    {"Name": "EndpointName", "Value": "fraud"}, {"Name": "VariantName", "Value": "v2"},
+                ],
+                "StartTime": since, "EndTime": until, "Period": 3600,
+            }  # fmt: skip
+            cloudwatch.add_response("get_metric_statistics", {"Datapoints": found}, asked | which)
+        assert target(account).measured(fleet.parts(v2=0.05)[0], since, until) == Slo(1000, 20, 61.0)
