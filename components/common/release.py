@@ -8,7 +8,7 @@ record; it is set after the record, and set again by whoever next finds that it 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Self
+from typing import Any, Self
 
 from pydantic import ValidationError
 
@@ -121,9 +121,18 @@ def mirror(place: Place, record: Release) -> None:
 
 def entry(action: Action, version: Version, run: str = "", reasons: list[str] | None = None) -> Entry:
     """Return the state in which a version is live from now on."""
-    served = Served(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
-    since = datetime.now(UTC)
-    return Entry(versions=[served], action=action, since=since, by=registry.user(), run=run, reasons=reasons or [])
+    said: dict[str, Any] = {"since": datetime.now(UTC), "by": registry.user(), "run": run, "reasons": reasons or []}
+    return Entry(versions=[served(version)], action=action, **said)
+
+
+def challenge(record: Release, version: Version, run: str, reasons: list[str]) -> Entry:
+    """Return the state in which a version begins to be released."""
+    return record.challenged(served(version), since=datetime.now(UTC), by=registry.user(), run=run, reasons=reasons)
+
+
+def served(version: Version) -> Served:
+    """Return how the record names a version."""
+    return Served(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
 
 
 def promote(place: Place, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:

@@ -90,6 +90,9 @@ def _settle(args: argparse.Namespace, version: Version, record: Release | None, 
     decision = core.decide(challenger, before, verdicts)
     if state.target is Target.RECORD_ONLY:
         decision = core.unpromoted(decision, before is not None)
+    gradual = decision.outcome is Outcome.PROMOTED and record is not None and parse(args.config).release.gradual
+    if gradual:
+        decision = core.in_steps(decision, challenger, _released(record))
     log.info("%s: %s", decision.outcome, " ".join(decision.reasons))
     promoted, number = decision.outcome is Outcome.PROMOTED, record.live.version if record else None
     kept = registry.find(state.registry, version.name, number) if number else None
@@ -98,7 +101,14 @@ def _settle(args: argparse.Namespace, version: Version, record: Release | None, 
     served = _serve(args, live or version, is_live=live is not None)
     changes = promoted and number != version.version
     entry = release.entry(Action.PROMOTED, version, args.run, decision.reasons) if changes else None
+    if gradual and record and record.challenger is None:
+        entry = release.challenge(record, version, args.run, decision.reasons)
     return Settled(decision, live, before.version if before else None, served, entry)
+
+
+def _released(record: Release | None) -> int | None:
+    """Return the version whose release is under way."""
+    return record.challenger.version if record and record.challenger else None
 
 
 def _register(args: argparse.Namespace, config: Config, verdicts: list[Verdict]) -> Version:

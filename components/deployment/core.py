@@ -84,6 +84,20 @@ def unpromoted(decision: Decision, has_champion: bool) -> Decision:
     return Decision(Outcome.KEPT if has_champion else Outcome.REGISTERED, reasons)
 
 
+def in_steps(decision: Decision, challenger: Candidate, released: int | None) -> Decision:
+    """Return what is left of a promotion where a version is released in steps.
+
+    Args:
+        decision: the promotion.
+        challenger: the new version.
+        released: number of the version whose release is under way, if there is one.
+    """
+    if released in (None, challenger.version):
+        return Decision(Outcome.KEPT, [f"Version {challenger.version} is released in steps.", *decision.reasons])
+    waiting = f"Version {released} is being released; one at a time."
+    return Decision(Outcome.KEPT, [waiting, *decision.reasons])
+
+
 def _objections(challenger: Candidate, champion: Candidate | None, verdicts: Sequence[Verdict]) -> list[str]:
     """Return why a version may not be promoted; nothing when it may."""
     objections = [reason for verdict in verdicts if not verdict.passed for reason in verdict.reasons]

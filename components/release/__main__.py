@@ -10,6 +10,7 @@ from components.common import registry, release, splits, step, storage
 from components.common.config import Config, parse
 from components.common.config.policy import Rollout
 from components.common.contracts import package, tables
+from components.common.contracts.deployment import Outcome
 from components.common.contracts.release import Action, Entry, Release, Stage
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
@@ -101,7 +102,21 @@ def advance(
     step.log.info("%s: %s", job.config.name, section.headline(record))
     write_section(args.release, section.build(record, verdicts, record != before))
     record.write(args.release)
-    return {"stage": record.stage, "traffic": record.challenger.traffic if record.challenger else 0.0}
+    return _said(record, record != before)
+
+
+def _said(record: Release, changed: bool) -> dict[str, float | str]:
+    """Return the step's metadata; a promotion is said as the deployment step says it."""
+    live, promoted = record.live, changed and record.action is Action.PROMOTED
+    decision = Outcome.PROMOTED if promoted else Outcome.KEPT
+    return {
+        "stage": record.stage.value,
+        "traffic": record.challenger.traffic if record.challenger else 0.0,
+        "model": record.use_case,
+        "version": live.version,
+        "sha256": live.sha256,
+        "decision": decision.value,
+    }
 
 
 def _verdicts(job: Job, record: Release) -> list[Verdict]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from components.common import registry, release
-from components.common.contracts.release import Entry, Release, Served
+from components.common.contracts.release import Entry, Release
 from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.common.release import Place
@@ -29,8 +29,7 @@ def status(state: State, name: str) -> str:
 
 def start(state: State, name: str, number: int) -> str:
     """Begin to release a version; see `core.start`."""
-    version = registry.find(state.registry, name, number)
-    served = Served(version=number, sha256=version.sha256, trained_until=version.tags.get("train_last"))
+    served = release.served(registry.find(state.registry, name, number))
     return _changed(state, name, lambda record, at: core.start(record, served, at))
 
 

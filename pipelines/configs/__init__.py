@@ -35,9 +35,12 @@ def load(name_or_file: str) -> dict[str, Any]:
 
 
 def clocks(config: dict[str, Any]) -> dict[str, str | None]:
-    """Return the cron of each pipeline of a use case; None for training where only a request starts it."""
-    requested = {} if config["controller"]["retrain"] == "daily" else {"training": None}
-    return {**config["schedule"], **requested}
+    """Return the cron of each pipeline of a use case.
+
+    It is None for training where only a request starts it, and for release where nothing is released in steps.
+    """
+    starts = {"training": config["controller"]["retrain"] == "daily", "release": config["release"]["gradual"]}
+    return {name: cron if starts.get(name, True) else None for name, cron in config["schedule"].items()}
 
 
 def names() -> list[str]:

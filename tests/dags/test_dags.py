@@ -159,6 +159,19 @@ def test_training_follows_requests_alone_when_the_config_says_so(load: Load, on_
     assert dag.timetable.asset_condition == Asset("fraud/retrain")
 
 
+def test_versions_that_are_released_in_steps_have_a_dag_that_judges_them(load: Load, tmp_path: Path) -> None:
+    dag = load(use_case(tmp_path, changed(tmp_path, release={"gradual": True})))["fraud_release"]
+
+    assert dag.timetable == schedules.clock("0 7 * * *")
+    assert edges(dag) == {
+        "ingestion": set(),
+        "features": {"ingestion"},
+        "release": {"features"},
+        "reporting": {"ingestion", "features", "release"},
+        "announce_model": {"release"},
+    }
+
+
 def test_a_run_that_assets_start_never_leads_to_itself(load: Load, on_drift: Path) -> None:
     dags = load(on_drift).values()
     follows: dict[str, set[str]] = {}

@@ -33,5 +33,7 @@ def test_training_has_no_clock_where_a_request_starts_it() -> None:
     config = configs.load("fraud")
     asked = config | {"controller": config["controller"] | {"retrain": "on_drift"}}
 
-    assert configs.clocks(config) == {"ingestion": "0 1 * * *", "training": "0 2 * * *", "monitoring": "0 6 * * *"}
-    assert configs.clocks(asked) == configs.clocks(config) | {"training": None}
+    usual = {"ingestion": "0 1 * * *", "training": "0 2 * * *", "monitoring": "0 6 * * *", "release": None}
+    assert configs.clocks(config) == usual
+    assert configs.clocks(asked) == usual | {"training": None}
+    assert configs.clocks(config | {"release": {"gradual": True}}) == usual | {"release": "0 7 * * *"}

@@ -96,6 +96,7 @@ class Retention(Section):
 class Rollout(Section):
     """How a version takes over from the champion. See `components/release/core.py`."""
 
+    gradual: bool = Field(False, description="true: what passes the gates is released in steps, not promoted at once")
     shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(
         [0.05, 0.25, 0.5], description="of the requests, one after the other; [] goes from shadow to live"
     )

@@ -37,3 +37,4 @@ class Schedule(Section):
     ingestion: Cron = Field("0 1 * * *", description="fetches the last complete UTC day")
     training: Cron = Field("0 2 * * *", description="only where controller.retrain is daily")
     monitoring: Cron = Field("0 6 * * *", description="on Kubeflow; on Airflow it follows ingestion")
+    release: Cron = Field("0 7 * * *", description="only where release.gradual is true; as often as it is to be judged")

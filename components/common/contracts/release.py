@@ -2,6 +2,7 @@
 
 from datetime import date, datetime
 from enum import StrEnum
+from typing import Any
 
 from pydantic import Field
 
@@ -73,6 +74,16 @@ class Release(Entry, Artifact):
         """Return the record with a new state."""
         current = Entry(**{name: getattr(self, name) for name in Entry.model_fields})
         return self.model_copy(update=dict(entry) | {"history": [*self.history, current]})
+
+    def challenged(self, version: Served, **said: Any) -> Entry:
+        """Return the state in which a version is compared with the champion and answers nothing.
+
+        Args:
+            version: the challenger.
+            said: `since`, `by`, and where known `run` and `reasons`.
+        """
+        versions = [self.live.model_copy(update={"traffic": 1.0}), version.model_copy(update={"traffic": 0.0})]
+        return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, **said)
 
     @property
     def entries(self) -> list[Entry]:

@@ -28,6 +28,9 @@ Trains, evaluates and deploys the model of a day, and announces a promoted one a
 
 Starts by the clock or, with `controller.retrain: on_drift` in the config, for each `{0}/retrain` alone.
 """
+RELEASE = """
+Takes a version that is being released further, or back, and announces one that is live then as `{0}/model`.
+"""
 PAST_DAYS = """
 Trains for many past days, one after the other, as runs of `{0}` called `backfill-<day>`, which promote no model.
 
@@ -38,6 +41,8 @@ The same days again repeat only what has changed or failed.
 def use_case(config: str, data: str = "") -> None:
     """Make the DAGs of a use case: `<name>_ingestion`, `<name>_monitoring`, `<name>_training`, `<name>_backfill`.
 
+    Where versions are released in steps there is `<name>_release` too.
+
     Args:
         config: the name of a shipped config, or the path of a YAML file.
         data: where the raw events lie: `simulator`, a folder, s3:// or gs:// (default: NIGHTSHIFT_DATA).
@@ -46,13 +51,16 @@ def use_case(config: str, data: str = "") -> None:
         UserError: when the config or an environment variable is not valid.
     """
     known, place = configs.load(config), Place.named()
-    name, cron = known["name"], configs.clocks(known)["training"]
+    name, clocks = known["name"], configs.clocks(known)
     place = replace(place, config=config, use_case=name, data=data or place.data)
     day, request, model = assets.day(name), assets.retrain(name), assets.model(name)
-    training = clock(cron) if cron else each(request.asset)
+    training = clock(clocks["training"]) if clocks["training"] else each(request.asset)
     _follow("ingestion", day, place, 2, schedule=clock(known["schedule"]["ingestion"]), doc_md=INGESTION.format(name))
     _follow("monitoring", request, place, 2, schedule=each(day.asset), doc_md=MONITORING.format(name))
     _follow("training", model, place, 6, schedule=training, doc_md=TRAINING.format(name))
+    if clocks["release"]:
+        released = assets.released(name)
+        _follow("release", released, place, 2, schedule=clock(clocks["release"]), doc_md=RELEASE.format(name))
     _backfill(place)
 
 

@@ -17,6 +17,8 @@ from pipelines import ir
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")
 ENDED = (*SUCCEEDED, "FAILED", "CANCELED")
+# why a pipeline has no clock, see `configs.clocks`
+UNSCHEDULED = {"training": "controller.retrain is on_drift", "release": "release.gradual is false"}
 
 
 def watch(server: Server, run_id: str, say: Callable[[str], None], every: float = 5.0) -> bool:
@@ -112,7 +114,7 @@ class Change:
     def when(self) -> str:
         """When it will start, in words."""
         cron = self.wanted and self.wanted.trigger.cron_schedule.cron.removeprefix("0 ")
-        return f"at {cron} UTC" if cron else "not scheduled, since controller.retrain is on_drift"
+        return f"at {cron} UTC" if cron else f"not scheduled, since {UNSCHEDULED[self.name.rpartition('-')[2]]}"
 
 
 def change(server: Server, name: str, wanted: api.V2beta1RecurringRun | None, replace: bool) -> Change:

@@ -66,8 +66,9 @@ def flags(
     return [part for name, value in values.items() for part in (f"--{name}", value)]
 
 
-def deploy(place: Path, model: str, decision: str = "pass", target: str = "local") -> dict:
-    body(parser().parse_args(flags(place, model, decision, target)))
+def deploy(place: Path, model: str, decision: str = "pass", target: str = "local", **sections: dict) -> dict:
+    config = json.dumps(yaml.safe_load(CONFIG.read_text()) | sections)
+    body(parser().parse_args([*flags(place, model, decision, target), "--config", config]))
     return json.loads((place / "deployment.json").read_text())
 
 
@@ -191,6 +192,24 @@ def test_a_version_that_was_rolled_back_is_not_promoted_by_the_same_run_again(pl
     release.rollback(Place(f"{place}/registry", "fraud"))
     report = deploy(place, save_model(0.4, "2018-08-01"), target="register-only")
     assert (report["decision"], report["champion_version"]) == ("kept", 3)
+
+
+def test_where_versions_are_released_in_steps_a_promotion_begins_a_release_one_at_a_time(place, save_model):
+    kept = Place(f"{place}/registry", "fraud")
+    gradual = {"release": {"gradual": True}}
+    first = deploy(place, save_model(0.4, "2018-08-01"), target="register-only", **gradual)
+    assert first["decision"] == "promoted"  # there was no champion to compare with
+
+    for _ in range(2):  # the second one as after a kill
+        report = deploy(place, save_model(0.5, "2018-08-02"), target="register-only", **gradual)
+        assert (report["decision"], report["champion_version"]) == ("kept", 4)
+        assert report["reasons"][0] == "Version 5 is released in steps."
+    report = deploy(place, save_model(0.6, "2018-08-03"), target="register-only", **gradual)
+    assert report["reasons"][0] == "Version 5 is being released; one at a time."
+
+    record = release.read(kept)
+    assert (record.stage, record.live.version, record.challenger.version) == ("shadow", 4, 5)
+    assert [entry.action for entry in record.entries] == ["promoted", "started"]
 
 
 def test_register_only_promotes_and_starts_nothing(place, save_model):

@@ -106,6 +106,11 @@ def model(use_case: str) -> Announcement:
     return Announcement(Asset(f"{use_case}/model"), "deployment", "deployment", _promotion)
 
 
+def released(use_case: str) -> Announcement:
+    """Return what announces a model whose release has ended well."""
+    return Announcement(Asset(f"{use_case}/model"), "release", "release", _promotion)
+
+
 def _day(events: Fields) -> Fields:
     return {"sha256": events["sha256"]} if events else {}
 

@@ -27,6 +27,7 @@ STATE = {
     "checkpoints": "/lustre/checkpoints",
     "target": "register-only",
     "kubeflow": {"endpoint": INSIDE, "experiment": "fraud", "namespace": "", "service_account": "nightshift"},
+    "serving": {},
 }
 
 
@@ -218,8 +219,10 @@ def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Ku
         "state": STATE,
     }
     assert [request.body for request in kubeflow.requests if request.path == "/pipelines/upload"] == [
-        (arguments.COMPILED / "aws" / f"{name}.yaml").read_text() for name in ("ingestion", "training", "monitoring")
+        (arguments.COMPILED / "aws" / f"{name}.yaml").read_text()
+        for name in ("ingestion", "training", "monitoring", "release")
     ]
+    assert "fraud-release: not scheduled, since release.gradual is false\n" in done.stdout
 
 
 def test_two_use_cases_have_schedules_of_their_own(kubeflow: Kubeflow, tmp_path: Path) -> None:
@@ -250,12 +253,12 @@ def test_the_same_schedule_again_changes_nothing_and_another_one_has_to_be_asked
 
     again = nightshift(kubeflow, "schedule", *AWS)
     assert again.returncode == 0
-    assert again.stdout.count(", as before") == 3
+    assert again.stdout.count(", as before") == 4
     refused = nightshift(kubeflow, "schedule", *later, *AWS)
     assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
     assert "another recurring run 'fraud-ingestion'" in refused.stderr
     assert {run.recurring_run_id for run in kubeflow.recurring} == ids
-    assert len(kubeflow.versions) == 3
+    assert len(kubeflow.versions) == 4
 
     replaced = nightshift(kubeflow, "schedule", *later, "--replace", *AWS)
     assert replaced.returncode == 0, replaced.stderr
@@ -316,7 +319,9 @@ def test_where_drift_retrains_training_does_not_run_by_the_clock(kubeflow: Kubef
     assert done.returncode == 0, done.stderr
     assert "fraud-training: not scheduled, since controller.retrain is on_drift\n" in done.stdout
     assert [run.display_name for run in kubeflow.recurring] == ["fraud-ingestion", "fraud-monitoring"]
-    assert {pipeline.display_name for pipeline in kubeflow.pipelines} == {"ingestion", "training", "monitoring"}
+    assert {pipeline.display_name for pipeline in kubeflow.pipelines} == {
+        *("ingestion", "training", "monitoring", "release")
+    }
 
 
 def test_an_older_definition_becomes_the_newest_again_and_a_lost_answer_makes_no_second_one(
