@@ -222,7 +222,7 @@ def test_every_pipeline_of_the_configs_schedule_starts_by_the_clock(kubeflow: Ku
         (arguments.COMPILED / "aws" / f"{name}.yaml").read_text()
         for name in ("ingestion", "training", "monitoring", "release")
     ]
-    assert "fraud-release: not scheduled, since release.gradual is false\n" in done.stdout
+    assert "fraud-release: not scheduled, since release.gradual is false" in done.stdout
 
 
 def test_two_use_cases_have_schedules_of_their_own(kubeflow: Kubeflow, tmp_path: Path) -> None:
