@@ -18,11 +18,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, Place, Server, environment_of
+from components.common.contracts import package
+from components.tabular.inputs import Scorer
 from tests.processes import wait_until
 from tests.servers import free_port
 
@@ -32,6 +36,15 @@ UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 SCRIPT = """wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
 wrk.body = io.open("%s"):read("*a")
+"""
+# each event is another one, at the time of day at which it is sent
+EVENTS = """
+local id = os.time() * 100000
+local form = '{"events":[{"event_id":%%d,"event_time":"%sT%%sZ","customer":%%d,"terminal":%%d,"amount":3.5}]}'
+function request()
+  id = id + 1
+  return wrk.format(nil, nil, nil, form:format(id, os.date("!%%H:%%M:%%S"), math.random(0, %d), math.random(0, %d)))
+end
 """
 
 
@@ -45,6 +58,7 @@ def main() -> None:
         folder = Path(place)
         model.write(folder)
         rows = [row for name in args.only for row in measured(name, folder, args.seconds)]
+        print(f"one row in process: {in_process(folder):.1f} us of CPU")
     show(rows)
     Path("runs").mkdir(exist_ok=True)
     Path("runs/serving.json").write_text(json.dumps({"cores": os.cpu_count(), "rows": rows}, indent=2) + "\n")
@@ -55,7 +69,8 @@ def measured(name: str, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
     server, place = SERVERS[name], Place(installed(name), folder, free_port())
     with running(name, place) as process:
         script = folder / "ask.lua"
-        script.write_text(SCRIPT % (folder / f"{server.body}.json"))
+        more = EVENTS % (model.NEXT, CUSTOMERS - 1, TERMINALS - 1) if server.body == "events" else ""
+        script.write_text(SCRIPT % (folder / f"{server.body}.json") + more)
         url = f"http://127.0.0.1:{place.port}{server.path}"
         asked(url, script, 8, 2)
         for connections in CONNECTIONS:
@@ -64,6 +79,17 @@ def measured(name: str, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
             spent = cpu_seconds(process.pid) - before
             cost = {"cpu_us": round(spent / found["requests"] * 1e6, 1)}
             yield {"server": name, "connections": connections, **found, **cost}
+
+
+def in_process(folder: Path) -> float:
+    """Return the CPU time of scoring one row without a server, microseconds."""
+    uri = str(folder / "package")
+    score = Scorer(uri, package.load(uri)).graph.score
+    row, calls = np.zeros((1, model.WIDTH), np.float32), 20_000
+    before = time.process_time()
+    for _ in range(calls):
+        score(row)
+    return (time.process_time() - before) / calls * 1e6
 
 
 @contextmanager

@@ -1,17 +1,30 @@
-"""The model that every server serves: a perceptron of the size of the fraud use case's, with weights by chance."""
+"""The model that every server serves: a perceptron of the size of the fraud use case's, with weights by chance.
+
+Our server gets it with the windows of `benchmarks.online`, and a snapshot of that benchmark's world for raw events.
+"""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pandas as pd
 
+from benchmarks.online import CHOSEN, CUSTOMERS, DAYS, LAST, ROWS_A_DAY, TERMINALS, world
+from components.common import storage
 from components.common.contracts import package
-from components.common.contracts.package import Inputs
+from components.common.contracts.package import Inputs, Tabular
+from components.features import core
+from components.serving import files
+from components.tabular import windows
+from components.tabular.online import snapshot
 from tests import packages
 
-WIDTH, HIDDEN = 15, 256
+INPUTS = core.numeric_inputs(CHOSEN)
+WIDTH, HIDDEN = len(INPUTS), 256
+NAME = "fraud"
+NEXT = LAST + timedelta(days=1)  # the day of the events
 
 
 def graph() -> bytes:
@@ -41,17 +54,38 @@ def graph() -> bytes:
 
 def write(folder: Path) -> None:
     """Write it as `model.onnx`, as a package of ours below `package/`, and a request's body of each form."""
-    content, inputs = graph(), Inputs(numeric=[f"input_{i}" for i in range(WIDTH)], categorical={})
-    manifest = packages.manifest({"mlp": content}, inputs, candidates={"mlp": packages.candidate("mlp", parameters={})})
+    content, spec = graph(), windows.of(CHOSEN)
+    inputs = Inputs(numeric=INPUTS, categorical={})
+    preprocessing = Tabular(**dict(inputs), windows=spec)
+    candidates = {"mlp": packages.candidate("mlp", parameters={})}
+    manifest = packages.manifest({"mlp": content}, inputs, candidates=candidates, preprocessing=preprocessing)
     (folder / "model.onnx").write_bytes(content)
     reference = pd.DataFrame(0.0, index=range(2), columns=[*inputs.numeric, "label", "score"])
     package.save(str(folder / "package"), manifest, {"mlp": content}, reference)
     values = [round(float(value), 4) for value in np.random.default_rng(1).normal(size=WIDTH)]
     tensor = {"name": package.INPUT, "shape": [1, WIDTH], "datatype": "FP32", "data": values}
+    event = {"event_id": 0, "event_time": f"{NEXT}T00:00:00Z", "customer": 1, "terminal": 2, "amount": 3.5}
     bodies = {
         "tensors": {"inputs": [tensor]},
         "features": {"instances": [dict(zip(inputs.numeric, values, strict=True))]},
         "rows": {"inputs": [values]},
+        "events": {"events": [event]},
     }
     for name, body in bodies.items():
         (folder / f"{name}.json").write_text(json.dumps(body))
+
+
+def point(folder: Path, snapshot: str | None = None, version: int = 1) -> None:
+    """Say in a registry, `folder`, that the package is to be served, over a snapshot if raw events are."""
+    uri = str(folder / "package")
+    said = files.Pointer(version, uri, package.load(uri).sha256, "2026-01-01T00:00:00+00:00", snapshot)
+    storage.write_json(files.pointer_uri(str(folder), NAME), vars(said))
+
+
+def snapshot_of_the_past(folder: Path) -> str:
+    """Write a snapshot up to the day before the events; return its URI."""
+    uri = str(folder / "online" / f"date={LAST}" / "world.state")
+    if not Path(uri).exists():
+        events = world(DAYS, CUSTOMERS, TERMINALS, ROWS_A_DAY)
+        snapshot.write(uri, *snapshot.made(CHOSEN, DAYS, events))
+    return uri

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.serving import model
 from benchmarks.serving.model import WIDTH
 from tests.servers import free_port
 
@@ -58,18 +60,26 @@ def _app(name: str) -> Callable[[Place], list[str]]:
 
 
 def _ours(place: Place) -> list[str]:
-    package = str(place.folder / "package")
-    return [
-        sys.executable,
-        "-m",
-        "components.serving",
-        "--model",
-        package,
-        "--name",
-        "fraud",
-        "--port",
-        str(place.port),
-    ]
+    return _nightshift(place, "--model", str(place.folder / "package"))
+
+
+def _embedded(place: Place) -> list[str]:
+    model.point(place.folder, model.snapshot_of_the_past(place.folder))
+    return _nightshift(place, "--registry", str(place.folder))
+
+
+def _shared(place: Place) -> list[str]:
+    """Each answer is synced by Redis as by our own log."""
+    home, port = place.folder / "redis", free_port()
+    home.mkdir()
+    (home / "url").write_text(f"redis://127.0.0.1:{port}/0\n")
+    redis = f"redis-server --port {port} --bind 127.0.0.1 --dir {home} --appendonly yes --appendfsync always --save ''"
+    ours = shlex.join([*_embedded(place), "--redis-file", str(home / "url")])
+    return ["sh", "-c", f"{redis} & sleep 1; exec {ours}"]
+
+
+def _nightshift(place: Place, *words: str) -> list[str]:
+    return [sys.executable, "-m", "components.serving", *words, "--name", model.NAME, "--port", str(place.port)]
 
 
 def _bentoml(place: Place) -> list[str]:
@@ -118,6 +128,8 @@ def _triton(place: Place) -> list[str]:
 SERVERS = {
     "nightshift, tensors": Server((), _ours, "/v2/models/fraud/infer", "tensors"),
     "nightshift, features": Server((), _ours, "/score", "features"),
+    "nightshift, events": Server((), _embedded, "/score", "events"),
+    "nightshift, events in Redis": Server((), _shared, "/score", "events"),
     "Triton": Server(
         ("nvidia-pytriton==0.7.0", "onnxruntime==1.19.2", "numpy<2"), _triton, "/v2/models/fraud/infer", "tensors"
     ),

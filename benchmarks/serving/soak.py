@@ -18,15 +18,11 @@ from pathlib import Path
 import httpx
 
 from benchmarks.serving import model
-from components.common import storage
-from components.common.contracts import package
 from components.loadtest.client import Client, requests
 from components.loadtest.core import Sample, schedule
-from components.serving import files
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
-NAME = "fraud"
 ROUND_SECONDS = 10.0  # of the load: its memory is looked at in between
 WARM = 0.2  # share of the time after which memory may not grow
 MEASURE_SECONDS = 5.0
@@ -87,7 +83,7 @@ class Target:
 
     def swap(self) -> None:
         """Have the next version take over, and wait until it is said to serve."""
-        point(self._folder, self.version + 1)
+        model.point(self._folder, version=self.version + 1)
         wait_until(lambda: self._serves(self.version + 1), "the next version serves")
         self.version += 1
 
@@ -96,20 +92,13 @@ class Target:
         return bool(health["version"] == version and not health["behind"])
 
 
-def point(folder: Path, version: int) -> None:
-    """Say which version is to be served; all have the same files."""
-    uri = str(folder / "package")
-    said = files.Pointer(version, uri, package.load(uri).sha256, "2026-01-01T00:00:00+00:00")
-    storage.write_json(files.pointer_uri(str(folder), NAME), vars(said))
-
-
 @contextmanager
 def running(folder: Path) -> Iterator[Target]:
     """Serve the benchmark's model from a registry."""
     model.write(folder)
-    point(folder, 1)
+    model.point(folder)
     port = free_port()
-    words = ["--registry", str(folder), "--name", NAME, "--port", str(port)]
+    words = ["--registry", str(folder), "--name", model.NAME, "--port", str(port)]
     with started([sys.executable, "-m", "components.serving", *words]) as process:
         target = Target(folder, process.pid, port)
         wait_until(lambda: _answers(target), "the server answers", SECONDS)
