@@ -139,6 +139,7 @@ def _answer(listener: socket.socket, current: Current, application: Application,
         lifespan="off",
         ws="none",
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )

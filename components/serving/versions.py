@@ -82,6 +82,7 @@ class Current:
         self._snapshot, self._looks = "", 0.0
         self.model = load(self.wanted)
         self._models = [self.model]
+        self._fitting = self.model.package.preprocessing.windows, self.model, self.model
         self._follow_snapshot(self.model)
 
     def refresh(self) -> None:
@@ -120,7 +121,13 @@ class Current:
 
         While a snapshot with other windows takes over, there are two versions; otherwise it is `model`.
         """
-        return next(model for model in (self.model, *self._models) if model.package.preprocessing.windows == spec)
+        newest = self.model
+        # of the last call: comparing windows takes as long as scoring
+        for_spec, for_newest, found = self._fitting
+        if for_spec is not spec or for_newest is not newest:
+            found = next(each for each in (newest, *self._models) if each.package.preprocessing.windows == spec)
+            self._fitting = spec, newest, found
+        return found
 
     def _replace(self, model: Model) -> None:
         self._models = [model, self.model]

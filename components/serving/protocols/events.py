@@ -1,13 +1,13 @@
 """Raw events in JSON under the user's column names, and labels that arrive later."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
 from components.common.errors import UnavailableError, UserError
 from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
-from components.serving.online import Online
+from components.serving.online import Online, Taken
 from components.serving.predictions import Scored
 from components.serving.protocols.features import predictions
 from components.serving.versions import Current
@@ -28,10 +28,9 @@ async def score(current: Current, raw: object, most: int) -> Scored:
     given = _objects("events", raw, most)
     read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(given)]
     checked = [event for event, _ in read]
-    taken, base = _checked("events", online.take, checked)
-    model = current.of_windows(base.snapshot.windows)
-    rows = model.rows.joined(taken, [categories for _, categories in read])
-    scores, _ = await asyncio.gather(model.batcher.score(rows), _durable(online))
+    taken: Taken = await _durable("events", online.take(checked))
+    model = current.of_windows(taken.base.snapshot.windows)
+    scores = await model.batcher.score(model.rows.joined(taken.rows, [categories for _, categories in read]))
     found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
     return Scored(Response.of(content), model, scores, checked)
@@ -47,8 +46,8 @@ async def label(current: Current, request: object, most: int) -> Response:
     if not isinstance(request, dict) or set(request) != {"labels"}:
         raise RequestError("body", request, 'an object {"labels": [...]}')
     labels = _objects("labels", request["labels"], most)
-    known = [_checked(f"labels[{i}]", online.label, each) for i, each in enumerate(labels)]
-    await _durable(online)
+    told = [_checked(f"labels[{i}]", online.label, each) for i, each in enumerate(labels)]
+    known = await _durable("labels", asyncio.gather(*told))
     return Response.of({"known": known})
 
 
@@ -71,12 +70,12 @@ def _checked(where: str, call: Callable[[Any], Any], given: object) -> Any:
         return call(given)
     except UserError as error:
         raise RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where) from None
-    except UnavailableError as error:
-        raise unavailable(str(error)) from None
 
 
-async def _durable(online: Online) -> None:
+async def _durable(where: str, asked: Awaitable[Any]) -> Any:
     try:
-        await online.committed()
+        return await asked
+    except UserError as error:
+        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where) from None
     except UnavailableError as error:
         raise unavailable(str(error)) from None

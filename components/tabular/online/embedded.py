@@ -72,13 +72,20 @@ class Embedded:
 
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in; see `store.Store`."""
-        found: list[list[float]] = [[]] * len(events)
         self._recover()
         with self._taking:
-            for place in in_order(events):
-                found[place], entry = self._state.take(events[place])
-                if entry:
-                    self._log.append(entry)
+            return self._take(events)
+
+    def take_all(self, requests: Sequence[Sequence[Event]]) -> list[list[list[float]] | Exception]:
+        """Take several requests in; see `store.Store`."""
+        self._recover()
+        found: list[list[list[float]] | Exception] = []
+        with self._taking:
+            for events in requests:
+                try:
+                    found.append(self._take(events))
+                except UserError as error:
+                    found.append(error)
         return found
 
     def label(self, label: Label) -> bool:
@@ -105,6 +112,14 @@ class Embedded:
         """Commit, and let go of the folder."""
         with self._stack, closing(self._log):
             self._log.commit()
+
+    def _take(self, events: Sequence[Event]) -> list[list[float]]:
+        found: list[list[float]] = [[]] * len(events)
+        for place in in_order(events):
+            found[place], entry = self._state.take(events[place])
+            if entry:
+                self._log.append(entry)
+        return found
 
     def _recover(self) -> None:
         """Take nothing in while the disk is full: it would be kept in memory without end."""

@@ -8,8 +8,9 @@ What was answered survives what Redis survives: with `appendonly yes` and `appen
 otherwise less. In a Redis Cluster one use case lies on one node.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UnavailableError, UserError
@@ -113,11 +114,11 @@ class Shared:
         self._redis = _connected(url)
         # braces: in a cluster all keys of a use case have to lie on one node
         self._prefix = f"{{nightshift:{use_case}}}:"
-        self._take, self._label = (self._redis.register_script(script) for script in (TAKE, LABEL))
+        self._label = self._redis.register_script(LABEL)
         self._over = _Over(base)
         self.problem: str | None = None
         with self._answering():
-            self._redis.ping()
+            self._take = self._redis.script_load(TAKE)
 
     @property
     def base(self) -> Base:
@@ -126,17 +127,22 @@ class Shared:
 
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in; see `store.Store`. One that is refused takes none of the request in."""
-        over, order = self._over, in_order(events)
-        if not over.is_stateful:
-            return [over.inputs.row(event, None, None) for event in events]
-        words = [over.words(events[place]) for place in order]
-        head = [over.base.until, over.base.until + LAG * DAY, over.base.until - LAG * DAY, over.seconds]
-        with self._answering():
-            answers = self._take(keys=[self._prefix], args=[*head, *(word for each in words for word in each)])
-        found: list[list[float]] = [[]] * len(events)
-        for place, answer in zip(order, answers, strict=True):
-            found[place] = over.row(events[place], answer)
+        (found,) = self.take_all([events])
+        if isinstance(found, Exception):
+            raise found
         return found
+
+    def take_all(self, requests: Sequence[Sequence[Event]]) -> list[list[list[float]] | Exception]:
+        """Take several requests in, with one message to Redis; see `store.Store`."""
+        over = self._over
+        if not over.is_stateful:
+            return [[over.inputs.row(event, None, None) for event in events] for events in requests]
+        asked = [_tried(over.asked, events) for events in requests]
+        answers = iter(self._asked([each for each in asked if not isinstance(each, UserError)]))
+        return [
+            each if isinstance(each, UserError) else _tried(over.rows, events, next(answers))
+            for events, each in zip(requests, asked, strict=True)
+        ]
 
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known."""
@@ -161,6 +167,28 @@ class Shared:
         """Let go of the connections."""
         self._redis.close()
 
+    def _asked(self, requests: Sequence[Sequence[int | str]]) -> list[Any]:
+        """Return what `TAKE` answers to the arguments of each request."""
+        from redis.exceptions import NoScriptError
+
+        with self._answering():
+            found = self._evaluated(requests)
+            # started anew meanwhile; what is taken in a second time changes nothing
+            if any(isinstance(each, NoScriptError) for each in found):
+                self._redis.script_load(TAKE)
+                found = self._evaluated(requests)
+            for each in found:
+                if isinstance(each, Exception):
+                    raise each
+        return found
+
+    def _evaluated(self, requests: Sequence[Sequence[int | str]]) -> list[Any]:
+        with self._redis.pipeline(transaction=False) as pipe:
+            for each in requests:
+                pipe.evalsha(self._take, 1, self._prefix, *map(str, each))
+            found: list[Any] = pipe.execute(raise_on_error=False)
+        return found
+
     @contextmanager
     def _answering(self) -> Iterator[None]:
         try:
@@ -182,6 +210,27 @@ class _Over:
         self._sum = base.customers.totals[-1] if base.customers else 0
         days = max(spec.windows_days, default=0) + spec.label_delay_days
         self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
+
+    def asked(self, events: Sequence[Event]) -> list[int | str]:
+        """Return the arguments of `TAKE` for a request's events, in the order in which they are taken in.
+
+        Raises:
+            UserError: when one is refused.
+        """
+        until = self.base.until
+        words = [self.words(events[place]) for place in in_order(events)]
+        return [until, until + LAG * DAY, until - LAG * DAY, self.seconds, *chain.from_iterable(words)]
+
+    def rows(self, events: Sequence[Event], answers: Sequence[Any]) -> list[list[float]]:
+        """Return the numeric inputs of a request's events from what `TAKE` answers.
+
+        Raises:
+            UserError: when an id is another event's.
+        """
+        found: list[list[float]] = [[]] * len(events)
+        for place, answer in zip(in_order(events), answers, strict=True):
+            found[place] = self.row(events[place], answer)
+        return found
 
     def words(self, event: Event) -> tuple[int | str, ...]:
         """Return the arguments of `TAKE` for an event.
@@ -314,3 +363,11 @@ def _answering() -> Iterator[None]:
                 f"others serve snapshots that are more than {LAG} days newer; swap to the newest one"
             ) from None
         raise UnavailableError(f"Redis: {error}; check the server, then send the request again") from error
+
+
+def _tried(call: Callable[..., Any], *args: Any) -> Any:
+    """Return what a call returns, or the mistake of the user that it raises."""
+    try:
+        return call(*args)
+    except UserError as error:
+        return error

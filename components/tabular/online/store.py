@@ -34,6 +34,13 @@ class Store(Protocol):
             UnavailableError: when the store does not answer.
         """
 
+    def take_all(self, requests: Sequence[Sequence[Event]]) -> "list[list[list[float]] | Exception]":
+        """Take several requests in, one after the other; return each one's inputs, or why it was refused; see `take`.
+
+        Raises:
+            UnavailableError: when the store does not answer.
+        """
+
     def label(self, label: Label) -> bool:
         """Take a label in; return whether its event is known.
 

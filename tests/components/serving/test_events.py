@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from components.features import core
-from components.serving.online import Commits
+from components.serving.online import Turns
 from components.tabular.online.log import records
 from components.tabular.windows import DAY
 from tests.components.serving.conftest import Running, point
@@ -186,31 +186,30 @@ def test_the_state_moves_on_to_the_snapshot_of_a_later_date_and_never_back(runni
     )
 
 
-def test_commits_that_wait_for_each_other_are_one_and_a_failed_one_is_told_to_all_that_waited() -> None:
-
-    made: list[int] = []
+def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to_all_of_its_turn() -> None:
+    turns: list[list[int]] = []
     go = threading.Event()
 
-    def commit() -> None:
+    def work(asked: list[int]) -> list[object]:
         go.wait()
-        made.append(1)
-        if len(made) == 2:
+        turns.append(asked)
+        if len(turns) == 2:
             raise OSError("full")
+        return [ValueError("odd") if each % 2 else each for each in asked]
 
     async def ask() -> None:
-        commits = Commits(commit)
-        first = [commits.after_now() for _ in range(3)]
+        found = Turns(work)
+        first = [found.ask(number) for number in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        later = [commits.after_now() for _ in range(3)]
+        later = [found.ask(number) for number in range(3)]
         go.set()
-        await asyncio.gather(*first)
-        found = await asyncio.gather(*later, return_exceptions=True)
-        assert [str(each) for each in found] == ["full"] * 3
-        await commits.after_now()
+        assert [str(each) for each in await asyncio.gather(*first, return_exceptions=True)] == ["0", "odd", "2"]
+        assert [str(each) for each in await asyncio.gather(*later, return_exceptions=True)] == ["full"] * 3
+        assert await found.ask(4) == 4
 
     asyncio.run(ask())
-    assert len(made) == 3
+    assert turns == [[0, 1, 2], [0, 1, 2], [4]]
 
 
 def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(running) -> None:
