@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import locks, storage
 from components.common.contracts import package
 from components.common.contracts.package import ModelPackage
-from components.common.errors import UnavailableError, UserError, may_pass
+from components.common.errors import UnavailableError, UserError, may_pass, nearest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -78,6 +78,32 @@ def names(registry: str) -> list[str]:
         return []
     with _open(registry) as client:
         return sorted(model.name for model in client.search_registered_models())
+
+
+def existing(registry: str) -> list[str]:
+    """Return the names of the registered models.
+
+    Raises:
+        UserError: when nothing is registered.
+    """
+    known = names(registry)
+    if not known:
+        raise UserError(f"registry {registry} holds no model yet; `nightshift run` registers one")
+    return known
+
+
+def one(registry: str, name: str | None) -> str:
+    """Return the registered model of a name; the only one where it is left out.
+
+    Raises:
+        UserError: when there is no such model, or none is named where there are several.
+    """
+    known = existing(registry)
+    if name is None and len(known) == 1:
+        return known[0]
+    if name not in known:
+        raise UserError(f"--name is {name!r}; registered models: {', '.join(known)}{nearest(name or '', known)}")
+    return str(name)
 
 
 def versions(registry: str, name: str) -> list[Version]:

@@ -6,7 +6,7 @@ from components.common import registry, release
 from components.common.contracts import package
 from components.common.contracts.release import Release
 from components.common.contracts.state import State
-from components.common.errors import UserError, nearest
+from components.common.errors import UserError
 from components.common.registry import Version
 from components.deployment import endpoint
 
@@ -26,7 +26,7 @@ def models(state: State, name: str | None = None) -> None:
     """
     from rich.console import Console
 
-    for each in [name] if name else _names(state):
+    for each in [name] if name else registry.existing(state.registry):
         record = release.read(release.Place.of(state, each))
         Console().print(_table(each, registry.versions(state.registry, each), record))
 
@@ -42,7 +42,7 @@ def promote(state: State, number: str, name: str | None = None) -> None:
     Raises:
         UserError: when there is no such model or version; the message lists what exists.
     """
-    place = release.Place.of(state, _name(state, name))
+    place = release.Place.of(state, registry.one(state.registry, name))
     with registry.exclusive(state.registry):
         _say(release.promote(place, _number(place.registry, place.name, number), lambda it: _update(state, it)))
 
@@ -53,7 +53,7 @@ def rollback(state: State, name: str | None = None) -> None:
     Raises:
         UserError: when there is no such model, or it has no previous champion.
     """
-    place = release.Place.of(state, _name(state, name))
+    place = release.Place.of(state, registry.one(state.registry, name))
     with registry.exclusive(state.registry):
         _say(release.rollback(place, lambda it: _update(state, it)))
 
@@ -74,22 +74,6 @@ def _update(state: State, version: Version) -> None:
     online = snapshot.newest(state.lake, version.name, package.load(version.uri).preprocessing)
     server = endpoint.start_or_update(state, version, endpoint.example(version.uri, online))
     _print(f"{server.url} answers with version {version.version}")
-
-
-def _names(state: State) -> list[str]:
-    known = registry.names(state.registry)
-    if not known:
-        raise UserError(f"registry {state.registry} holds no model yet; `nightshift run` registers one")
-    return known
-
-
-def _name(state: State, name: str | None) -> str:
-    known = _names(state)
-    if name is None and len(known) == 1:
-        return known[0]
-    if name not in known:
-        raise UserError(f"--name is {name!r}; registered models: {', '.join(known)}{nearest(name or '', known)}")
-    return str(name)
 
 
 def _number(registry_uri: str, name: str, number: str) -> int:

@@ -15,41 +15,41 @@ from components.release import core, section
 from components.release.core import Moment
 
 
-def status(state: State, name: str) -> str:
+def status(state: State, name: str | None) -> str:
     """Return how far a release is, and what led there, in lines.
 
     Raises:
         UserError: when the use case has no champion.
     """
     record = _read(state, name)
-    lines = [f"{name}: {section.headline(record)}"]
+    lines = [f"{record.use_case}: {section.headline(record)}"]
     lines += [f"{entry.since:%Y-%m-%d %H:%M}  {_told(entry)}" for entry in reversed(record.entries)]
     return "\n".join(lines)
 
 
-def start(state: State, name: str, number: int) -> str:
+def start(state: State, name: str | None, number: int) -> str:
     """Begin to release a version; see `core.start`."""
-    served = release.served(registry.find(state.registry, name, number))
+    served = release.served(registry.find(state.registry, registry.one(state.registry, name), number))
     return _changed(state, name, lambda record, at: core.start(record, served, at))
 
 
-def pause(state: State, name: str) -> str:
+def pause(state: State, name: str | None) -> str:
     """Keep a challenger from getting more of the requests; see `core.pause`."""
     return _changed(state, name, core.pause)
 
 
-def resume(state: State, name: str) -> str:
+def resume(state: State, name: str | None) -> str:
     """Undo `pause`."""
     return _changed(state, name, core.resume)
 
 
-def abort(state: State, name: str) -> str:
+def abort(state: State, name: str | None) -> str:
     """End a release; the champion stays."""
     return _changed(state, name, lambda record, at: core.withdraw(record, at, ["It was ended by hand."]))
 
 
-def _changed(state: State, name: str, act: Callable[[Release, Moment], Entry | None]) -> str:
-    _read(state, name)
+def _changed(state: State, name: str | None, act: Callable[[Release, Moment], Entry | None]) -> str:
+    place = Place.of(state, _read(state, name).use_case)
     at = Moment(datetime.now(UTC), registry.user())
 
     def decide(record: Release | None) -> Entry | None:
@@ -57,14 +57,15 @@ def _changed(state: State, name: str, act: Callable[[Release, Moment], Entry | N
         return act(record, at)
 
     with registry.exclusive(state.registry):
-        release.change(Place.of(state, name), decide)
+        release.change(place, decide)
     return status(state, name)
 
 
-def _read(state: State, name: str) -> Release:
-    record = release.read(Place.of(state, name))
+def _read(state: State, name: str | None) -> Release:
+    found = registry.one(state.registry, name)
+    record = release.read(Place.of(state, found))
     if record is None:
-        raise UserError(f"{name!r} has no champion in registry {state.registry}; train one first: nightshift run")
+        raise UserError(f"{found!r} has no champion in registry {state.registry}; train one first: nightshift run")
     return record
 
 

@@ -17,7 +17,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("version", nargs="?", help="that starts: the version's number, as in `nightshift models`")
     options.add_workspace(command)
     add_registry(command)
-    command.add_argument("--name", default="fraud", help="the use case (default: %(default)s)")
+    command.add_argument("--name", help="the use case (default: the only one)")
     command.set_defaults(command=release)
 
 

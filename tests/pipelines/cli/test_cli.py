@@ -96,7 +96,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
         (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
-        (["release", "status"], "'fraud' has no champion in registry"),
+        (["release", "status"], "holds no model yet; `nightshift run` registers one"),
         (["release", "start"], "release start takes a version"),
         (["release", "abort", "2"], "release abort takes no version"),
         (["release", "start", "new"], "version is 'new'; give a number"),

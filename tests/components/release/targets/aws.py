@@ -63,6 +63,13 @@ class Aws:
     def backend(self) -> SageMakerModelBackend:
         return sagemaker_backends[ACCOUNT][REGION]
 
+    def clear(self) -> None:
+        """Take everything away."""
+        for kind in ("_models", "endpoint_configs", "endpoints"):
+            getattr(self.backend, kind).clear()
+        self._pending = {}
+        self.counted.calls.clear()
+
     def pause(self, _: float) -> None:
         """Time passes: endpoints become what they were asked to."""
         for name, config in self._pending.items():
@@ -192,8 +199,7 @@ def aws(fleet: Fleet) -> Iterator[Aws]:
     server.start()
     host, port = server.get_host_and_port()
     found = Aws(f"http://{host}:{port}", fleet)
-    for kind in ("_models", "endpoint_configs", "endpoints"):
-        getattr(found.backend, kind).clear()
+    found.clear()
     try:
         yield found
     finally:

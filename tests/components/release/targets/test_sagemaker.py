@@ -19,10 +19,16 @@ PLACE = Place("arn:aws:iam::123456789012:role/serving", "123456789012.example.co
 TAGS = [{"Key": "nightshift", "Value": "fraud"}]
 
 
-@pytest.fixture
-def account(fleet: Fleet) -> Iterator[Aws]:
+@pytest.fixture(scope="module")
+def server(fleet: Fleet) -> Iterator[Aws]:
     with aws(fleet) as found:
         yield found
+
+
+@pytest.fixture
+def account(server: Aws) -> Aws:
+    server.clear()
+    return server
 
 
 def target(account: Aws) -> SageMaker:
