@@ -191,7 +191,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         ratio = first[row["connections"]] / row["per_second"]
         values = [row["server"], row["connections"], f"{row['per_second']:,}", f"{ratio:.1f}"]
         table.add_row(*map(str, [*values, row["p50_ms"], row["p99_ms"], row["cpu_us"]]))
-    Console().print(table)
+    Console(width=110).print(table)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class Scorer(kserve.Model):
         scores = np.asarray(session.score(self.model, payload.inputs[0].as_numpy()), np.float32)
         output = kserve.InferOutput("score", list(scores.shape), "FP32")
         output.set_data_from_numpy(scores, binary_data=False)
-        return kserve.InferResponse(payload.id, "fraud", [output])
+        return kserve.InferResponse(payload.id or "none", "fraud", [output])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ index are those of Triton Inference Server's documentation, so that tritonclient
 from contextlib import suppress
 from http import HTTPStatus
 from importlib import metadata
+from itertools import chain
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -61,6 +63,7 @@ class Inference(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(Inference)
+LARGEST = float(np.finfo(np.float32).max)
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
 
 
@@ -118,14 +121,18 @@ def _binary(given: Input, values: bytes) -> Matrix:
 
 
 def _listed(given: Input) -> Matrix:
-    for decoder in (_FLAT, _NESTED):
-        with suppress(msgspec.DecodeError, ValueError), np.errstate(over="ignore"):
-            found = np.array(decoder.decode(given.data), np.float32).reshape(-1)
-            if not np.isfinite(found).all():
+    for decode in (_FLAT.decode, _rows_of):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            values = decode(given.data)
+            if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
                 raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
-            return found
+            return np.array(values, np.float32)
     shown = bytes(given.data)[:100].decode("utf-8", "replace") or "missing"
     raise RequestError("inputs[0].data", shown, "numbers in one list, or in a list a row")
+
+
+def _rows_of(data: msgspec.Raw) -> list[float]:
+    return list(chain.from_iterable(_NESTED.decode(data)))
 
 
 def _is_binary(asked: Inference, name: str) -> bool:
@@ -144,7 +151,7 @@ def _response(model: Model, asked: Inference, scores: Matrix, is_binary: bool) -
     if asked.id is not None:
         content["id"] = asked.id
     if not is_binary:
-        tensor["data"] = _finite(scores).tolist()
+        tensor["data"] = _finite(scores.tolist())
         return Response.of(content)
     values = scores.astype("<f4", copy=False).tobytes()
     tensor["parameters"] = {"binary_data_size": len(values)}
@@ -153,10 +160,10 @@ def _response(model: Model, asked: Inference, scores: Matrix, is_binary: bool) -
     return Response(head + values, HTTPStatus.OK, "application/octet-stream", headers)
 
 
-def _finite(scores: Matrix) -> Matrix:
-    if not np.isfinite(scores).all():  # JSON has no number for it
-        row = int(np.argmin(np.isfinite(scores)))
-        raise RequestError(f"row {row}", "without a finite score", "values nearer to those seen in training")
+def _finite(scores: list[float]) -> list[float]:
+    for row, score in enumerate(scores):
+        if not isfinite(score):  # JSON has no number for it
+            raise RequestError(f"row {row}", "without a finite score", "values nearer to those seen in training")
     return scores
 
 
