@@ -122,7 +122,7 @@ def _binary(given: Input, values: bytes) -> Matrix:
 
 def _listed(given: Input) -> Matrix:
     for decode in (_FLAT.decode, _rows_of):
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        with suppress(msgspec.DecodeError, ValueError):
             values = decode(given.data)
             if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
                 raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
@@ -132,7 +132,10 @@ def _listed(given: Input) -> Matrix:
 
 
 def _rows_of(data: msgspec.Raw) -> list[float]:
-    return list(chain.from_iterable(_NESTED.decode(data)))
+    rows = _NESTED.decode(data)
+    if len({len(row) for row in rows}) > 1:
+        raise ValueError
+    return list(chain.from_iterable(rows))
 
 
 def _is_binary(asked: Inference, name: str) -> bool:
