@@ -17,6 +17,7 @@ STEPS = (
     "features",
     "training",
     "profiling",
+    "optimization",
     "evaluation",
     "drift",
     "monitoring",

@@ -16,7 +16,7 @@ from benchmarks.steps import run_steps
 
 # last days of the test weeks that begin on 2018-08-15, 08-08, 08-01 and 07-25 plus two weeks
 FOLDS = ("2018-09-04", "2018-08-28", "2018-08-21", "2018-08-14")
-STEPS = ("ingestion", "features", "training", "evaluation")
+STEPS = ("ingestion", "features", "training", "optimization", "evaluation")
 METRICS = ("auc_roc", "average_precision", "precision_at_k")
 # Le Borgne et al., Fraud Detection Handbook, chapter 5; means over the folds, random forest and XGBoost with the
 # parameters of the configs handbook-prequential and handbook-best's yardstick

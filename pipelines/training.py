@@ -9,6 +9,7 @@ from components.drift.component import drift
 from components.evaluation.component import evaluation
 from components.features.component import features
 from components.ingestion.component import ingestion
+from components.optimization.component import optimization
 from components.profiling.component import profiling
 from components.reporting.component import reporting
 from components.scoring.component import scoring
@@ -35,18 +36,21 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
-        model = training(**day, **rows, device=device)
-        profile = profiling(**day, **rows, device=device, model=model.output)
-        verdict = evaluation(**day, **rows, state=state, model=model.output)
-        scores = scoring(**day, **rows, state=state, model=model.output)
+        trained = training(**day, **rows, device=device)
+        profile = profiling(**day, **rows, device=device, model=trained.output)
+        # before the evaluation, which judges what is deployed
+        optimized = optimization(config=config, **rows, model=trained.output)
+        verdict = evaluation(**day, **rows, state=state, model=optimized.output)
+        scores = scoring(**day, **rows, state=state, model=optimized.output)
         shift = drift(**day, **rows, scores=scores.output)
-        found = {"model": model.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
+        found = {"model": optimized.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
         release = deployment(**day, **rows, **found, state=state)
         steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
         made = rows | found | {name: step.output for name, step in steps.items()}
+        made |= {"model": trained.output, "optimized": optimized.output}
         report = reporting(**day, **made, device=device, data=data, state=state)
-        place(site, Role.GPU, table, model, profile)
-        place(site, Role.LIGHT, events, verdict, scores, shift, release, report)
+        place(site, Role.GPU, table, trained, profile)
+        place(site, Role.LIGHT, events, optimized, verdict, scores, shift, release, report)
         always_run(events, scores, shift, release, report)
 
     return training_pipeline

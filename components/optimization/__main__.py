@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from components.common import step, storage
+from components.common.config import parse
 from components.common.contracts import optimization as contract
 from components.common.contracts import package, tables, verdict
 from components.common.contracts.optimization import ORIGINAL, Attempt, Optimization
@@ -23,6 +24,7 @@ Measure = Callable[[Sequence["Form"], "Rows"], list[Attempt]]
 def parser() -> step.Parser:
     """Return the step's flags."""
     return step.Parser("optimization", "Find a form of the selected graph that scores the same, faster.").takes(
+        config="the use case's config (JSON)",
         features="URI of the features manifest",
         model="URI of the model",
         optimized="URI of the model to write",
@@ -46,7 +48,7 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     from components.optimization import core
 
     model = package.load(args.model)
-    forms, rows = _forms(args.model, model), _rows(args.features, model)
+    forms, rows = _forms(args.model, model), _rows(args, model)
     step.log.info("measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in forms), model.selected,
                   len(rows.labels))  # fmt: skip
     tried = measure(forms, rows)
@@ -59,6 +61,7 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
         original_sha256=model.sha256,
         sha256=new.sha256,
         rows=len(rows.labels),
+        limit=rows.limit,
         attempts=tried,
         chosen=best.name,
     )
@@ -89,14 +92,15 @@ def _forms(uri: str, model: ModelPackage) -> "list[Form]":
     return [Form(ORIGINAL, scorer.graph, content), *made(content, inputs.matrix(model.preprocessing, sample))]
 
 
-def _rows(features: str, model: ModelPackage) -> "Rows":
-    from components.optimization.core import Rows
+def _rows(args: Namespace, model: ModelPackage) -> "Rows":
+    from components.optimization.core import TENTH, Rows
     from components.tabular import inputs
 
     days = Days(model.lineage.validation.first, model.lineage.validation.last)
-    rows = tables.read_table(features).read(days, ["label", *model.preprocessing.columns]).dropna(subset="label")
+    rows = tables.read_table(args.features).read(days, ["label", *model.preprocessing.columns]).dropna(subset="label")
     labels = rows["label"].to_numpy(dtype="int8")
-    return Rows(inputs.matrix(model.preprocessing, rows), labels, model.decision.threshold)
+    limit = TENTH * parse(args.config).evaluation.tolerance
+    return Rows(inputs.matrix(model.preprocessing, rows), labels, model.decision.threshold, limit)
 
 
 if __name__ == "__main__":

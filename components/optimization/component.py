@@ -1,5 +1,7 @@
 """The optimization as Kubeflow sees it."""
 
+from typing import Any
+
 from kfp import dsl
 
 from components.common.image import UNPLACED
@@ -7,6 +9,7 @@ from components.common.image import UNPLACED
 
 @dsl.container_component
 def optimization(
+    config: dict[str, Any],
     features: dsl.Input[dsl.Dataset],
     model: dsl.Input[dsl.Model],
     optimized: dsl.Output[dsl.Model],
@@ -16,6 +19,7 @@ def optimization(
         image=UNPLACED,
         command=["python", "-m", "components.optimization"],
         args=[
+            "--config", config,
             "--features", features.uri,
             "--model", model.uri,
             "--optimized", optimized.uri,

@@ -23,7 +23,7 @@ Scores = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.integer[Any]]
 Clock = Callable[[], float]
 
-LOSS = 0.002  # average precision that a form may lose, at the high end of the interval
+TENTH = 0.1  # of the average precision that a fresher model may lose: a form of the same model has no such excuse
 FLIPPED = 0.001  # share of the rows on which it may decide otherwise
 FASTER = 0.8  # of the original's median time a row, at most; less is no reason to serve another graph
 SLOWER = 1.05  # of the original's median time of many rows, at most
@@ -40,11 +40,13 @@ class Rows:
         matrix: inputs of the validation rows, (n, width).
         labels: 0 or 1, (n,).
         threshold: score from which an event is flagged.
+        limit: average precision that a form may lose, at the high end of the interval.
     """
 
     matrix: Matrix
     labels: Labels
     threshold: float
+    limit: float
 
     @property
     def is_decidable(self) -> bool:
@@ -73,8 +75,8 @@ def attempts(forms: Sequence[Form], rows: Rows, clock: Clock = time.perf_counter
     running = {form.name: form.graph.score for form in forms if form.graph}
     scores = {name: _scored(score, rows.matrix) for name, score in running.items()}
     times = latencies(running, rows.matrix, clock)
-    effects = {name: effect(rows, scores[ORIGINAL], found) for name, found in scores.items()}
-    return [_attempt(form, times, effects.get(form.name, NONE)) for form in forms]
+    effects = effects_of(rows, scores)
+    return [_attempt(form, times, effects.get(form.name, NONE), rows.limit) for form in forms]
 
 
 def latencies(
@@ -94,27 +96,33 @@ def latencies(
     return found
 
 
-def effect(rows: Rows, original: Scores, scores: Scores) -> Effect:
-    """Return what other scores of the same rows change."""
-    flipped = (original >= rows.threshold) != (scores >= rows.threshold)
-    return Effect(_loss(rows, original, scores) if rows.is_decidable else None, float(flipped.mean()))
+def effects_of(rows: Rows, scores: Mapping[str, Scores]) -> dict[str, Effect]:
+    """Return what the scores of each form, of the same rows, change."""
+    flagged = {name: found >= rows.threshold for name, found in scores.items()}
+    flipped = {name: float(np.mean(found != flagged[ORIGINAL])) for name, found in flagged.items()}
+    losses = _losses(rows, scores) if rows.is_decidable else {}
+    return {name: Effect(losses.get(name), share) for name, share in flipped.items()}
 
 
-def _loss(rows: Rows, original: Scores, scores: Scores) -> Estimate:
-    if np.array_equal(original, scores):
-        return Estimate(value=0.0, low=0.0, high=0.0)
-    ours, theirs = (bootstrap.average_precision(rows.labels, each) for each in (original, scores))
-    value = average_precision_score(rows.labels, original) - average_precision_score(rows.labels, scores)
-    sure = Interval.of(ours - theirs)
-    return Estimate(value=float(value), low=sure.low, high=sure.high)
+def _losses(rows: Rows, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
+    """Return the average precision that each form loses, with its paired 95 % interval."""
+    original = scores[ORIGINAL]
+    others = {name: found for name, found in scores.items() if not np.array_equal(found, original)}
+    drawn = {name: bootstrap.average_precision(rows.labels, scores[name]) for name in [ORIGINAL, *others] if others}
+    exact = {name: float(average_precision_score(rows.labels, scores[name])) for name in drawn}
+    found = {name: Estimate(value=0.0, low=0.0, high=0.0) for name in scores}
+    for name in others:
+        sure = Interval.of(drawn[ORIGINAL] - drawn[name])
+        found[name] = Estimate(value=exact[ORIGINAL] - exact[name], low=sure.low, high=sure.high)
+    return found
 
 
 def _scored(score: Callable[[Matrix], Scores], matrix: Matrix) -> Scores:
     return np.concatenate([score(matrix[first : first + MANY]) for first in range(0, len(matrix), MANY)])
 
 
-def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect) -> Attempt:
-    accepted, reason = _judged(form, times, found)
+def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, limit: float) -> Attempt:
+    accepted, reason = _judged(form, times, found, limit)
     return Attempt(
         name=form.name,
         provider=form.provider,
@@ -127,7 +135,7 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect) -> A
     )
 
 
-def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect) -> tuple[bool, str]:
+def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, limit: float) -> tuple[bool, str]:
     """Return whether a form may take the original's place, and why."""
     if form.graph is None:
         return False, form.missing
@@ -135,8 +143,8 @@ def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect) -> tu
         return True, "It is what was trained."
     if found.loss is None or found.flipped is None:
         return False, "The validation days hold one class only, so its loss cannot be measured."
-    if found.loss.high > LOSS:
-        return False, f"It may lose {found.loss.high:.2g} of average precision, more than {LOSS:g}."
+    if found.loss.high > limit:
+        return False, f"It may lose {found.loss.high:.2g} of average precision, more than {limit:g}."
     if found.flipped > FLIPPED:
         return False, f"It decides otherwise on {found.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
     one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
@@ -163,8 +171,8 @@ def verdict(found: Optimization) -> Verdict:
         kept if chosen is original else f"The graph's form {chosen.name!r} takes the original's place. {chosen.reason}"
     )
     measures = [
-        Measure(name="loss", value=chosen.loss.value, limit=LOSS, interval=(chosen.loss.low, chosen.loss.high),
-                higher_is_better=False) if chosen.loss else Measure(name="loss", value=None, limit=LOSS),
+        Measure(name="loss", value=chosen.loss.value, limit=found.limit, interval=(chosen.loss.low, chosen.loss.high),
+                higher_is_better=False) if chosen.loss else Measure(name="loss", value=None, limit=found.limit),
         *(Measure(name=f"median_ms_{each.rows}_rows", value=each.median_ms, higher_is_better=False)
           for each in chosen.latencies),
     ]  # fmt: skip

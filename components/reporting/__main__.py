@@ -20,6 +20,7 @@ FILES = {
     "events": ("events", ""),
     "features": ("features", ""),
     "model": ("model", "model.json"),
+    "optimized": ("optimized", "optimization.json"),
     "profile": ("profile", "profile.json"),
     "evaluation": ("evaluation", "evaluation.json"),
     "verdict": ("evaluation", "verdict.json"),

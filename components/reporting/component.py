@@ -22,6 +22,7 @@ def reporting(
     events: dsl.Input[dsl.Dataset] = None,
     features: dsl.Input[dsl.Dataset] = None,
     model: dsl.Input[dsl.Model] = None,
+    optimized: dsl.Input[dsl.Model] = None,
     profile: dsl.Input[dsl.Artifact] = None,
     evaluation: dsl.Input[dsl.Artifact] = None,
     scores: dsl.Input[dsl.Dataset] = None,

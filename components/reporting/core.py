@@ -33,6 +33,7 @@ STEPS = {
     "events": ("ingestion", "events"),
     "features": ("features", "features"),
     "model": ("training", "model"),
+    "optimized": ("optimization", "optimized"),
     "profile": ("profiling", "profile"),
     "evaluation": ("evaluation", "verdict"),
     "scores": ("scoring", "scores"),
@@ -76,9 +77,9 @@ class Found:
 
     Attributes:
         artifacts: artifact -> its URI, whether it was written or not: they say which steps there are.
-        files: file -> its JSON: `events`, `features`, `model`, `profile`, `evaluation`, `verdict` (evaluation's),
-            `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`, `release`;
-            as far as there.
+        files: file -> its JSON, as far as there: `events`, `features`, `model`, `optimized`, `profile`, `evaluation`,
+            `verdict` (evaluation's), `scores`, `drift`, `drift_verdict`, `deployment`, `request`, `launch`, `loadtest`,
+            `release`.
         sections: what the steps have to show.
         measures: artifact -> what the step that made it measured of itself, from the executor input.
         record: `run.json` of the local engine, or empty.

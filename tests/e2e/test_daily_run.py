@@ -57,6 +57,7 @@ def test_one_command_takes_data_through_every_step(summary: dict[str, Any]) -> N
         "features",
         "training",
         "profiling",
+        "optimization",
         "evaluation",
         "drift",
         "deployment",

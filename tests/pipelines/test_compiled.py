@@ -46,7 +46,8 @@ def test_there_is_no_compiled_folder_without_an_environment() -> None:
 
 def test_every_step_of_the_daily_training_is_there() -> None:
     assert {task.name for task in arguments.compiled("training").tasks} == {
-        "ingestion", "features", "training", "profiling", "evaluation", "scoring", "drift", "deployment", "reporting",
+        "ingestion", "features", "training", "profiling", "optimization", "evaluation", "scoring", "drift",
+        "deployment", "reporting",
     }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ def test_reporting_comes_last_and_is_given_what_every_step_before_it_has_made(na
 @pytest.mark.parametrize("name", PIPELINES)
 def test_steps_that_depend_on_more_than_their_arguments_are_never_cached(name: str, site: str) -> None:
     cached = {task.name for task in arguments.compiled(name, site).tasks if task.cached}
-    on_training = {"features", "training", "profiling", "evaluation"}
+    on_training = {"features", "training", "profiling", "optimization", "evaluation"}
     assert cached == {"training": on_training, "ingestion": set(), "nightly": set(), "loadtest": set()}.get(
         name, {"features"}
     )

@@ -36,5 +36,6 @@ class Optimization(Artifact):
     original_sha256: str = Field(description="identity of the model that was given")
     sha256: str = Field(description="identity of the model that goes on")
     rows: int = Field(description="validation rows on which the loss was measured")
+    limit: float = Field(description="average precision that a form may lose, at the high end of the interval")
     attempts: list[Attempt] = Field(description="the original first")
     chosen: str = Field(description="name of the attempt that scores from here on")

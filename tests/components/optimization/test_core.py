@@ -16,7 +16,7 @@ from tests import packages
 RANDOM = np.random.default_rng(0)
 LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)
 SCORES = np.clip(0.3 * LABELS + RANDOM.normal(0.4, 0.15, 2000), 0, 1).astype(np.float32)
-ROWS = Rows(SCORES[:, None], LABELS, threshold=0.5)
+ROWS = Rows(SCORES[:, None], LABELS, threshold=0.5, limit=0.002)
 
 
 class Column:
@@ -33,28 +33,32 @@ def form(name: str, change=lambda values: values, **given) -> Form:
     return Form(name, Column(change), b"graph", **given)
 
 
+def effect(original: np.ndarray, scores: np.ndarray) -> Effect:
+    return core.effects_of(ROWS, {ORIGINAL: original, "int8": scores})["int8"]
+
+
 def times(one: float, many: float) -> list[Latency]:
     return [Latency(rows=1, median_ms=one), Latency(rows=1024, median_ms=many)]
 
 
 def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **given) -> tuple[bool, str]:
     effect = Effect(Estimate(value=high / 2, low=0, high=high), flipped)
-    return core._judged(form("int8", **given), {ORIGINAL: times(1, 1), "int8": times(one, many)}, effect)
+    return core._judged(form("int8", **given), {ORIGINAL: times(1, 1), "int8": times(one, many)}, effect, ROWS.limit)
 
 
 def test_scores_that_are_the_same_lose_nothing() -> None:
-    same = core.effect(ROWS, SCORES, SCORES.copy())
+    same = effect(SCORES, SCORES.copy())
     assert same == Effect(Estimate(value=0, low=0, high=0), 0.0)
 
 
 def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> None:
     worse = np.where(RANDOM.random(2000) < 0.3, RANDOM.random(2000), SCORES).astype(np.float32)
-    lost = core.effect(ROWS, SCORES, worse)
+    lost = effect(SCORES, worse)
     assert 0 < lost.loss.low < lost.loss.value < lost.loss.high
-    assert core.effect(ROWS, worse, SCORES).loss.value == pytest.approx(-lost.loss.value)
+    assert effect(worse, SCORES).loss.value == pytest.approx(-lost.loss.value)
     assert lost.flipped == pytest.approx(np.mean((worse >= 0.5) != (SCORES >= 0.5)))
     # pairing: what is nearly the same is known to be so, however uncertain the metric itself is
-    near = core.effect(ROWS, SCORES, (SCORES + RANDOM.normal(0, 1e-4, 2000)).astype(np.float32))
+    near = effect(SCORES, (SCORES + RANDOM.normal(0, 1e-4, 2000)).astype(np.float32))
     assert near.loss.high - near.loss.low < 0.1 * (lost.loss.high - lost.loss.low)
 
 
@@ -76,7 +80,7 @@ def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(given, acc
 
 
 def test_with_one_class_only_the_original_stays() -> None:
-    none = Rows(ROWS.matrix, np.zeros_like(LABELS), 0.5)
+    none = Rows(ROWS.matrix, np.zeros_like(LABELS), 0.5, 0.002)
     tried = core.attempts([form(ORIGINAL), form("int8")], none)
     assert [each.accepted for each in tried] == [True, False]
     assert "one class only" in tried[1].reason
@@ -109,7 +113,7 @@ def attempt(name: str, one: float, accepted: bool = True) -> Attempt:
 
 
 def optimization(tried: list[Attempt]) -> Optimization:
-    identity = {"original_sha256": "a" * 64, "sha256": "b" * 64, "rows": 10, "candidate": "mlp"}
+    identity = {"original_sha256": "a" * 64, "sha256": "b" * 64, "rows": 10, "limit": 0.002, "candidate": "mlp"}
     return Optimization(attempts=tried, chosen=core.best(tried).name, **identity)
 
 

@@ -1,5 +1,6 @@
 """The step on a real package and real partitions."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def flags(trained: dict[str, str], folder: Path):
-    words = {**trained, "optimized": str(folder / "optimized")}
+    words = {**trained, "config": json.dumps(samples.CONFIG), "optimized": str(folder / "optimized")}
     return parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)])
 
 
