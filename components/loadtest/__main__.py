@@ -14,7 +14,7 @@ from components.common import registry, release, step, storage
 from components.common.config import parse
 from components.common.contracts import loadtest as contract
 from components.common.contracts import package, verdict
-from components.common.contracts.loadtest import LoadTest, Point, Settings, Trial
+from components.common.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
 from components.common.errors import UserError
@@ -44,9 +44,12 @@ def body(args: Namespace) -> dict[str, float | str]:
     """Measure, judge, and keep the best settings for the deployment."""
     config, state, load = parse(args.config), State.parse(args.state), _load(args.load)
     version = _champion(Place.of(state, config.name))
-    asked = _requests(version)
-    trials = [_trial(version, settings, load, asked) for settings in core.sweep(os.cpu_count() or 1)]
-    found = _found(version, load, trials)
+    bodies = _bodies(version)
+    trials = [
+        _trial(version, settings, load, requests("/score", bodies)) for settings in core.sweep(os.cpu_count() or 1)
+    ]
+    breakdown = _breakdown(version, bodies, load.seconds)
+    found = _found(version, load, trials).model_copy(update={"breakdown": breakdown})
     judged = core.verdict(found)
     step.log.info("%s: %s", judged.decision, judged.reasons[0])
     judged.write(storage.join(args.loadtest, verdict.FILE))
@@ -72,9 +75,9 @@ def _champion(place: Place) -> Version:
     return version
 
 
-def _requests(version: Version) -> list[bytes]:
+def _bodies(version: Version) -> list[bytes]:
     rows = core.instances(package.load(version.uri).preprocessing, package.read_reference(version.uri))
-    return requests("/score", [{"instances": [row]} for row in rows])
+    return [json.dumps({"instances": [row]}).encode() for row in rows]
 
 
 def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes]) -> Trial:
@@ -87,6 +90,20 @@ def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes])
         due = {rate: core.schedule(rate, load.seconds) for rate in core.rates(load, closed)}
         opened = [_measured(server, partial(asking.opened, times, rate)) for rate, times in due.items()]
     return core.trial(settings, closed, opened, load.p99_ms)
+
+
+def _breakdown(version: Version, bodies: list[bytes], seconds: float) -> list[Share]:
+    """Ask a server one request at a time, and say where its latency comes from."""
+    from components.loadtest import breakdown
+
+    with running(version.uri, version.name, Settings()) as server:
+        asking = Client(server.port, requests("/score", bodies))
+        asking.closed(1, min(WARM_UP, seconds))
+        count, waited = server.queued(version.name)
+        point = asking.closed(1, seconds).point()
+        more, longer = server.queued(version.name)
+    queue_us = (longer - waited) / max(more - count, 1) / 1000
+    return breakdown.shares(version.uri, bodies, queue_us, 1000 * (point.p50_ms or 0.0))
 
 
 def _measured(server: Server, measure: Callable[[], Sample]) -> Point:
@@ -111,6 +128,7 @@ def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
         capacity=best.capacity if best else 0.0,
         utilization=core.UTILIZATION,
         peak=load.peak,
+        breakdown=[],
         costs=[],
         policies=[],
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from components.common.contracts.loadtest import Cost, LoadTest, Point, Policy, Trial
+from components.common.contracts.loadtest import Cost, LoadTest, Point, Policy, Share, Trial
 from components.common.contracts.section import (
     Axis,
     Block,
@@ -57,6 +57,7 @@ def _blocks(found: LoadTest, kept: str | None) -> Iterator[Block]:
     yield _curve(found)
     yield Text(sentences=list(_legend(found)), is_fine_print=True)
     yield _points(found)
+    yield _breakdown(found.breakdown)
     if kept:
         yield Text(sentences=[f"The endpoint has the best settings with one worker from its next start on: {kept}."])
     if found.costs:
@@ -149,6 +150,12 @@ def _row(trial: Trial, point: Point, found: LoadTest) -> Row:
     load = f"closed, {point.connections}" if point.offered is None else f"open, {point.offered:,.0f}/s"
     cells = [str(trial.settings), load, point.per_second, point.p50_ms, point.p99_ms, point.failed, point.server_cpu_us]
     return Row(cells=cells, **_mark(trial, found))
+
+
+def _breakdown(shares: list[Share]) -> Table:
+    columns = [Column(title="Part"), Column(title="Microseconds", format="plain", has_bars=True)]
+    rows = [Row(cells=[each.name, each.microseconds]) for each in shares]
+    return Table(title="Where the latency of a lone request comes from", columns=columns, rows=rows)
 
 
 def _costs(costs: list[Cost]) -> Table:

@@ -42,6 +42,13 @@ class Server:
         ticks = sum(sum(map(int, _status(pid)[11:13])) for pid in _family(self.pid))
         return ticks / os.sysconf("SC_CLK_TCK")
 
+    def queued(self, name: str) -> tuple[int, int]:
+        """Return how many requests for a model were scored, and for how long they have waited, in nanoseconds."""
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+            connection.request("GET", f"/v2/models/{name}/stats")
+            said = json.loads(connection.getresponse().read())["model_stats"][0]["inference_stats"]["queue"]
+        return said["count"], said["ns"]
+
 
 @contextmanager
 def running(model: str, name: str, settings: Settings) -> Iterator[Server]:

@@ -60,6 +60,13 @@ class Trial(Part):
     capacity: float = Field(description="highest rate up to which every one keeps the limit, requests a second; or 0")
 
 
+class Share(Part):
+    """A part of the latency of one request."""
+
+    name: str = Field(description="`parse`, `features`, `queue`, `compute`, `serialize`, `HTTP and kernel`")
+    microseconds: float
+
+
 class Cost(Part):
     """What a million predictions cost on a machine, by the CPU time that they took here."""
 
@@ -93,5 +100,6 @@ class LoadTest(Artifact):
     capacity: float = Field(description="of one replica with these, requests a second")
     utilization: float = Field(description="share of the capacity at which a replica is added")
     peak: float = Field(description="requests a second that all replicas have to take")
+    breakdown: list[Share] = Field(description="of one request, while nothing else is asked, in the order of time")
     costs: list[Cost]
     policies: list[Policy]

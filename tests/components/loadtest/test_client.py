@@ -4,7 +4,7 @@ from components.loadtest import core
 from components.loadtest.client import OPEN_CONNECTIONS, Client, complete, requests
 from tests.components.loadtest.servers import answering
 
-ASKED = requests("/score", [{"instances": [{"amount": 1.0}]}])
+ASKED = requests("/score", [b'{"instances": [{"amount": 1.0}]}'])
 
 
 def test_an_open_loop_counts_the_time_that_requests_wait_for_a_slow_server() -> None:

@@ -40,6 +40,7 @@ def test_of(*trials) -> LoadTest:
         "cores": 2,
         "costs": [],
         "policies": [],
+        "breakdown": [],
     }
     return LoadTest(trials=list(trials), utilization=0.7, peak=1000, **about, **chosen)
 

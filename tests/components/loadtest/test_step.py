@@ -50,6 +50,9 @@ def test_every_settings_are_measured_in_both_loops_and_the_best_ones_start_the_e
         assert [point.connections for point in trial.closed] == [1, 4]
         assert [point.offered for point in trial.open] == [20, 40]
         assert all(point.answered and not point.failed for point in [*trial.closed, *trial.open])
+    names = ["parse", "features", "queue", "compute", "serialize", "HTTP and kernel"]
+    assert [each.name for each in found.breakdown] == names
+    assert all(each.microseconds > 0 for each in found.breakdown[:-1])
     verdict = Verdict.read(str(promoted / "found/verdict.json"))
     assert verdict.subject == registry.find(str(promoted / "registry"), "fraud", 2).sha256
     assert metrics == {"capacity": found.capacity, "decision": verdict.decision}
