@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from components.common import registry, release, step, storage
-from components.common.config import parse
+from components.common.config import Config, parse
 from components.common.contracts import loadtest as contract
 from components.common.contracts import package, verdict
 from components.common.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
@@ -42,7 +42,8 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, float | str]:
     """Measure, judge, and keep the best settings for the deployment."""
-    config, state, load = parse(args.config), State.parse(args.state), _load(args.load)
+    config, state = parse(args.config), State.parse(args.state)
+    load = _load(args.load, config)
     version = _champion(Place.of(state, config.name))
     bodies = _bodies(version)
     trials = [
@@ -59,9 +60,9 @@ def body(args: Namespace) -> dict[str, float | str]:
     return {"capacity": found.capacity, "decision": judged.decision.value}
 
 
-def _load(given: str) -> Load:
+def _load(given: str, config: Config) -> Load:
     try:
-        return Load.of(json.loads(given))
+        return Load.of(json.loads(given), config.release.max_p99_ms)
     except json.JSONDecodeError as error:
         raise UserError(f"--load is not JSON ({error}); give an object such as {{}}") from None
 

@@ -35,21 +35,25 @@ REQUESTS = 64  # different ones
 class Load(Section):
     """What is asked of the server."""
 
-    p99_ms: Positive = Field(50, description="limit of the 99th percentile of latency")
+    p99_ms: Positive = Field(description="limit of the 99th percentile of latency")
     seconds: Positive = Field(2, description="of each measurement")
     connections: list[Count] = Field([1, 8, 32], min_length=1, description="of the closed loop, one after the other")
     rates: list[Positive] = Field([], description="of the open loop, requests a second; []: shares of what is answered")
     peak: Positive = Field(1000, description="requests a second that all replicas have to take")
 
     @classmethod
-    def of(cls, given: object) -> Self:
+    def of(cls, given: object, limit_ms: float) -> Self:
         """Check what was given.
+
+        Args:
+            given: fields and values.
+            limit_ms: `p99_ms` where it is not given.
 
         Raises:
             UserError: for the first field that is wrong.
         """
         try:
-            return cls.model_validate(given)
+            return cls.model_validate({"p99_ms": limit_ms} | given if isinstance(given, dict) else given)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = ".".join(["load", *map(str, first["loc"])])

@@ -149,7 +149,9 @@ def _add_loadtest(commands: options.Commands) -> None:
     command = options.add_command(commands, "loadtest", loadtest.__doc__)
     options.add_config(command)
     options.add_workspace(command)
-    command.add_argument("--p99-ms", type=float, help="limit of the 99th percentile of latency (default: 50)")
+    command.add_argument(
+        "--p99-ms", type=float, help="limit of the 99th percentile of latency (default: release.max_p99_ms)"
+    )
     command.add_argument("--seconds", type=float, help="of each measurement (default: 2)")
     command.add_argument("--connections", type=int, nargs="+", help="of the closed loop (default: 1 8 32)")
     command.add_argument(

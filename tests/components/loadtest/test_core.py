@@ -135,8 +135,8 @@ def test_the_verdict_is_about_the_interval_of_the_percentile(trials, decision, s
 
 def test_the_open_loop_has_the_rates_asked_for_or_shares_of_what_was_answered() -> None:
     closed = [point(1, 1, per_second=100), point(1, 1, per_second=1000)]
-    assert core.rates(Load(rates=[5]), closed) == [5]
-    assert core.rates(Load(), closed) == [500, 700, 850, 950]
+    assert core.rates(Load.of({"rates": [5]}, 50), closed) == [5]
+    assert core.rates(Load.of({}, 50), closed) == [500, 700, 850, 950]
 
 
 def test_a_million_predictions_cost_their_cpu_time() -> None:
@@ -159,5 +159,10 @@ def test_a_million_predictions_cost_their_cpu_time() -> None:
 )
 def test_a_wrong_load_is_told_what_is_allowed(given, said) -> None:
     with pytest.raises(UserError) as error:
-        Load.of(given)
+        Load.of(given, 50)
     assert said in str(error.value)
+
+
+def test_the_limit_is_that_of_the_config_unless_another_one_is_given() -> None:
+    assert Load.of({}, 20).p99_ms == 20
+    assert Load.of({"p99_ms": 5}, 20).p99_ms == 5
