@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,23 @@ NONE = Effect(None, None)
 
 def attempts(forms: Sequence[Form], rows: Rows, clock: Clock = time.perf_counter) -> list[Attempt]:
     """Measure forms of a graph, the original first, and judge each."""
-    running = {form.name: form.graph.score for form in forms if form.graph}
+    sound = [_sound(form, rows.matrix) for form in forms]
+    running = {form.name: form.graph.score for form in sound if form.graph}
     scores = {name: _scored(score, rows.matrix) for name, score in running.items()}
     times = latencies(running, rows.matrix, clock)
     effects = effects_of(rows, scores)
-    return [_attempt(form, times, effects.get(form.name, NONE), rows.limit) for form in forms]
+    return [_attempt(form, times, effects.get(form.name, NONE), rows.limit) for form in sound]
+
+
+def _sound(form: Form, matrix: Matrix) -> Form:
+    """Return a form, without its graph where that has no score for some row; half precision may leave its range."""
+    if form.graph is None or form.name == ORIGINAL:
+        return form
+    try:
+        is_finite = bool(np.isfinite(_scored(form.graph.score, matrix)).all())
+    except Exception as error:  # whatever it is, the others go on
+        return replace(form, graph=None, missing=f"It cannot score the rows: {' '.join(str(error).split())[:200]}")
+    return form if is_finite else replace(form, graph=None, missing="It has no finite score for some rows.")
 
 
 def latencies(

@@ -3,6 +3,7 @@
 import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +119,9 @@ def fp16(content: bytes) -> bytes:
     """Return the graph with half-precision numbers inside; inputs and scores stay as they are."""
     from onnxruntime.transformers import float16
 
-    return bytes(float16.convert_float_to_float16(_parsed(content), keep_io_types=True).SerializeToString())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it tells of every number that it rounds
+        return bytes(float16.convert_float_to_float16(_parsed(content), keep_io_types=True).SerializeToString())
 
 
 def _quantized(write: Callable[[str], object]) -> bytes:

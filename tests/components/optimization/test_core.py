@@ -135,3 +135,16 @@ def test_a_package_with_another_form_has_another_identity_and_says_what_it_was()
     assert found.graph("trees") == model.graph("trees")
     assert found.sha256 != model.sha256
     assert found.lineage.optimized.original_sha256 == model.sha256
+
+
+def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> None:
+    def fails(_: np.ndarray) -> np.ndarray:
+        raise RuntimeError("no kernel")
+
+    tried = core.attempts(
+        [form(ORIGINAL), form("fp16", lambda values: np.full_like(values, np.inf)), form("other", fails)], ROWS
+    )
+    assert [each.accepted for each in tried] == [True, False, False]
+    assert tried[1].reason == "It has no finite score for some rows."
+    assert tried[2].reason == "It cannot score the rows: no kernel"
+    assert core.best(tried).name == ORIGINAL
