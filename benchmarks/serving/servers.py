@@ -63,6 +63,10 @@ def _ours(place: Place) -> list[str]:
     return _nightshift(place, "--model", str(place.folder / "package"))
 
 
+def _two_workers(place: Place) -> list[str]:
+    return [*_ours(place), "--workers", "2"]
+
+
 def _embedded(place: Place) -> list[str]:
     model.point(place.folder, model.snapshot_of_the_past(place.folder))
     return _nightshift(place, "--registry", str(place.folder))
@@ -128,6 +132,7 @@ def _triton(place: Place) -> list[str]:
 SERVERS = {
     "nightshift, tensors": Server((), _ours, "/v2/models/fraud/infer", "tensors"),
     "nightshift, features": Server((), _ours, "/score", "features"),
+    "nightshift, two workers": Server((), _two_workers, "/v2/models/fraud/infer", "tensors"),
     "nightshift, events": Server((), _embedded, "/score", "events"),
     "nightshift, events in Redis": Server((), _shared, "/score", "events"),
     "Triton": Server(
