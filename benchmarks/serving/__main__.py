@@ -26,6 +26,7 @@ from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, Place, Server, environment_of
 from components.common.contracts import package
+from components.loadtest.server import cpu_seconds, family
 from components.tabular.inputs import Scorer
 from tests.processes import wait_until
 from tests.servers import free_port
@@ -153,32 +154,6 @@ def asked(url: str, script: Path, connections: int, seconds: int) -> dict[str, A
     requests = int(re.search(r"(\d+) requests in", said)[1])
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1])
     return {"requests": requests, "per_second": round(rate), "p50_ms": latency("50"), "p99_ms": latency("99")}
-
-
-def cpu_seconds(root: int) -> float:
-    """Return the CPU time so far of a process and of all that it has started."""
-    ticks = 0
-    for pid in family(root):
-        with suppress(OSError):  # it has ended meanwhile
-            ticks += sum(map(int, _status(pid)[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def family(root: int) -> list[int]:
-    """Return a process and all that it has started, whatever session they are in."""
-    parents = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            parents[int(place.name)] = int(_status(int(place.name))[1])
-    found = [root]
-    for pid in found:  # grows while it is walked
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
-
-
-def _status(pid: int) -> list[str]:
-    """Return a process's status behind its name: state, parent ..., see proc(5)."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 
 def show(rows: list[dict[str, Any]]) -> None:

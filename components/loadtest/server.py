@@ -37,10 +37,7 @@ class Server:
 
     def cpu_seconds(self) -> float | None:
         """Return the CPU time so far of all its processes, None where the kernel does not say; see proc(5)."""
-        if not Path("/proc/self/stat").exists():
-            return None
-        ticks = sum(sum(map(int, _status(pid)[11:13])) for pid in _family(self.pid))
-        return ticks / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.pid) if Path("/proc/self/stat").exists() else None
 
     def queued(self, name: str) -> tuple[int, int]:
         """Return how many requests for a model were scored, and for how long they have waited, in nanoseconds."""
@@ -99,8 +96,17 @@ def _last(log: Path) -> str:
     return last
 
 
-def _family(root: int) -> list[int]:
-    """Return a process and all that it has started."""
+def cpu_seconds(root: int) -> float:
+    """Return the CPU time so far of a process and of all that it has started and that still run."""
+    ticks = 0
+    for pid in family(root):
+        with suppress(OSError):  # it has ended meanwhile
+            ticks += sum(map(int, _status(pid)[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def family(root: int) -> list[int]:
+    """Return a process and all that it has started, whatever session they are in."""
     parents: dict[int, int] = {}
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile
