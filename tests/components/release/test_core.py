@@ -47,6 +47,12 @@ def test_a_better_version_goes_from_shadow_over_5_25_and_50_percent_to_live_a_da
     assert record.reasons[0] == "Version 2 is better than version 1 after 5,000 observations."
 
 
+def test_of_two_that_look_at_the_same_time_the_second_finds_nothing_to_do():
+    verdicts = [core.compare([BETTER], started(), ROLLOUT)]
+    after = started().followed_by(core.advance(started(), verdicts, ROLLOUT, at(1)))
+    assert core.advance(after, verdicts, ROLLOUT, at(1)) is None
+
+
 def test_it_gets_as_far_as_its_evidence_reaches():
     for total, reached in ((64, 0), (72, 0.05), (88, 0.25), (104, 0.5)):
         record = played(judged(Tally(5000, total, 1000)), days=20)

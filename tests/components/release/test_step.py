@@ -3,7 +3,7 @@
 import json
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ from components.release.targets import Target, places
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components import samples
 from tests.components.release.targets.aws import Aws, aws
-from tests.components.release.targets.versions import Fleet
+from tests.components.release.targets.versions import Fleet, Killed
 from tests.components.serving.conftest import serving
 from tests.components.states import state
 
@@ -179,6 +179,11 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
         shares = []
         for days in (0.5, 3, 3.5, 4, 5, 6):
             args = flags(tmp_path, stocked, "2024-03-15" if days < 1 else "2024-03-18")
+            account.counted.calls.clear()
+            account.counted.before = 8
+            with suppress(Killed):  # somewhere between two calls, the record being as it was
+                step(args, days, sagemaker)
+            account.counted.before = None
             record = step(args, days, sagemaker)
             shares.append(record.challenger.traffic if record.challenger else float(record.live.version == 3))
             assert sagemaker(None, "fraud").serving() == {
