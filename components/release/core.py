@@ -166,7 +166,11 @@ def compare(days: Sequence[Tally], record: Entry, rollout: Rollout) -> Verdict:
     count, champion = sum(day.count for day in days), record.live
     mean = sum(day.total for day in days) / count if count else None
     decision = Decision.FAIL if worse >= 1 else Decision.PASS if better >= 1 else Decision.UNDECIDED
-    said = {Decision.FAIL: "worse than", Decision.PASS: "better than", Decision.UNDECIDED: "not yet told from"}
+    said = {
+        Decision.FAIL: "worse than",
+        Decision.PASS: "better than",
+        Decision.UNDECIDED: "not distinguishable yet from",
+    }
     number = _challenger(record).version
     return Verdict(
         gate="comparison",
