@@ -63,6 +63,7 @@ class Application:
             "config": partial(inference.configuration, limits=limits),
             "stats": inference.statistics,
         }
+        self._last: tuple[str, tuple[str, dict[str, Handler]]] = "", ("", {})
         for path, route in (aliases or {}).items():
             self._routes[path] = self._routes[route]
         routes = ["none", *self._routes, *map(_model_route, [*self._answers, "infer"])]
@@ -122,9 +123,7 @@ class Application:
         """
         path = request.path
         if (methods := self._routes.get(path)) is None:
-            if not path.startswith(MODELS):
-                raise RefusedError(HTTPStatus.NOT_FOUND, f"unknown path: {path[:200]}; see /openapi.json and /v2")
-            path, methods = self._of_model(path)
+            path, methods = self._last[1] if self._last[0] == path else self._of_model(path)
         if request.method not in methods:
             refusal = RefusedError(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {request.method}; allowed: {', '.join(methods)}"
@@ -134,13 +133,16 @@ class Application:
         return path, methods[request.method]
 
     def _of_model(self, path: str) -> tuple[str, dict[str, Handler]]:
-        """Find `/v2/models/<name>[/versions/<version>][/<operation>]`."""
+        """Find `/v2/models/<name>[/versions/<version>][/<operation>]`, and remember it: most requests are alike."""
+        if not path.startswith(MODELS):
+            raise RefusedError(HTTPStatus.NOT_FOUND, f"unknown path: {path[:200]}; see /openapi.json and /v2")
         name, *rest = path.removeprefix(MODELS).split("/")
         version = rest[1] if len(rest) > 1 and rest[0] == "versions" else None
         operation = "/".join(rest[2:] if version else rest)
         route = _model_route(operation)
         if operation == "infer":
-            return route, {"POST": partial(self._infer, name, version)}
+            self._last = path, (route, {"POST": partial(self._infer, name, version)})
+            return self._last[1]
         if operation not in self._answers:
             raise RefusedError(
                 HTTPStatus.NOT_FOUND,

@@ -120,14 +120,21 @@ class Request:
         announced = self.headers.get(b"content-length", b"")
         if announced.isdigit() and int(announced) > self._largest:
             raise self._too_large(announced.decode())
-        parts, size, more = [], 0, True
+        message = await self._receive()
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            body = await self._rest(body)
+        if len(body) > self._largest:
+            raise self._too_large(f"over {self._largest}")
+        return body
+
+    async def _rest(self, first: bytes) -> bytes:
+        parts, size, more = [first], len(first), True
         while more and size <= self._largest:
             message = await self._receive()
             parts.append(message.get("body", b""))
             size, more = size + len(parts[-1]), message.get("more_body", False)
-        if size > self._largest:
-            raise self._too_large(f"over {self._largest}")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
 
     def _too_large(self, size: str) -> RefusedError:
         said = f"the body has {size} bytes; allowed: at most {self._largest}; send fewer rows at a time"

@@ -1,6 +1,7 @@
 """Starts a server: its lock, its socket, its workers, and in each of them a model and the routes."""
 
 import errno
+import gc
 import logging
 import os
 import signal
@@ -129,6 +130,8 @@ def _answer(listener: socket.socket, current: Current, application: Application,
     # uvicorn drains, then raises the signal again: what is open is still to be closed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
+    gc.collect()
+    gc.freeze()  # what is loaded stays: a collection looks at what requests leave only
     model = current.model
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
     config = uvicorn.Config(
