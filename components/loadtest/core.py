@@ -261,11 +261,8 @@ def instances(inputs: Inputs, reference: "pd.DataFrame") -> list[dict[str, float
     rows = reference.dropna(subset=inputs.columns).head(REQUESTS)
     if rows.empty:
         raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
-    numbers = rows[inputs.numeric].astype(float).to_dict("records")
-    texts = rows[list(inputs.categorical)].astype(str).to_dict("records")
-    return [
-        {str(name): value for name, value in (row | words).items()} for row, words in zip(numbers, texts, strict=True)
-    ]
+    typed = rows.astype(dict.fromkeys(inputs.numeric, float) | dict.fromkeys(inputs.categorical, str))
+    return [dict(zip(inputs.columns, row, strict=True)) for row in typed[inputs.columns].itertuples(index=False)]
 
 
 def consequences(found: LoadTest, chosen: Trial, prices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,11 +1,15 @@
 """Schedules, percentiles, capacity, choice, verdict, costs."""
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.contracts.loadtest import LoadTest, Point, Settings
+from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 from components.loadtest import core
@@ -166,3 +170,16 @@ def test_a_wrong_load_is_told_what_is_allowed(given, said) -> None:
 def test_the_limit_is_that_of_the_config_unless_another_one_is_given() -> None:
     assert Load.of({}, 20).p99_ms == 20
     assert Load.of({"p99_ms": 5}, 20).p99_ms == 5
+
+
+@pytest.mark.parametrize(("numeric", "categorical"), [(["amount"], []), ([], ["channel"]), (["amount"], ["channel"])])
+def test_requests_are_made_of_complete_rows_of_the_reference_sample(numeric, categorical) -> None:
+    sample = pd.DataFrame({"amount": [1.5, np.nan, 2.5], "channel": ["shop", "web", "web"]}, index=[7, 7, 7])
+    found = core.instances(Inputs(numeric=numeric, categorical={name: ["shop"] for name in categorical}), sample)
+    whole = [{"amount": 1.5, "channel": "shop"}, {"amount": 2.5, "channel": "web"}]
+    assert found[0] == {name: whole[0][name] for name in [*numeric, *categorical]}
+    assert found[-1] == {name: whole[1][name] for name in [*numeric, *categorical]}
+    assert len(found) == (2 if numeric else 3)
+    assert json.loads(json.dumps(found)) == found
+    with pytest.raises(UserError, match="has no row without a missing value"):
+        core.instances(Inputs(numeric=["amount"], categorical={}), sample.assign(amount=np.nan))
