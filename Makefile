@@ -8,6 +8,8 @@ CONSTRAINTS := constraints/py$(MINOR).txt
 # Airflow and the checks of infra/ want other versions than the project does
 AIRFLOW_VENV := .venv-airflow
 INFRA_VENV := .venv-infra
+# the real Triton, for tests, which are skipped without it; its Python backend wants NumPy 1
+TRITON_VENV := .venv-triton
 # PyTorch's own index of CPU builds; a wheel folder in PIP_FIND_LINKS is used instead when there is one
 TORCH_INDEX ?= $(if $(PIP_FIND_LINKS),,--index-url https://download.pytorch.org/whl/cpu)
 # of the images; GPU builds of features and training need: make images IMAGES=rapids
@@ -119,7 +121,7 @@ cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balance
 	@commands=$$($(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) lake registry runs audit .airflow *.egg-info
+	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) $(TRITON_VENV) lake registry runs audit .airflow *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -161,4 +163,9 @@ $(AIRFLOW_VENV)/.installed: pyproject.toml constraints/airflow-py$(MINOR).txt
 $(INFRA_VENV)/.installed: constraints/infra-py$(MINOR).txt
 	$(PYTHON) -m venv $(INFRA_VENV)
 	$(INFRA_VENV)/bin/pip install --quiet -r constraints/infra-py$(MINOR).txt
+	@touch $@
+
+$(TRITON_VENV)/.installed: constraints/triton-py3.11.txt
+	$(PYTHON) -m venv $(TRITON_VENV)
+	$(TRITON_VENV)/bin/pip install --quiet -r constraints/triton-py3.11.txt
 	@touch $@

@@ -3,26 +3,17 @@
 import json
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.serving import model
-from benchmarks.serving.model import WIDTH
+from components.serving.triton.repository import Wanted, publish
+from tests import triton
 from tests.servers import free_port
 
 APPS = Path(__file__).parent / "apps"
-TRITON = """
-name: "fraud"
-backend: "python"
-max_batch_size: 1024
-input [{ name: "inputs" data_type: TYPE_FP32 dims: [%d] }]
-output [{ name: "score" data_type: TYPE_FP32 dims: [1] }]
-instance_group [{ kind: KIND_CPU count: 1 }]
-dynamic_batching { }
-"""
 
 
 @dataclass(frozen=True)
@@ -111,22 +102,10 @@ def _mlserver(place: Place) -> list[str]:
 
 
 def _triton(place: Place) -> list[str]:
-    (server,) = place.environment.glob("lib/python*/site-packages/pytriton/tritonserver")
-    version = place.folder / "triton" / "fraud" / "1"
-    version.mkdir(parents=True, exist_ok=True)
-    (version.parent / "config.pbtxt").write_text(TRITON % WIDTH)
-    shutil.copy(APPS / "triton_model.py", version / "model.py")
-    stub = server / "python_backend_stubs" / "{}.{}".format(*sys.version_info) / "triton_python_backend_stub"
-    shutil.copy(stub, server / "backends" / "python")
-    flags = {
-        "model-repository": place.folder / "triton",
-        "backend-directory": server / "backends",
-        "http-port": place.port,
-        "http-address": "127.0.0.1",
-        "allow-grpc": "false",
-        "allow-metrics": "false",
-    }
-    return [str(server / "bin" / "tritonserver"), *(f"--{name}={value}" for name, value in flags.items())]
+    repository = place.folder / "triton"
+    publish(repository, str(place.folder / "package"), Wanted("fraud", 1))
+    flags = {"load_model": "fraud", "http_port": place.port}
+    return triton.command(triton.site(place.environment), place.folder, repository, **flags)
 
 
 SERVERS = {
@@ -152,7 +131,6 @@ def environment_of(place: Place) -> dict[str, str]:
     """Return what a server finds in its environment."""
     site = next(place.environment.glob("lib/python*/site-packages"), place.environment)
     path = [str(place.environment / "bin"), os.environ["PATH"]]
-    libraries = [str(site / "pytriton" / "tritonserver" / name) for name in ("external_libs", "lib")]
     found = {
         "MODEL": str(place.folder / "model.onnx"),
         "PORT": str(place.port),
@@ -160,5 +138,5 @@ def environment_of(place: Place) -> dict[str, str]:
         "PATH": os.pathsep.join(path),
     }
     python = [str(APPS), str(site)] if place.environment.exists() else [os.environ.get("PYTHONPATH", "")]
-    found |= {"PYTHONPATH": os.pathsep.join(python), "LD_LIBRARY_PATH": os.pathsep.join(libraries)}
+    found |= {"PYTHONPATH": os.pathsep.join(python), "LD_LIBRARY_PATH": str(site / "nvidia_pytriton.libs")}
     return os.environ | found | {"BENTOML_DO_NOT_TRACK": "True", "OMP_NUM_THREADS": "1"}
