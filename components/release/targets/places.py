@@ -64,7 +64,10 @@ def _kserve(given: dict[str, Any], name: str) -> Target:
 
     token = Path(given.pop("token_file", "")) if "token_file" in given else None
     place = _place(kserve.Place, given)
-    kubernetes.config.load_config()
+    try:
+        kubernetes.config.load_config()
+    except kubernetes.config.ConfigException as error:
+        raise UserError(f"no cluster to reach KServe on: {error}; set KUBECONFIG, or run it in the cluster") from None
     return kserve.KServe(name, place, kubernetes.client.CustomObjectsApi(), _asker(token))
 
 
