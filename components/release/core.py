@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from components.common.config.policy import Rollout
 from components.common.contracts.release import Action, Entry, Release, Served, Stage
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.common.errors import UserError
-from components.release import sequential
-from components.release.sequential import Tally
+
+if TYPE_CHECKING:
+    from components.release.sequential import Tally
 
 EVIDENCE = "evidence_for"
 DAY = timedelta(days=1)
@@ -154,7 +156,7 @@ def exposure(record: Release, number: int, rollout: Rollout) -> float:
     return days / rollout.horizon_days
 
 
-def compare(days: Sequence[Tally], record: Entry, rollout: Rollout) -> Verdict:
+def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict:
     """Return what the labels so far say of a challenger against the champion.
 
     Args:
@@ -162,6 +164,8 @@ def compare(days: Sequence[Tally], record: Entry, rollout: Rollout) -> Verdict:
         record: the release.
         rollout: of the config.
     """
+    from components.release import sequential
+
     better, worse = (float(each[-1]) if days else 0.0 for each in sequential.path(days, rollout.alpha))
     count, champion = sum(day.count for day in days), record.live
     mean = sum(day.total for day in days) / count if count else None
