@@ -17,7 +17,7 @@ NUMBERS = {  # flag -> least, most, default, help
     "instances": (1, 1_000, Settings.instances, "of the graph, on each GPU or on the CPU"),
     "max-batch": (1, 1_000_000, Settings.rows, "rows of a request and of one call of the graph"),
     "delay-us": (0, 1_000_000, Settings.delay_us, "microseconds that a call waits for more rows"),
-    "queue": (1, 1_000_000, Settings.queue, "requests that may wait for a call"),
+    "queue": (0, 1_000_000, Settings.queue, "requests that may wait; 0: any number, and no pauses of the batcher"),
 }
 
 

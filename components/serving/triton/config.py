@@ -32,7 +32,9 @@ class Settings:
         rows: of one call of the graph; a request may not have more.
         preferred: sizes of batches for which a call does not wait for more; none: `rows`.
         delay_us: microseconds that a call may wait for more rows.
-        queue: requests that may wait for a call; Triton answers one more with 503.
+        queue: requests that may wait for a call; Triton answers one more with 503. 0: any number, and faster: with a
+            limit its batcher prepares no batch while a call is made, and then may sleep for half a second
+            (`PriorityQueue::SupportPrefetching` in Triton's core).
         instances: of the graph, on each GPU or on the CPU.
         gpus: 0: the CPU.
         latest: how many of the newest versions are served.
@@ -43,7 +45,7 @@ class Settings:
     rows: int = Limits.rows
     preferred: Sequence[int] = ()
     delay_us: int = 0
-    queue: int = Limits.queue
+    queue: int = 0
     instances: int = 1
     gpus: int = 0
     latest: int = 1
@@ -146,6 +148,8 @@ def _batching(settings: Settings) -> dict[str, Any]:
 
 
 def _waiting(settings: Settings) -> dict[str, Any]:
+    if not settings.queue:
+        return {}
     return {"default_queue_policy": {"timeout_action": Word("REJECT"), "max_queue_size": settings.queue}}
 
 

@@ -66,6 +66,7 @@ def test_a_repository_has_the_graph_the_feature_step_and_their_ensemble(ask, pac
         (["--instances", "3"], "instance_group {\n  kind: KIND_CPU\n  count: 3\n}"),
         (["--serve", "1"], "version_policy {\n  specific {\n    versions: 1\n  }\n}"),
         (["--serve-latest", "2"], "version_policy {\n  latest {\n    num_versions: 2\n  }\n}"),
+        ([], "dynamic_batching {\n  max_queue_delay_microseconds: 0\n}"),
         (["--cache"], "response_cache {\n  enable: true\n}"),
     ],
 )
