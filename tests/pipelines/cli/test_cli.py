@@ -109,6 +109,16 @@ def test_a_mistake_is_one_clear_line_and_exit_code_two(words: list[str], message
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_load_test_is_given_what_was_asked_for_and_needs_a_champion(tmp_path: Path) -> None:
+    words = ["--rate", "5", "50", "--connections", "2", "--seconds", "0.1", "--workspace", str(tmp_path)]
+    done = nightshift("loadtest", *words)
+    (record,) = (tmp_path / "runs").glob("fraud-loadtest-*/run.json")
+    asked = json.loads(record.read_text())["parameters"]["load"]
+    assert asked == {"rates": [5, 50], "connections": [2], "seconds": 0.1}
+    assert done.returncode == 2
+    assert "has no champion of 'fraud'" in " ".join(done.stdout.split())
+
+
 def test_a_pipeline_without_a_report_says_so(tmp_path: Path) -> None:
     def pipeline() -> None:
         write(text="a")
