@@ -7,8 +7,6 @@ answers at 5 % it answers at 25 % too.
 import math
 from hashlib import blake2b
 
-from components.common.contracts.release import Entry, Served
-
 BITS = 53  # of a float's mantissa
 
 
@@ -24,7 +22,12 @@ def bucket(salt: str, entity: str) -> float:
     return math.ldexp(int.from_bytes(digest) >> (64 - BITS), -BITS)
 
 
-def answering(release: Entry, entity: str) -> Served:
-    """Return the version that answers an entity."""
-    challenger = release.challenger
-    return challenger if challenger and bucket(challenger.sha256, entity) < challenger.traffic else release.live
+def is_answered(sha256: str, share: float, entity: str) -> bool:
+    """Return whether a challenger answers an entity.
+
+    Args:
+        sha256: of the challenger, whose release draws places of its own.
+        share: of the entities that it answers.
+        entity: a customer, for example.
+    """
+    return bucket(sha256, entity) < share

@@ -157,7 +157,7 @@ def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[st
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.event}
     if state.target is not Target.LOCAL or not is_live:
         return silent
-    server = endpoint.start_or_update(state, version, example)
+    server = endpoint.start_or_update(state, version, example, challenger=endpoint.beside(state.registry, version))
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,12 +22,13 @@ from components.common.contracts.loadtest import Settings
 from components.common.errors import UserError
 from components.common.step import log
 from components.serving import files
-from components.serving.files import Pointer, State
+from components.serving.files import Challenger, Pointer, State
 
 PORT = 8321
 START_SECONDS = 60
 STOP_SECONDS = 15
 TOLERANCE = 1e-6
+NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,13 @@ def example(uri: str, online: str | None = None) -> Example:
     return Example(name, event, float(score), online)
 
 
-def start_or_update(state: kept.State, version: registry.Version, expected: Example, port: int = PORT) -> State:
+def start_or_update(
+    state: kept.State,
+    version: registry.Version,
+    expected: Example,
+    port: int = PORT,
+    challenger: Challenger | None = None,
+) -> State:
     """Have the local endpoint serve a version, and check by calling it that it does.
 
     Args:
@@ -99,6 +106,7 @@ def start_or_update(state: kept.State, version: registry.Version, expected: Exam
         version: what is to be served.
         expected: an event and the score that this version must answer with.
         port: where the first server of a use case listens, or on the next free port; later ones keep theirs.
+        challenger: what answers a share of the entities beside it.
 
     Raises:
         UserError: when the server does not start or does not serve this version; then everything is as before.
@@ -108,7 +116,7 @@ def start_or_update(state: kept.State, version: registry.Version, expected: Exam
     with registry.exclusive(root):
         before = storage.read_bytes(uri) if storage.exists(uri) else None
         since = _since(root, version)
-        pointer = Pointer(version.version, version.uri, version.sha256, since, expected.snapshot)
+        pointer = Pointer(version.version, version.uri, version.sha256, since, expected.snapshot, challenger)
         storage.write_json(uri, asdict(pointer))
         try:
             start = _Start(port, storage.join(state.lake, name, "predictions"))
@@ -133,7 +141,14 @@ def _state(uri: str) -> State | None:
 def pointed_at(registry_uri: str, name: str) -> int | None:
     """Return the version that the endpoint of a model serves, or served when it was stopped; None without one."""
     uri = files.pointer_uri(registry.root(registry_uri), name)
-    return Pointer(**storage.read_json(uri)).version if storage.exists(uri) else None
+    return files.pointed_at(uri).version if storage.exists(uri) else None
+
+
+def beside(registry_uri: str, version: registry.Version) -> Challenger | None:
+    """Return the challenger that answers beside a version, None where the version does not answer or answers alone."""
+    uri = files.pointer_uri(registry.root(registry_uri), version.name)
+    pointer = files.pointed_at(uri) if storage.exists(uri) else None
+    return pointer.challenger if pointer and pointer.version == version.version else None
 
 
 def stop(registry_uri: str, name: str | None = None) -> list[str]:
@@ -167,7 +182,8 @@ class _Start(NamedTuple):
 
 def _checked(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
     state = _serving(root, name, pointer, start)
-    answer = _call(state, "/score", expected.request)
+    # a share of the entities is the challenger's, perhaps this one
+    answer = _call(state, "/score", expected.request, {"X-Model-Version": str(pointer.version)})
     right = answer and answer["version"] == pointer.version
     if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
         raise UserError(
@@ -242,11 +258,12 @@ def _settings(root: str, name: str) -> Settings:
     return Settings.read(uri) if storage.exists(uri) else Settings()
 
 
-def _call(state: State, path: str, body: object = None) -> Any:
+def _call(state: State, path: str, body: object = None, headers: Mapping[str, str] = NONE) -> Any:
     """Return the JSON that a route answers with, or None when it does not."""
     connection = http.client.HTTPConnection(state.host, state.port, timeout=10)
+    method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
     try:
-        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body))
+        connection.request(method, path, content, headers)
         answer = connection.getresponse()
         return json.loads(answer.read()) if answer.status == http.client.OK else None
     except (OSError, http.client.HTTPException, ValueError):

@@ -17,7 +17,7 @@ from components.serving import openapi
 from components.serving.batching import Limits
 from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send, decoded
 from components.serving.metrics import Metrics
-from components.serving.predictions import Predictions, Scored
+from components.serving.predictions import Answer, Predictions
 from components.serving.protocols import events, features, inference
 from components.serving.versions import Current, Model
 from components.serving.workers import Board
@@ -27,6 +27,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 MODELS = "/v2/models/"
 # asked by whoever keeps the server running, which has no token
 OPEN = frozenset({"/healthz", "/ping", "/v2/health/live", "/v2/health/ready"})
+VERSION = b"x-model-version"  # asks one version, whoever it answers otherwise
 REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
 
 
@@ -103,7 +104,7 @@ class Application:
             "/score": {"POST": self._score},
             "/invocations": {"POST": self._score},
             "/labels": {"POST": self._label},
-            "/model": get(lambda: features.describe(self._current.model)),
+            "/model": get(lambda: features.describe(self._current)),
             "/openapi.json": get(lambda: openapi.page(self._current, self._limits.rows)),
             "/healthz": get(lambda: self._current.health() | {"behind": self._board.behind()}),
             "/ping": get(ready),
@@ -150,9 +151,7 @@ class Application:
             )
 
         async def handler(_: Request) -> Response:
-            model = self._current.model
-            inference.check(model, name, version)
-            return Response.of(self._answers[operation](model))
+            return Response.of(self._answers[operation](inference.find(self._current, name, version)))
 
         return route, {"GET": handler}
 
@@ -173,23 +172,29 @@ class Application:
 
     async def _score(self, request: Request) -> Response:
         asked = decoded(await request.body())
+        only = self._asked_version(request)
         if isinstance(asked, dict) and set(asked) == {"events"}:
-            return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows))
-        return self._counted(request, await features.score(self._current.model, asked))
+            return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows, only))
+        return self._counted(request, await features.score(only or self._current.model, asked))
+
+    def _asked_version(self, request: Request) -> Model | None:
+        """Return the version that a request names, None when it leaves that to us."""
+        version = request.header(VERSION)
+        return inference.find(self._current, self._current.model.name, version) if version else None
 
     async def _label(self, request: Request) -> Response:
         return await events.label(self._current, decoded(await request.body()), self._limits.rows)
 
     async def _infer(self, name: str, version: str | None, request: Request) -> Response:
-        model = self._current.model
-        inference.check(model, name, version)
+        model = inference.find(self._current, name, version)
         return self._counted(request, await inference.infer(model, self._limits, request))
 
-    def _counted(self, request: Request, scored: Scored) -> Response:
-        self._metrics.scored(scored.scores, scored.model.package.decision.threshold)
-        if self._predictions:
-            self._predictions.add(request.id, scored)
-        return scored.response
+    def _counted(self, request: Request, answer: Answer) -> Response:
+        for scored in answer.parts:
+            self._metrics.scored(scored.scores, scored.model.package.decision.threshold)
+            if self._predictions:
+                self._predictions.add(request.id, scored)
+        return answer.response
 
     async def _index(self, _: Request) -> Response:
         return Response.of(inference.index(self._current.model))

@@ -6,6 +6,23 @@ from components.common import storage
 
 
 @dataclass(frozen=True)
+class Challenger:
+    """A version that answers some of the entities beside the one that is served.
+
+    Attributes:
+        version: its number.
+        uri: folder of its files.
+        sha256: what `ModelPackage.sha256` of these files must be.
+        share: of the entities, above 0 and below 1.
+    """
+
+    version: int
+    uri: str
+    sha256: str
+    share: float
+
+
+@dataclass(frozen=True)
 class Pointer:
     """Which version is to be served.
 
@@ -15,6 +32,7 @@ class Pointer:
         sha256: what `ModelPackage.sha256` of these files must be.
         since: when it became the champion, ISO 8601, UTC.
         snapshot: the online state's snapshot over which raw events are taken in; None: features are sent only.
+        challenger: what answers beside it; None: nothing does.
     """
 
     version: int
@@ -22,6 +40,7 @@ class Pointer:
     sha256: str
     since: str
     snapshot: str | None = None
+    challenger: Challenger | None = None
 
 
 @dataclass(frozen=True)
@@ -70,4 +89,6 @@ def lock_path(registry: str, name: str) -> str:
 
 def pointed_at(uri: str) -> Pointer:
     """Read the file that names the version to be served."""
-    return Pointer(**storage.read_json(uri))
+    said = storage.read_json(uri)
+    beside = said.pop("challenger", None)
+    return Pointer(**said, challenger=beside and Challenger(**beside))

@@ -26,6 +26,7 @@ def page(current: Current, most: int) -> Schema:
     """
     model, online = current.model, current.online
     prediction = _object(score={"type": "number"}, flagged={"type": "boolean"})
+    prediction["properties"]["version"] = {"type": "integer", "description": "where a challenger answers some events"}
     answer = _object(model={"type": "string"}, version={"type": "integer"}, predictions=_list(prediction, most))
     asked = [_object(instances=_list(_instance(model), most))]
     paths = {"/score": _post("score", "a prediction each", {"oneOf": asked}, answer)}

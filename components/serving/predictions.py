@@ -36,19 +36,24 @@ NS_PER_DAY = DAY * 1000
 
 
 class Scored(NamedTuple):
-    """An answer, and what it says of which events.
+    """What a version has scored.
 
     Attributes:
-        response: the answer.
-        model: the version that has scored.
+        model: the version.
         scores: float of shape (n,).
         events: the n raw events; none where features were sent.
     """
 
-    response: Response
     model: Model
     scores: Floats
     events: Sequence[Event] = ()
+
+
+class Answer(NamedTuple):
+    """An answer, and what it is made of: a part for each version that has scored."""
+
+    response: Response
+    parts: Sequence[Scored]
 
 
 class _Row(NamedTuple):

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from components.common.assignment import is_answered
 from components.common.contracts import package
 from components.common.contracts.package import ModelPackage, Windows
 from components.common.errors import UserError
@@ -36,6 +37,23 @@ class Model:
     batcher: Batcher
 
 
+@dataclass(frozen=True)
+class Split:
+    """A challenger that answers some of the entities.
+
+    Attributes:
+        model: the challenger.
+        share: of the entities.
+    """
+
+    model: Model
+    share: float
+
+    def answers(self, entity: object) -> bool:
+        """Return whether the challenger answers an entity."""
+        return is_answered(self.model.pointer.sha256, self.share, str(entity))
+
+
 def load(name: str, pointer: Pointer, limits: Limits) -> Model:
     """Load a version and call it once.
 
@@ -54,6 +72,7 @@ class Current:
 
     Attributes:
         model: the version that answers.
+        split: what answers some entities instead; None: nothing does.
         online: what takes raw events in; None where the pointer names no snapshot.
         wanted: what was asked for last.
         problem: why `wanted` is not what answers; None when it is.
@@ -81,6 +100,7 @@ class Current:
         self.online: Online | None = None
         self._snapshot, self._looks = "", 0.0
         self.model = load(self.wanted)
+        self.split = self._split(self.model)
         self._models = [self.model]
         self._fitting = self.model.package.preprocessing.windows, self.model, self.model
         self._follow_snapshot(self.model)
@@ -106,7 +126,7 @@ class Current:
             serve: is told what is served, None when it is not what should be.
         """
         while True:
-            serve(None if self.problem else (self.wanted.sha256, self.wanted.snapshot))
+            serve(None if self.problem else (self.wanted.sha256, self.wanted.snapshot, self.wanted.challenger))
             time.sleep(POLL_SECONDS)
             self.refresh()
 
@@ -115,6 +135,11 @@ class Current:
         if self.online is not None:
             self.online.close()
             self.online = None
+
+    def find(self, version: str) -> Model | None:
+        """Return a version by its number, None when it does not answer."""
+        models = [self.model, *([self.split.model] if self.split else [])]
+        return next((model for model in models if str(model.pointer.version) == version), None)
 
     def of_windows(self, spec: Windows) -> Model:
         """Return the version for events whose features were computed with some windows.
@@ -129,10 +154,30 @@ class Current:
             self._fitting = spec, newest, found
         return found
 
+    def _split(self, model: Model) -> Split | None:
+        """Load the challenger that is to answer beside a version.
+
+        Raises:
+            UserError: when its files are wrong, or the online state cannot compute its features too.
+        """
+        beside = model.pointer.challenger
+        if beside is None:
+            return None
+        pointer = replace(model.pointer, version=beside.version, uri=beside.uri, sha256=beside.sha256, challenger=None)
+        found = self._load(pointer)
+        ours, its = model.package.preprocessing, found.package.preprocessing
+        if (ours.windows, ours.numeric) != (its.windows, its.numeric):
+            raise UserError(
+                f"version {beside.version} has other inputs than version {model.pointer.version}, so they cannot both "
+                "answer raw events; release it with `release: {shares: []}`"
+            )
+        return Split(found, beside.share)
+
     def _replace(self, model: Model) -> None:
+        split = self._split(model)
         self._models = [model, self.model]
         self._follow_snapshot(model)
-        self.model = model
+        self.model, self.split = model, split
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""

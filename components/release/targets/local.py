@@ -1,8 +1,11 @@
-"""This machine: the endpoint that the deployment step starts. One version answers, so a release has no shares here."""
+"""This machine: the endpoint that the deployment step starts. It answers each customer by one of the two versions.
+
+Only raw events name a customer; who sends features is answered by the champion.
+"""
 
 import http.client
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.common import registry
@@ -10,14 +13,16 @@ from components.common.contracts import package
 from components.common.contracts.state import State
 from components.common.errors import UnavailableError
 from components.deployment import endpoint
+from components.deployment.endpoint import NONE
 from components.release.targets import Part
+from components.serving.files import Challenger
 from components.tabular.online import snapshot
 
 
 class Local:
     """The endpoint of a use case."""
 
-    splits = False
+    splits = True
 
     def __init__(self, state: State, name: str, port: int = endpoint.PORT) -> None:
         """Call nothing.
@@ -30,41 +35,50 @@ class Local:
         self._state, self._name, self._port = state, name, port
 
     def apply(self, parts: Sequence[Part]) -> None:
-        """Have the server load a version beside the one that answers, and check it; see `Target`."""
-        (part,) = parts
-        version = part.version
-        if self.serving() == {version.version: 1.0}:
+        """Have the server load versions beside those that answer, and check them; see `Target`."""
+        if self.serving() == {part.version.version: part.traffic for part in parts}:
             return
+        version, challenger = parts[0].version, _challenger(parts)
         online = snapshot.newest(self._state.lake, self._name, package.load(version.uri).preprocessing)
-        endpoint.start_or_update(self._state, version, endpoint.example(version.uri, online), self._port)
+        example = endpoint.example(version.uri, online)
+        endpoint.start_or_update(self._state, version, example, self._port, challenger)
 
     def serving(self) -> dict[int, float]:
         """Return what the server says; see `Target`."""
         if not endpoint.running(self._state.registry, self._name):
             return {}
-        return {int(self._call("GET", "/model")["version"]): 1.0}
+        said = self._call("GET", "/model")
+        beside = {said["challenger"]["version"]: said["challenger"]["share"]} if said["challenger"] else {}
+        return {said["version"]: 1 - sum(beside.values())} | beside
 
     def ask(self, part: Part) -> Any:
-        """Ask the server; see `Target`."""
-        return self._call("POST", "/score", json.dumps(part.request))
+        """Ask a version, whoever the server answers otherwise; see `Target`."""
+        return self._call("POST", "/score", json.dumps(part.request), {"X-Model-Version": str(part.version.version)})
 
     def measured(self, *_: object) -> None:
-        """Say nothing: no challenger answers here; see `Target`."""
+        """Say nothing: the server counts the requests of both versions together; see `Target`."""
 
     def clean(self, parts: Sequence[Part]) -> None:
         """Stop the server when nothing is wanted; the files of versions are the registry's; see `Target`."""
         if not parts:
             endpoint.stop(self._state.registry, self._name)
 
-    def _call(self, method: str, path: str, body: str | None = None) -> Any:
+    def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NONE) -> Any:
         server = endpoint.running(registry.root(self._state.registry), self._name)
         if server is None:
             raise UnavailableError(f"the endpoint of {self._name!r} has ended meanwhile; run it again")
         connection = http.client.HTTPConnection(server.host, server.port, timeout=10)
         try:
-            connection.request(method, path, body)
+            connection.request(method, path, body, headers)
             return json.loads(connection.getresponse().read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise UnavailableError(f"{server.url} does not answer: {error}; run it again") from None
         finally:
             connection.close()
+
+
+def _challenger(parts: Sequence[Part]) -> Challenger | None:
+    if len(parts) == 1:
+        return None
+    version = parts[1].version
+    return Challenger(version.version, version.uri, version.sha256, parts[1].traffic)

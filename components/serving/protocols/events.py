@@ -1,25 +1,29 @@
 """Raw events in JSON under the user's column names, and labels that arrive later."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from components.common.errors import UnavailableError, UserError
 from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
 from components.serving.online import Online, Taken
-from components.serving.predictions import Scored
+from components.serving.predictions import Answer, Scored
 from components.serving.protocols.features import predictions
-from components.serving.versions import Current
+from components.serving.versions import Current, Model, Split
+from components.tabular.online.event import Event, Id
+
+Rows = tuple[list[list[float]], list[dict[str, str]]]  # numeric inputs and categorical columns of each event
 
 
-async def score(current: Current, raw: object, most: int) -> Scored:
+async def score(current: Current, raw: object, most: int, only: Model | None = None) -> Answer:
     """Take events in and answer them, once they are durable, with a prediction each.
 
     Args:
         current: what answers.
         raw: `[{column: value, ...}, ...]`.
         most: events that a request may have.
+        only: the version that answers all of them; None: the one that answers each event's entity.
 
     Raises:
         RefusedError: when a request or an event is not right, too much waits, or the state's store does not answer.
@@ -27,13 +31,42 @@ async def score(current: Current, raw: object, most: int) -> Scored:
     online = _state(current)
     given = _objects("events", raw, most)
     read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(given)]
-    checked = [event for event, _ in read]
-    taken: Taken = await _durable("events", online.take(checked))
-    model = current.of_windows(taken.base.snapshot.windows)
-    scores = await model.batcher.score(model.rows.joined(taken.rows, [categories for _, categories in read]))
-    found = predictions(scores, model.package.decision.threshold)
-    content = {"model": model.name, "version": model.pointer.version, "predictions": found}
-    return Scored(Response.of(content), model, scores, checked)
+    events = [event for event, _ in read]
+    taken: Taken = await _durable("events", online.take(events))
+    model = only or current.of_windows(taken.base.snapshot.windows)
+    split = current.split if model is current.model and only is None else None
+    rows = taken.rows, [categories for _, categories in read]
+    if split is None:
+        scores = await model.batcher.score(model.rows.joined(*rows))
+        found = predictions(scores, model.package.decision.threshold)
+        return Answer(_response(model, found), [Scored(model, scores, events)])
+    return await _divided(model, split, events, rows)
+
+
+async def _divided(model: Model, split: Split, events: list[Event], rows: Rows) -> Answer:
+    """Have each event answered by the version that its entity belongs to."""
+    by_challenger = [split.answers(_entity(event)) for event in events]
+    found: list[dict[str, Any]] = [{}] * len(events)
+    parts = []
+    for answering, is_challenger in ((model, False), (split.model, True)):
+        places = [place for place, each in enumerate(by_challenger) if each is is_challenger]
+        if not places:
+            continue
+        numeric, categories = [rows[0][place] for place in places], [rows[1][place] for place in places]
+        scores = await answering.batcher.score(answering.rows.joined(numeric, categories))
+        parts.append(Scored(answering, scores, [events[place] for place in places]))
+        said = predictions(scores, answering.package.decision.threshold)
+        for place, each in zip(places, said, strict=True):
+            found[place] = each | {"version": answering.pointer.version}
+    return Answer(_response(model, found), parts)
+
+
+def _entity(event: Event) -> Id:
+    return event.event_id if event.customer is None else event.customer
+
+
+def _response(model: Model, found: Sequence[Mapping[str, Any]]) -> Response:
+    return Response.of({"model": model.name, "version": model.pointer.version, "predictions": found})
 
 
 async def label(current: Current, request: object, most: int) -> Response:

@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from components.serving.messages import RequestError, Response
-from components.serving.predictions import Scored
-from components.serving.versions import Model
+from components.serving.predictions import Answer, Scored
+from components.serving.versions import Current, Model
 
 
-async def score(model: Model, asked: object) -> Scored:
+async def score(model: Model, asked: object) -> Answer:
     """Answer `{"instances": [{feature: value}]}` with a prediction an instance.
 
     Raises:
@@ -22,7 +22,7 @@ async def score(model: Model, asked: object) -> Scored:
     scores = await model.batcher.score(rows)
     found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
-    return Scored(Response.of(content), model, scores)
+    return Answer(Response.of(content), [Scored(model, scores)])
 
 
 def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:
@@ -38,8 +38,9 @@ def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[
     return [{"score": score, "flagged": score >= threshold} for score in found]
 
 
-def describe(model: Model) -> dict[str, Any]:
-    """Return what is public about a version."""
+def describe(current: Current) -> dict[str, Any]:
+    """Return what is public about the version that answers, and which challenger answers a share of the entities."""
+    model, split = current.model, current.split
     pointer, package = model.pointer, model.package
     return {
         "name": model.name,
@@ -50,4 +51,5 @@ def describe(model: Model) -> dict[str, Any]:
         "threshold": package.decision.threshold,
         "trained": package.lineage.train.model_dump(mode="json", include={"first", "last"}),
         "champion_since": pointer.since,
+        "challenger": split and {"version": split.model.pointer.version, "share": split.share},
     }

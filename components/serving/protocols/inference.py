@@ -18,8 +18,8 @@ import numpy.typing as npt
 from components.common.contracts.package import Tensor as Signature
 from components.serving.batching import Limits, Statistics
 from components.serving.messages import RefusedError, Request, RequestError, Response
-from components.serving.predictions import Scored
-from components.serving.versions import Model
+from components.serving.predictions import Answer, Scored
+from components.serving.versions import Current, Model
 
 HEADER_LENGTH = b"inference-header-content-length"
 EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
@@ -67,7 +67,7 @@ LARGEST = float(np.finfo(np.float32).max)
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
 
 
-async def infer(model: Model, limits: Limits, request: Request) -> Scored:
+async def infer(model: Model, limits: Limits, request: Request) -> Answer:
     """Answer a request of tensors.
 
     Raises:
@@ -82,7 +82,7 @@ async def infer(model: Model, limits: Limits, request: Request) -> Scored:
     (wanted,), (given,) = model.package.signature.inputs, model.package.signature.outputs
     is_binary = _is_binary(asked, given.name)
     scores = await model.batcher.score(_matrix(_only(asked, wanted), wanted, limits.rows, values))
-    return Scored(_response(model, asked, scores, is_binary), model, scores)
+    return Answer(_response(model, asked, scores, is_binary), [Scored(model, scores)])
 
 
 def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
@@ -227,14 +227,16 @@ def index(model: Model) -> list[dict[str, str]]:
     return [{"name": model.name, "version": str(model.pointer.version), "state": "READY", "reason": ""}]
 
 
-def check(model: Model, name: str, version: str | None) -> None:
-    """Refuse a request for another model or version.
+def find(current: Current, name: str, version: str | None) -> Model:
+    """Return the version that a request asks for.
 
     Raises:
         RefusedError: 404 that names the one that is served.
     """
-    here = str(model.pointer.version)
-    if name != model.name or version not in (None, here):
-        asked = name if version is None else f"{name}, version {version}"
-        said = f"unknown model: {asked}; this server has {model.name}, version {here}"
-        raise RefusedError(HTTPStatus.NOT_FOUND, said)
+    model = current.model if version is None else current.find(version)
+    if name == current.model.name and model is not None:
+        return model
+    asked = name if version is None else f"{name}, version {version}"
+    here = current.model
+    said = f"unknown model: {asked}; this server has {here.name}, version {here.pointer.version}"
+    raise RefusedError(HTTPStatus.NOT_FOUND, said)

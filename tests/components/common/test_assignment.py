@@ -1,19 +1,11 @@
 """Who is answered by a challenger."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 from scipy import stats
 
-from components.common.assignment import answering, bucket
-from components.common.contracts.release import Action, Entry, Served, Stage
+from components.common.assignment import bucket, is_answered
 
 CUSTOMERS = [f"customer-{number}" for number in range(20_000)]
-
-
-def release(share: float, challenger: str = "b") -> Entry:
-    parts = [Served(version=1, sha256="a", traffic=1 - share), Served(version=2, sha256=challenger, traffic=share)]
-    return Entry(stage=Stage.CANARY, versions=parts, action=Action.ADVANCED, since=datetime.now(UTC), by="test")
 
 
 def test_places_are_uniform_and_drawn_anew_for_each_release():
@@ -25,10 +17,7 @@ def test_places_are_uniform_and_drawn_anew_for_each_release():
 
 
 def test_whom_the_challenger_answers_it_goes_on_answering_as_its_share_grows():
-    found = [
-        {entity for entity in CUSTOMERS if answering(release(share), entity).version == 2}
-        for share in (0, 0.05, 0.25, 0.5)
-    ]
+    found = [{each for each in CUSTOMERS if is_answered("b", share, each)} for share in (0, 0.05, 0.25, 0.5)]
     assert found[0] == set()
     assert found[1] < found[2] < found[3]
     assert np.allclose([len(each) / len(CUSTOMERS) for each in found], [0, 0.05, 0.25, 0.5], atol=0.01)

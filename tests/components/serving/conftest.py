@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from components.common import storage
 from components.common.contracts.package import load as load_manifest
 from components.serving.application import Application
 from components.serving.batching import Limits
-from components.serving.files import Pointer, pointed_at
+from components.serving.files import Challenger, Pointer, pointed_at
 from components.serving.predictions import Predictions
 from components.serving.server import listen
 from components.serving.versions import Current, load
@@ -66,10 +67,13 @@ def serving(
         current.close()
 
 
-def point(pointer: Path, version: int, package: str, snapshot: str | None = None) -> None:
+def point(
+    pointer: Path, version: int, package: str, snapshot: str | None = None, challenger: Challenger | None = None
+) -> None:
     """Say what is to be served."""
-    said = Pointer(version, package, load_manifest(package).sha256, "2018-08-01T00:00:00+00:00", snapshot)
-    storage.write_json(str(pointer), vars(said))
+    sha256 = load_manifest(package).sha256
+    said = Pointer(version, package, sha256, "2018-08-01T00:00:00+00:00", snapshot, challenger)
+    storage.write_json(str(pointer), asdict(said))
 
 
 @pytest.fixture(scope="session")

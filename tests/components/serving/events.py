@@ -35,10 +35,10 @@ EVENTS = events_of(ROWS)
 LATER = [each for each in EVENTS if each.time >= (START + PAST) * DAY]
 
 
-def model(folder: Path, chosen: Config = CHOSEN) -> str:
+def model(folder: Path, chosen: Config = CHOSEN, slope: float = 0.03) -> str:
     """The URI of a model whose score moves with every input."""
     names, make = core.numeric_inputs(chosen), onnx.helper
-    weights = np.linspace(-0.02, 0.03, len(names), dtype=np.float32).reshape(-1, 1)
+    weights = np.linspace(-0.02, slope, len(names), dtype=np.float32).reshape(-1, 1)
     nodes = [
         make.make_node("Gemm", [contract.INPUT, "weights"], ["logit"]),
         make.make_node("Sigmoid", ["logit"], ["column"]),

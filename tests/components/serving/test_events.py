@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import httpx
 import jsonschema
 import pytest
 
+from components.common.assignment import is_answered
+from components.common.contracts import package as contract
 from components.features import core
+from components.serving.files import Challenger
 from components.serving.online import Turns
 from components.tabular.online.log import records
 from components.tabular.windows import DAY
@@ -144,6 +148,60 @@ def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_c
     )
     for answer, old, new in rows:
         assert answer["predictions"][0]["score"] == (old if answer["version"] == 1 else new)
+
+
+@pytest.fixture
+def challenger(tmp_path: Path) -> Callable[[float], Challenger]:
+    """A version 2 that scores otherwise and answers a share of the customers."""
+    uri = model(tmp_path / "challenger", slope=0.06)
+    return lambda share: Challenger(2, uri, contract.load(uri).sha256, share)
+
+
+def test_a_customer_is_answered_by_one_version_and_by_the_challenger_from_some_share_on(
+    running, uri, challenger
+) -> None:
+    first, second = (dict(zip(LATER, expected(each, EVENTS)[-len(LATER) :], strict=True)) for each in
+                     (uri, challenger(0.5).uri))  # fmt: skip
+    before: set[object] = set()
+    for version, share in enumerate((0.2, 0.5, 0.9), 3):
+        beside = challenger(share)
+        point(running.pointer, version, uri, str(running.current.wanted.snapshot), beside)
+        running.current.refresh()
+        answer = httpx.post(f"{running.url}/score", json={"events": [raw(each) for each in LATER]}).json()
+
+        told = dict(zip(LATER, answer["predictions"], strict=True))
+        assert answer["version"] == version
+        for each, said in told.items():
+            by_challenger = is_answered(beside.sha256, share, str(each.customer))
+            assert said["version"] == (2 if by_challenger else version)
+            assert said["score"] == (second if by_challenger else first)[each]
+        answered = {each.customer for each, said in told.items() if said["version"] == 2}
+        assert before <= answered
+        before = answered
+    assert before
+
+
+def test_a_request_may_name_the_version_that_answers(running, uri, challenger) -> None:
+    point(running.pointer, 1, uri, str(running.current.wanted.snapshot), challenger(0.01))
+    running.current.refresh()
+    event = {"events": [raw(LATER[0])]}
+    versions = [
+        httpx.post(f"{running.url}/score", json=event, headers={"X-Model-Version": named}).json()["version"]
+        for named in "12"
+    ]
+    assert versions == [1, 2]
+    refused = httpx.post(f"{running.url}/score", json=event, headers={"X-Model-Version": "3"})
+    assert (refused.status_code, "unknown model: fraud, version 3" in refused.json()["error"]) == (404, True)
+    assert httpx.get(f"{running.url}/model").json()["challenger"] == {"version": 2, "share": 0.01}
+
+
+def test_a_challenger_with_other_windows_is_not_served_beside_the_champion(running, uri, tmp_path) -> None:
+    other = model(tmp_path / "other", config(windows=(1, 3)))
+    beside = Challenger(2, other, contract.load(other).sha256, 0.5)
+    point(running.pointer, 1, uri, str(running.current.wanted.snapshot), beside)
+    running.current.refresh()
+    assert "version 2 has other inputs than version 1" in str(running.current.problem)
+    assert len(sent(running, LATER[0])) == 1
 
 
 def test_a_snapshot_with_other_inputs_than_the_models_is_not_served(running, uri, tmp_path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,9 @@ from components.common.contracts.package import load as manifest
 from components.serving import predictions
 from components.serving.batching import Limits
 from components.serving.files import Pointer
-from components.serving.messages import Response
 from components.serving.predictions import Predictions, Scored
 from components.serving.versions import Model, load
 from components.tabular.online.event import Event
-
-ANSWER = Response(b"", HTTPStatus.OK)
 
 
 @pytest.fixture
@@ -30,7 +26,7 @@ def model(package: str) -> Model:
 
 
 def scored(model: Model, *scores: float, events: tuple[Event, ...] = ()) -> Scored:
-    return Scored(ANSWER, model, np.array(scores, np.float32), events)
+    return Scored(model, np.array(scores, np.float32), events)
 
 
 def log(folder: Path, *answers: tuple[str, Scored]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -12,14 +13,15 @@ from components.deployment import endpoint
 from components.release.targets import Part, bring
 from components.release.targets.local import Local
 from components.serving import files
+from components.serving.files import Challenger
 from tests.components.states import state
 from tests.servers import free_port
 
 
-def part(folder: str, number: int) -> Part:
+def part(folder: str, number: int, traffic: float = 1.0) -> Part:
     version = registry.find(folder, "fraud", number)
     found = endpoint.example(version.uri)
-    return Part(version, 1.0, found.request, found.score)
+    return Part(version, traffic, found.request, found.score)
 
 
 def test_the_server_moves_on_to_a_version_that_is_right_and_stays_with_the_old_one_otherwise(
@@ -35,6 +37,13 @@ def test_the_server_moves_on_to_a_version_that_is_right_and_stays_with_the_old_o
         bring(target, [part(stocked, 2)], [part(stocked, 1)])
         assert target.serving() == {2: 1.0}
         assert endpoint.running(stocked, "fraud") == process
+
+        bring(target, [part(stocked, 2, 0.75), part(stocked, 3, 0.25)], [part(stocked, 2)])
+        assert target.serving() == {2: 0.75, 3: 0.25}
+        champion = registry.find(stocked, "fraud", 2)
+        assert endpoint.beside(stocked, champion) == Challenger(3, part(stocked, 3).version.uri, ANY, 0.25)
+        bring(target, [part(stocked, 2)], [part(stocked, 2, 0.75), part(stocked, 3, 0.25)])
+        assert target.serving() == {2: 1.0}
 
         # killed after the pointer was written, before anybody looked: the server has moved on, or will
         before = Path(files.pointer_uri(stocked, "fraud")).read_bytes()
