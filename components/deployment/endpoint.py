@@ -206,11 +206,10 @@ def _serving(root: str, name: str, pointer: Pointer, start: _Start) -> State:
             process = _launch(root, name, start)
         state = running(root, name)
         health = _call(state, "/healthz") if state else None
-        if state and health and health["wanted"] == asdict(pointer) and not health["behind"]:
+        if state and health and health["wanted"] == asdict(pointer):
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
-            served = _call(state, "/model")
-            if served and (served["version"], served["sha256"]) == (pointer.version, pointer.sha256):
+            if health["loaded"] and not health["behind"]:
                 if process and state.port != start.port:
                     log.info("port %d was taken, the endpoint listens on %d", start.port, state.port)
                 return state

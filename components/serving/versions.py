@@ -75,6 +75,7 @@ class Current:
         split: what answers some entities instead; None: nothing does.
         online: what takes raw events in; None where the pointer names no snapshot.
         wanted: what was asked for last.
+        loaded: what answers, with its snapshot and challenger.
         problem: why `wanted` is not what answers; None when it is.
     """
 
@@ -104,6 +105,7 @@ class Current:
         self._models = [self.model]
         self._fitting = self.model.package.preprocessing.windows, self.model, self.model
         self._follow_snapshot(self.model)
+        self.loaded = self.wanted
 
     def refresh(self) -> None:
         """Ask which version is to be served, and load it if it is another one."""
@@ -115,6 +117,7 @@ class Current:
             # in this order, so that an old problem is never read as the new version's
             self.problem, self.wanted = None, wanted
             self._replace(self._load(wanted))
+            self.loaded = wanted
             log.info("serving version %d", wanted.version)
         except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
             self._report(f"{type(error).__name__}: {error}")
@@ -126,7 +129,7 @@ class Current:
             serve: is told what is served, None when it is not what should be.
         """
         while True:
-            serve(None if self.problem else (self.wanted.sha256, self.wanted.snapshot, self.wanted.challenger))
+            serve(None if self.problem else replace(self.loaded, since=""))
             time.sleep(POLL_SECONDS)
             self.refresh()
 
@@ -227,4 +230,11 @@ class Current:
         problem = self.problem or (self.online.problem if self.online else None)
         status = "degraded" if problem else "ok"
         serving = self.model.pointer.version
-        return {"status": status, "version": serving, "wanted": asdict(self.wanted), "problem": problem}
+        loaded = self.loaded == self.wanted
+        return {
+            "status": status,
+            "version": serving,
+            "wanted": asdict(self.wanted),
+            "loaded": loaded,
+            "problem": problem,
+        }

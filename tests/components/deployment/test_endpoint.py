@@ -50,6 +50,7 @@ def test_the_new_version_answers_and_says_what_it_is(stocked, serve):
         "inputs": {"numeric": ["amount", "customer_count_1d"], "categorical": {"channel": ["shop", "it's web"]}},
         "threshold": 0.5,
         "trained": {"first": "2018-07-25", "last": "2018-07-29"},
+        "challenger": None,
     }
     health = httpx.get(f"{state.url}/healthz").json()
     assert (health["status"], health["version"], health["wanted"]["version"], health["problem"]) == ("ok", 1, 1, None)

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,6 +25,7 @@ from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
 from components.release.targets import Target, places
+from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components import samples
 from tests.components.release.targets.aws import Aws, aws
@@ -134,13 +134,17 @@ def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_tha
     begin(stocked, 1, 3)
     try:
         step(flags(tmp_path, stocked, "2024-03-15", target="local"), 0.5)
-        assert _answering(stocked) == 1
-        step(flags(tmp_path, stocked, "2024-03-18", target="local"))
-        assert _answering(stocked) == 3
+        assert _answering(stocked) == {1: 1}
+        args = flags(tmp_path, stocked, "2024-03-18", target="local")
+        for days, share in ((3, 0.05), (4, 0.25), (5, 0.5)):
+            step(args, days)
+            assert _answering(stocked) == {1: 1 - share, 3: share}
+        step(args, 6)
+        assert _answering(stocked) == {3: 1}
 
         begin(stocked, 2, 3)
         step(flags(tmp_path, stocked, "2024-03-15", target="local"), 0.5)
-        assert _answering(stocked) == 2
+        assert _answering(stocked) == {2: 1}
         args = flags(tmp_path, stocked, "2024-03-18", target="local")
         step(args, 0.5)  # the tallies are there; it is too early
         uri = registry.find(stocked, "fraud", 3).uri
@@ -148,13 +152,13 @@ def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_tha
         record = step(args)
         assert (record.live.version, record.rolled_back) == (2, {3})
         assert "is no ModelPackage" in record.reasons[0]
-        assert _answering(stocked) == 2
+        assert _answering(stocked) == {2: 1}
     finally:
         endpoint.stop(stocked)
 
 
-def _answering(stocked: str) -> int:
-    return int(httpx.get(f"{endpoint.running(stocked, 'fraud').url}/model").json()["version"])
+def _answering(stocked: str) -> dict[int, float]:
+    return Local(State.parse(state(Path(stocked).parent, registry=stocked)), "fraud").serving()
 
 
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])
