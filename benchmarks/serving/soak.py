@@ -72,8 +72,7 @@ class Target:
         self._folder, self._pid, self.port = folder, pid, port
         self.url = f"http://127.0.0.1:{port}"
         self.version = 1
-        asked = requests("/score", [json.loads((folder / "features.json").read_text())])
-        self.client = Client(port, asked, PATIENCE)
+        self.client = Client(port, requests("/score", [(folder / "features.json").read_bytes()]), PATIENCE)
 
     @property
     def memory(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from components.common.contracts.loadtest import Policy
 
 WINDOW = 300  # seconds without need for a replica before it goes
-PROMETHEUS = "http://prometheus-operated.monitoring:9090"  # the service of every Prometheus that its operator runs
+PROMETHEUS = "http://kube-prometheus-stack-prometheus.monitoring:9090"  # the chart's, as `infra/` installs it
 VERTEX_MACHINE, VERTEX_VCPUS = "n1-standard-2", 2
 CONCURRENCY = 1000  # Cloud Run's highest
 

@@ -12,6 +12,7 @@ import httpx
 
 sys.path.insert(0, str(Path(__file__).parents[4]))
 from tests import triton
+from tests.processes import wait_until
 from tests.servers import free_port
 
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
@@ -37,9 +38,17 @@ def main(folder: Path, models: Path, body: bytes) -> None:
         found = {}
         for port, (health, predict) in paths.items():
             url = f"http://127.0.0.1:{port}"
-            found[health] = httpx.get(f"{url}{health}").status_code
+            # each platform's port is opened by itself, later than Triton's own
+            found[health] = wait_until(lambda url=url + health: _status(url), f"{url}{health} answers")
             found[predict] = httpx.post(f"{url}{predict}", content=body).json()["outputs"][0]["data"]
     sys.stdout.write(json.dumps(found))
+
+
+def _status(url: str) -> int | None:
+    try:
+        return httpx.get(url).status_code
+    except httpx.TransportError:
+        return None
 
 
 main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3].encode())
