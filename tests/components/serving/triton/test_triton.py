@@ -17,7 +17,8 @@ from components.serving.triton.config import Settings
 from components.serving.triton.repository import Wanted, publish
 from components.tabular.online.log import records
 from tests import triton
-from tests.components.serving.test_events import CHOSEN, EVENTS, LATER, PAST, model, raw, sent
+from tests.components.serving.events import CHOSEN, EVENTS, LATER, PAST, model, raw
+from tests.components.serving.test_events import sent
 from tests.components.tabular.online.streams import written
 from tests.conftest import save
 from tests.processes import wait_until
@@ -234,5 +235,6 @@ def test_sagemaker_and_vertex_ai_ask_it_under_their_paths(server, tmp_path) -> N
         pytest.skip(f"no network of its own: {done.stderr}")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    server.load("cached")
     (expected,) = server.scores("cached", [[1.0, 2.0, 0.0, 1.0]])
     assert found == {"/ping": 200, "/invocations": [expected], "/health": 200, "/predict": [expected]}
