@@ -151,8 +151,9 @@ def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[st
 
     state, model = State.parse(args.state), package.load(version.uri).preprocessing
     own = tables.read_table(args.features).details["online"]
-    # that of the run, unless the champion's inputs are others
-    online = own if snapshot.serves(snapshot.read(own), model) else snapshot.newest(state.lake, version.name, model)
+    # that of the run, unless another run has written a later one meanwhile, or the champion's inputs are others
+    is_ours = snapshot.serves(snapshot.read(own), model)
+    online = (snapshot.newer(own, model) or own) if is_ours else snapshot.newest(state.lake, version.name, model)
     example = endpoint.example(version.uri, online)
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.event}
     if state.target is not Target.LOCAL or not is_live:

@@ -17,7 +17,7 @@ from components.serving.files import Pointer
 from components.serving.online import Online
 from components.serving.rows import Rows
 from components.tabular.inputs import Scorer
-from components.tabular.online import snapshot
+from components.tabular.online import embedded, snapshot
 from components.tabular.online.base import Base
 from components.tabular.online.embedded import Embedded
 from components.tabular.online.store import Store
@@ -188,8 +188,11 @@ class Current:
         if given is None:
             self.close()
             return
-        uri = snapshot.newer(given, inputs) or given
-        manifest = snapshot.read(uri)
+        uri, manifest = given, snapshot.read(given)
+        since = self.online.last if self.online else embedded.last(Path(self._folder))
+        if since and since > manifest.last:
+            uri = snapshot.newer(given, inputs) or given
+            manifest = snapshot.read(uri)
         if not snapshot.serves(manifest, inputs):
             raise UserError(
                 f"snapshot {uri} has other inputs than version {model.pointer.version}; "

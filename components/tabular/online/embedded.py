@@ -34,6 +34,12 @@ class Current(Artifact):
     log: int
 
 
+def last(folder: Path) -> date | None:
+    """Return the last day of the snapshot over which a folder's state lies, None where there is none yet."""
+    pointer = folder / "current.json"
+    return Current.read(str(pointer)).last if pointer.exists() else None
+
+
 class Embedded:
     """See `store.Store`.
 
