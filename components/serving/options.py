@@ -63,12 +63,12 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
         registry=args.registry,
         model=args.model or (platform.model if platform else None),
         host=host,
-        port=_number("port", args.port or str(platform.port if platform else PORT), 65535),
+        port=number("port", args.port or str(platform.port if platform else PORT), 65535),
         ports=1 if platform else PORTS,  # a platform asks the port that it has named
         token=_token(args.token_file, host, platform),
         aliases=platform.aliases if platform else {},
         limits=_limits(args),
-        workers=_number("workers", args.workers, MOST_WORKERS),
+        workers=number("workers", args.workers, MOST_WORKERS),
         redis=_secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
         predictions=args.predictions,
     )
@@ -78,13 +78,18 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
 
 
 def _limits(args: argparse.Namespace) -> Limits:
-    rows, queue = _number("max-rows", args.max_rows), _number("max-queue", args.max_queue)
+    rows, queue = number("max-rows", args.max_rows), number("max-queue", args.max_queue)
     return Limits(rows=rows, queue=queue, delay=_delay(args.delay_ms))
 
 
-def _number(name: str, given: str, most: int = 1_000_000) -> int:
-    if not given.isdecimal() or not 0 < int(given) <= most:
-        raise UserError(f"{name} is {given!r}; give a number from 1 to {most}")
+def number(name: str, given: str, most: int = 1_000_000, least: int = 1) -> int:
+    """Return a flag's number.
+
+    Raises:
+        UserError: when it is none, or not allowed.
+    """
+    if not (given.isascii() and given.isdecimal() and least <= int(given) <= most):
+        raise UserError(f"{name} is {given!r}; give a number from {least} to {most}")
     return int(given)
 
 

@@ -15,7 +15,6 @@ class Settings(Artifact):
 
     max_rows: Annotated[int, annotated_types.Ge(1)] = Field(1024, description="rows of one call of the model")
     delay_ms: Annotated[float, annotated_types.Ge(0)] = Field(0, description="how long a call waits for more rows")
-
     workers: Annotated[int, annotated_types.Ge(1)] = Field(1, description="processes that answer")
 
     @property

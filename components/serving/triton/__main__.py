@@ -6,9 +6,11 @@ from pathlib import Path
 
 from components.common.errors import UserError
 from components.common.step import Parser, log, run
+from components.serving.options import number
 from components.serving.triton.config import Settings
 from components.serving.triton.repository import Wanted, publish
 
+LARGEST = 2**31 - 1  # version
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 NUMBERS = {  # flag -> least, most, default, help
     "keep": (1, 1_000, 2, "newest versions that stay, beside those that are served"),
@@ -44,7 +46,10 @@ def parser() -> Parser:
 
 def body(args: argparse.Namespace) -> None:
     """Publish a version and withdraw old ones."""
-    found = {name: number(name, getattr(args, name.replace("-", "_")), *NUMBERS[name][:2]) for name in NUMBERS}
+    found = {
+        name: number(name, getattr(args, name.replace("-", "_")), most, least)
+        for name, (least, most, _, _) in NUMBERS.items()
+    }
     settings = Settings(
         rows=found["max-batch"],
         preferred=numbers("preferred", args.preferred, found["max-batch"]),
@@ -56,27 +61,17 @@ def body(args: argparse.Namespace) -> None:
         versions=numbers("serve", args.serve),
         cache=args.cache,
     )
-    wanted = Wanted(_name(args.name), number("version", args.version), found["keep"], settings, _parameters(args))
+    version = number("version", args.version, LARGEST)
+    wanted = Wanted(_name(args.name), version, found["keep"], settings, _parameters(args))
     done = publish(_folder(args.output), args.model, wanted)
     log.info("%s, version %d, %s", wanted.name, wanted.version, "published" if done.is_new else "is there already")
-    for version in done.withdrawn:
-        log.info("%s, version %d, withdrawn", wanted.name, version)
+    for each in done.withdrawn:
+        log.info("%s, version %d, withdrawn", wanted.name, each)
 
 
-def number(name: str, given: str, least: int = 1, most: int = 2**31 - 1) -> int:
-    """Return a flag's number.
-
-    Raises:
-        UserError: when it is none, or not allowed.
-    """
-    if not (given.isascii() and given.isdecimal() and least <= int(given) <= most):
-        raise UserError(f"{name} is {given!r}; give a number from {least} to {most}")
-    return int(given)
-
-
-def numbers(name: str, given: str | None, most: int = 2**31 - 1) -> list[int]:
+def numbers(name: str, given: str | None, most: int = LARGEST) -> list[int]:
     """Return a flag's numbers, in order; none where it was not given."""
-    return sorted({number(name, each, 1, most) for each in given.split(",")}) if given else []
+    return sorted({number(name, each, most) for each in given.split(",")}) if given else []
 
 
 def _name(given: str) -> str:
