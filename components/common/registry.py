@@ -51,6 +51,7 @@ class Version:
         uri: folder of its files (see `package.py`) inside the registry.
         sha256: identity of the model, `ModelPackage.sha256`.
         tags: lineage, and who registered it and when.
+        source: what the registry calls the folder, where `uri` is a copy that was downloaded from it; else empty.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Version:
     uri: str
     sha256: str
     tags: dict[str, str]
+    source: str = ""
 
 
 def is_remote(registry: str) -> bool:
@@ -373,7 +375,7 @@ def _readable(registry: str, version: Version) -> Version:
     folder = tempfile.mkdtemp(prefix="nightshift-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = mlflow.artifacts.download_artifacts(artifact_uri=version.uri, dst_path=folder, tracking_uri=registry)
-    return replace(version, uri=path.rstrip("/"))
+    return replace(version, uri=path.rstrip("/"), source=version.uri)
 
 
 def _record(client: "MlflowClient", registry: str, name: str, model: ModelPackage, metrics: dict[str, float]) -> str:

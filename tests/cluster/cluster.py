@@ -143,13 +143,16 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(runtime: Runtime, folder: Path, crds: Path | None = None, **settings: Any) -> Iterator[Cluster]:
+def running(
+    runtime: Runtime, folder: Path, crds: Path | None = None, acts: bool = True, **settings: Any
+) -> Iterator[Cluster]:
     """Run a cluster without nodes; its state is below a folder.
 
     Args:
         runtime: what runs containers.
         folder: for volumes; what a claim holds is in `claims/<namespace>/<name>`.
         crds: with CustomResourceDefinitions, e.g. `CRDS`.
+        acts: whether anything happens by itself.
         settings: of the kubelets.
     """
     store = Store()
@@ -165,9 +168,11 @@ def running(runtime: Runtime, folder: Path, crds: Path | None = None, **settings
         api.operations.create(NAMESPACE, {"metadata": {"name": name}})
     controllers = Controllers(store, api.operations, kubelet.sync)
     with served(api):
-        controllers.start()
+        if acts:
+            controllers.start()
         try:
             yield Cluster(api, kubelet)
         finally:
-            controllers.stop()
+            if acts:
+                controllers.stop()
             kubelet.stop()

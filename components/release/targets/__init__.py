@@ -106,11 +106,19 @@ def check(part: Part, answer: Any) -> None:
     Raises:
         UserError: when it is not what its own files score.
     """
-    if not _right(answer, part.score):
+    if not answers(part, answer):
         raise UserError(
             f"version {part.version.version} answered {answer!r} where its files score {part.score}; "
             "train and register the model again"
         )
+
+
+def answers(part: Part, answer: Any) -> bool:
+    """Return whether an answer holds what a version's own files score."""
+    try:
+        return abs(float(answer["predictions"][0]["score"]) - part.score) <= TOLERANCE
+    except (LookupError, TypeError, ValueError):
+        return False
 
 
 def holds(found: Any, wanted: Any) -> bool:
@@ -120,10 +128,3 @@ def holds(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return len(found or ()) == len(wanted) and all(map(holds, found, wanted))
     return bool(found == wanted)
-
-
-def _right(answer: Any, score: float) -> bool:
-    try:
-        return abs(float(answer["predictions"][0]["score"]) - score) <= TOLERANCE
-    except (LookupError, TypeError, ValueError):
-        return False

@@ -1,26 +1,28 @@
-"""KServe: an InferenceService named after the use case, on Knative, where its revisions can share the requests.
+"""KServe: an InferenceService named after the use case, whose container is our model server.
 
-The object holds the newest version and the percentage of the requests that it gets; the rest goes to the revision that
-had all of them last. A new version comes in at 0 % and is asked first, so no request reaches one that is not ready or
-not right. In mode Standard, plain Deployments, KServe knows no percentage, and such an object is refused.
+What KServe makes of it depends on its mode, and each mode is a target: `knative.Knative` splits the requests between
+revisions, `standard.Standard` has a Deployment replace its pods. Here is what both share, read off KServe 0.18.
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.release.targets import Part, check, holds
+from components.common.registry import Version
+from components.release.targets import Part, holds
 
-GROUP, VERSION, PLURAL = "serving.kserve.io", "v1beta1", "inferenceservices"
-OWNER, NEWEST, CHAMPION, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "champion", "replaces"))
-MODES = ("Knative", "Serverless")
-PORT, TOKEN = 8080, "/etc/nightshift/token"
+GROUP = "serving.kserve.io"
+SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
+OWNER, NEWEST, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "replaces"))
+PORT, TOKEN = 8321, "/etc/nightshift/token"
+STORED = "mlflow-artifacts:"  # what a tracking server calls its own store
 POLL_SECONDS, POLLS = 5.0, 240
+RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 
 Object = dict[str, Any]
 
@@ -32,22 +34,49 @@ class Place:
     Attributes:
         namespace: of the object.
         image: of `containers/serving`.
-        account: the service account, which may read the registry.
+        account: the service account, which may read the models.
         secret: a Secret whose key `token` holds the bearer token of requests.
-        replicas: at least; 0 lets a version that gets no requests go.
+        artifacts: where the registry's server keeps its files, such as s3://bucket/mlflow; empty without a server.
+        min_replicas: at least.
+        max_replicas: at most, while there are many requests.
     """
 
     namespace: str
     image: str
     account: str
     secret: str
-    replicas: int = 1
+    artifacts: str = ""
+    min_replicas: int = 1
+    max_replicas: int = 4
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_replicas <= self.max_replicas or not self.max_replicas:
+            raise UserError(
+                f"state.serving.min_replicas is {self.min_replicas} and max_replicas {self.max_replicas}; "
+                "allowed: 0 <= min_replicas <= max_replicas, which is at least 1"
+            )
+
+    def files(self, version: Version) -> str:
+        """Return where a container finds the files of a version.
+
+        Raises:
+            UserError: when only the tracking server can read them.
+        """
+        uri = version.source or version.uri
+        if not uri.startswith(STORED):
+            return uri
+        if not self.artifacts:
+            raise UserError(
+                f"the files of version {version.version} are at {uri}; give state.serving.artifacts, the folder that "
+                f"{STORED} stands for, such as s3://bucket/mlflow"
+            )
+        return storage.join(self.artifacts, uri.removeprefix(STORED).lstrip("/"))
 
 
 class KServe:
     """The InferenceService of a use case."""
 
-    splits = True
+    modes: Sequence[str]  # as KServe calls the mode, and has called it
 
     def __init__(
         self,
@@ -69,53 +98,25 @@ class KServe:
         self._name, self._place, self._api = name, place, api
         self._ask, self._pause = ask, pause
 
-    def apply(self, parts: Sequence[Part]) -> None:
-        """Bring the object there, one change after the other; see `Target`."""
-        newest, percent = parts[-1], _percent(parts)
-        found = self._standing() or self._created(parts[0])
-        if len(parts) > 1 and _rolled_out(found) != _key(parts[0]):
-            self.apply(parts[:1])
-            found = self._await()
-        found = self._await() if self._runs(found, newest) else self._changed(found, newest, 0)
-        if _given(found) == 0:
-            check(newest, self._asked(found, newest))
-        if _given(found) != percent:
-            self._changed(found, newest, percent)
-
-    def serving(self) -> dict[int, float]:
-        """Return what the object's status says of its revisions; see `Target`."""
-        found = self._find()
-        shares: dict[int, float] = {}
-        for each in _traffic(found) if found and _is_up(found) else ():
-            version = int(each["key"].partition(":")[0])
-            shares[version] = shares.get(version, 0) + each.get("percent", 0) / 100
-        return {version: share for version, share in shares.items() if share}
-
-    def ask(self, part: Part) -> Any:
-        """Ask a version's revision by its own URL; see `Target`."""
-        return self._asked(self._await(), part)
-
     def measured(self, *_: object) -> None:
-        """Say nothing: KServe keeps no figures of a revision's requests; see `Target`."""
+        """Say nothing: KServe keeps no figures of a version's requests; see `Target`."""
 
     def clean(self, parts: Sequence[Part]) -> None:
-        """Delete the object when nothing is wanted; Knative removes revisions that get no requests; see `Target`."""
+        """Delete the object when nothing is wanted: all that KServe has made of it goes with it; see `Target`."""
         if not parts and self._find():
             self._delete()
 
-    def _standing(self) -> Object | None:
-        """Return the object once it does not change any more, None when there is none, or only a first failure."""
-        found = self._settled()
-        if found is None or _status(found).get("latestRolledoutRevision"):
-            return found
-        self._delete()
-        return None
+    def _state(self, found: Object) -> tuple[bool, str]:
+        """Return whether an object is what answers, and why it never will be; empty while it may."""
+        raise NotImplementedError
 
-    def _settled(self) -> Object | None:
+    def _settled(self) -> tuple[Object | None, str]:
+        """Return the object once it does not change any more, and why it failed; None when there is none."""
         for _ in range(POLLS):
             found = self._find()
-            if found is None or _is_up(found) or _failure(found):
-                return found
+            is_up, why = self._state(found) if found else (True, "")
+            if is_up or why:
+                return found, "" if is_up else why
             self._pause(POLL_SECONDS)
         raise UnavailableError(
             f"InferenceService {self._name!r} does not become ready; look at its events, run it again"
@@ -127,11 +128,11 @@ class KServe:
         Raises:
             UserError: when that does not start.
         """
-        found = self._settled()
+        found, why = self._settled()
         if found is None:
             raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
-        if why := _failure(found):
-            raise UserError(f"InferenceService {self._name!r} does not serve {_notes(found)[NEWEST]}: {why}")
+        if why:
+            raise UserError(f"InferenceService {self._name!r} does not serve {notes(found)[NEWEST]}: {why}")
         return found
 
     def _find(self) -> Object | None:
@@ -140,82 +141,87 @@ class KServe:
         Raises:
             UserError: when it is not ours.
         """
-        try:
-            found: Object = self._call("get", name=self._name)
-        except _MissingError:
-            return None
-        if _notes(found).get(OWNER) != self._name:
+        found = self._get(SERVICES, self._name)
+        if found and notes(found).get(OWNER) != self._name:
             raise UserError(
                 f"InferenceService {self._name!r} exists and has no annotation {OWNER}={self._name}; delete it, or "
                 "give the use case another name"
             )
-        mode = found.get("status", {}).get("deploymentMode", MODES[0])
-        if mode not in MODES:
-            raise UserError(f"InferenceService {self._name!r} is in mode {mode}; a release needs {MODES[0]}")
+        mode = found.get("status", {}).get("deploymentMode", self.modes[0]) if found else self.modes[0]
+        if mode not in self.modes:
+            raise UserError(
+                f"InferenceService {self._name!r} is in mode {mode}, and state.serving.kind means {self.modes[0]}; "
+                "delete it, or change the kind"
+            )
         return found
 
-    def _created(self, part: Part) -> Object:
-        self._call("create", body=self._object(part, {CHAMPION: _key(part), REPLACES: ""}, None))
-        return self._await()
+    def _create(self, body: Object) -> None:
+        self._call("create", SERVICES, body=body)
 
-    def _changed(self, found: Object, part: Part, percent: int | None) -> Object:
+    def _replace(self, found: Object, body: Object) -> None:
         """Write the object; it is refused when it is not what was read any more."""
-        # annotations are part of a revision, so with the same version they stay
-        kept = {name: _notes(found)[name] for name in (CHAMPION, REPLACES)}
-        fresh = {CHAMPION: _rolled_out(found), REPLACES: _status(found).get("latestCreatedRevision", "")}
-        body = self._object(part, kept if self._runs(found, part) else fresh, percent)
         body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
-        self._call("replace", name=self._name, body=body)
-        return self._await()
+        self._call("replace", SERVICES, name=self._name, body=body)
 
     def _delete(self) -> None:
-        self._call("delete", name=self._name)
+        self._call("delete", SERVICES, name=self._name)
         while self._find():
             self._pause(POLL_SECONDS)
 
     def _runs(self, found: Object, part: Part) -> bool:
         """Return whether a version is the newest of an object, as we would have it."""
-        return _notes(found)[NEWEST] == _key(part) and holds(found["spec"]["predictor"], self._predictor(part))
+        return notes(found)[NEWEST] == key(part) and holds(found["spec"]["predictor"], self._predictor(part))
 
-    def _asked(self, found: Object, part: Part) -> Any:
-        url = next(each["url"] for each in _traffic(found) if each["key"] == _key(part))
+    def _asked(self, url: str, part: Part) -> Any:
         return json.loads(self._ask(f"{url}/score", json.dumps(part.request).encode()))
 
-    def _object(self, part: Part, notes: dict[str, str], percent: int | None) -> Object:
-        modes = {f"{GROUP}/deploymentMode": MODES[0], f"{GROUP}/enable-tag-routing": "true"}
-        given = {} if percent is None else {"canaryTrafficPercent": percent}
+    def _object(self, part: Part, annotations: dict[str, str], **predictor: Any) -> Object:
+        ours = {OWNER: self._name, NEWEST: key(part), f"{GROUP}/deploymentMode": self.modes[0]}
         return {
-            "apiVersion": f"{GROUP}/{VERSION}",
+            "apiVersion": f"{GROUP}/{SERVICES['version']}",
             "kind": "InferenceService",
             "metadata": {
                 "name": self._name,
                 "namespace": self._place.namespace,
-                "annotations": {OWNER: self._name, NEWEST: _key(part)} | notes | modes,
+                "annotations": ours | annotations,
             },
-            "spec": {"predictor": self._predictor(part) | given},
+            "spec": {"predictor": self._predictor(part) | predictor},
         }
 
     def _predictor(self, part: Part) -> Object:
-        flags = {"model": part.version.uri, "name": self._name, "host": "0.0.0.0", "port": PORT, "token-file": TOKEN}  # noqa: S104
-        container = {
-            "name": "kserve-container",
-            "image": self._place.image,
-            "command": ["python", "-m", "components.serving"],
-            "args": [str(word) for name, value in flags.items() for word in (f"--{name}", value)],
-            "ports": [{"containerPort": PORT, "protocol": "TCP"}],
-            "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-            "volumeMounts": [{"name": "token", "mountPath": TOKEN.rpartition("/")[0], "readOnly": True}],
-        }
         return {
-            "minReplicas": self._place.replicas,
+            "minReplicas": self._place.min_replicas,
+            "maxReplicas": self._place.max_replicas,
             "serviceAccountName": self._place.account,
             "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
             "volumes": [{"name": "token", "secret": {"secretName": self._place.secret}}],
-            "containers": [container],
+            "containers": [self._container(part)],
         }
 
-    def _call(self, verb: str, **given: Any) -> Any:
+    def _container(self, part: Part) -> Object:
+        flags = {"model": self._place.files(part.version), "name": self._name, "host": "0.0.0.0", "port": PORT}  # noqa: S104
+        return {
+            "name": "kserve-container",
+            "image": self._place.image,
+            "command": ["python", "-m", "components.serving"],
+            "args": [
+                str(word) for name, value in (flags | {"token-file": TOKEN}).items() for word in (f"--{name}", value)
+            ],
+            "ports": [{"containerPort": PORT, "protocol": "TCP"}],
+            "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
+            "resources": RESOURCES,
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [{"name": "token", "mountPath": TOKEN.rpartition("/")[0], "readOnly": True}],
+        }
+
+    def _get(self, kind: dict[str, str], name: str) -> Object | None:
+        try:
+            found: Object = self._call("get", kind, name=name)
+        except _MissingError:
+            return None
+        return found
+
+    def _call(self, verb: str, kind: dict[str, str], **given: Any) -> Any:
         """Call Kubernetes.
 
         Raises:
@@ -225,13 +231,14 @@ class KServe:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
-        place = {"group": GROUP, "version": VERSION, "namespace": self._place.namespace, "plural": PLURAL}
         try:
-            return getattr(self._api, f"{verb}_namespaced_custom_object")(**place, **given)
+            return getattr(self._api, f"{verb}_namespaced_custom_object")(
+                **kind, namespace=self._place.namespace, **given
+            )
         except ApiException as error:
             if error.status == HTTPStatus.NOT_FOUND and self._name in str(error.body):
                 raise _MissingError(self._name) from None
-            said = f"Kubernetes refuses to {verb} InferenceService {self._name!r}: {error.reason}; {error.body}"
+            said = f"Kubernetes refuses to {verb} {kind['plural']} for {self._name!r}: {error.reason}; {error.body}"
             if error.status == HTTPStatus.CONFLICT or may_pass(error.status):
                 raise UnavailableError(f"{said}; run it again") from None
             raise UserError(said) from None
@@ -243,69 +250,22 @@ class _MissingError(UserError):
     """What was asked for is not there."""
 
 
-def _key(part: Part) -> str:
+def key(part: Part) -> str:
+    """Return what names a version in an annotation: its number and its identity."""
     return f"{part.version.version}:{part.version.sha256}"
 
 
-def _percent(parts: Sequence[Part]) -> int | None:
-    if len(parts) == 1:
-        return None
-    percent = round(parts[-1].traffic * 100)
-    if not math.isclose(percent, parts[-1].traffic * 100):
-        raise UserError(f"release.shares holds {parts[-1].traffic}; KServe takes whole percentages, such as 0.05")
-    return percent
+def notes(found: Object) -> dict[str, str]:
+    """Return the annotations of an object."""
+    annotations: dict[str, str] = found["metadata"].get("annotations", {})
+    return annotations
 
 
-def _notes(found: Object) -> dict[str, str]:
-    notes: dict[str, str] = found["metadata"].get("annotations", {})
-    return notes
-
-
-def _given(found: Object) -> int | None:
-    percent: int | None = found["spec"]["predictor"].get("canaryTrafficPercent")
-    return percent
-
-
-def _rolled_out(found: Object) -> str:
-    """Return which version gets what the newest does not."""
-    return _notes(found)[NEWEST if _given(found) is None else CHAMPION]
-
-
-def _status(found: Object) -> Object:
-    status: Object = found.get("status", {}).get("components", {}).get("predictor", {})
-    return status
-
-
-def _traffic(found: Object) -> list[Object]:
-    """Return what the status says of the revisions that get requests or have a URL, and which version each is."""
-    notes = _notes(found)
-    return [
-        each | {"key": notes[NEWEST if each.get("latestRevision") else CHAMPION]}
-        for each in _status(found).get("traffic", ())
-    ]
-
-
-def _conditions(found: Object) -> dict[str, Object]:
+def conditions(found: Object) -> dict[str, Object]:
+    """Return what an object's status says, by type."""
     return {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
 
 
-def _is_new(found: Object) -> bool:
-    """Return whether the status is about the newest version already."""
-    created: str = _status(found).get("latestCreatedRevision", "")
-    return created != _notes(found).get(REPLACES)
-
-
-def _is_up(found: Object) -> bool:
-    status, is_ready = _status(found), _conditions(found).get("Ready", {}).get("status") == "True"
-    got = sum(each.get("percent", 0) for each in status.get("traffic", ()) if each.get("latestRevision"))
-    given = _given(found)
-    is_newest = status.get("latestReadyRevision") == status.get("latestCreatedRevision")
-    return _is_new(found) and is_ready and is_newest and got == (100 if given is None else given)
-
-
-def _failure(found: Object) -> str:
-    """Return why the newest version does not start; empty while it may, and when it has."""
-    condition = _conditions(found).get("PredictorConfigurationReady", {})
-    if not _is_new(found) or condition.get("status") != "False":
-        return ""
-    return str(condition.get("message") or condition.get("reason") or "its revision failed")
+def is_ready(found: Object) -> bool:
+    """Return whether an InferenceService says that it is ready."""
+    return bool(conditions(found).get("Ready", {}).get("status") == "True")

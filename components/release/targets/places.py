@@ -1,8 +1,8 @@
 """Which target a state means, and what its versions can be asked."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 import urllib3
@@ -15,6 +15,7 @@ from components.deployment import endpoint
 from components.release.targets import Part, Target
 
 TIMEOUT_SECONDS = 10
+TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that holds it
 Place = TypeVar("Place")
 
 
@@ -40,7 +41,7 @@ def part(version: Version, traffic: float) -> Part:
 
 
 def _managed(serving: Mapping[str, Any], name: str) -> Target:
-    kinds = {"sagemaker": _sagemaker, "kserve": _kserve}
+    kinds = {"sagemaker": _sagemaker, "kserve": _standard, "knative": _knative}
     kind = serving.get("kind")
     if kind not in kinds:
         raise UserError(f"state.serving.kind is {kind!r}; allowed: {', '.join(kinds)}")
@@ -57,18 +58,31 @@ def _sagemaker(given: dict[str, Any], name: str) -> Target:
     return sagemaker.SageMaker(name, place, sagemaker.Clients(*clients))
 
 
-def _kserve(given: dict[str, Any], name: str) -> Target:
+def _standard(given: dict[str, Any], name: str) -> Target:
+    from components.release.targets import standard
+
+    return standard.Standard(name, _place(standard.Scaled, given), _cluster(), _ask)
+
+
+def _knative(given: dict[str, Any], name: str) -> Target:
+    from components.release.targets import knative, kserve
+
+    return knative.Knative(name, _place(kserve.Place, given), _cluster(), _ask)
+
+
+def _cluster() -> Any:
+    """Return a client of the cluster that a kubeconfig names, or that this runs in.
+
+    Raises:
+        UserError: when there is none.
+    """
     import kubernetes
 
-    from components.release.targets import kserve
-
-    token = Path(given.pop("token_file", "")) if "token_file" in given else None
-    place = _place(kserve.Place, given)
     try:
         kubernetes.config.load_config()
     except kubernetes.config.ConfigException as error:
         raise UserError(f"no cluster to reach KServe on: {error}; set KUBECONFIG, or run it in the cluster") from None
-    return kserve.KServe(name, place, kubernetes.client.CustomObjectsApi(), _asker(token))
+    return kubernetes.client.CustomObjectsApi()
 
 
 def _place(kind: type[Place], given: dict[str, Any]) -> Place:
@@ -86,18 +100,14 @@ def _place(kind: type[Place], given: dict[str, Any]) -> Place:
         raise UserError(f"state.serving: {error}; see docs/release.md") from None
 
 
-def _asker(token: Path | None) -> Any:
+def _ask(url: str, body: bytes) -> bytes:
     headers = {"Content-Type": "application/json"}
-    if token:
-        headers["Authorization"] = f"Bearer {token.read_text().strip()}"
-
-    def ask(url: str, body: bytes) -> bytes:
-        try:
-            answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
-        except urllib3.exceptions.HTTPError as error:
-            raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
-        if may_pass(answer.status):
-            raise UnavailableError(f"{url} answers {answer.status}; run it again")
-        return answer.data
-
-    return ask
+    if token := os.environ.get(TOKEN):
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
+    except urllib3.exceptions.HTTPError as error:
+        raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
+    if may_pass(answer.status):
+        raise UnavailableError(f"{url} answers {answer.status}; run it again")
+    return answer.data

@@ -6,39 +6,28 @@ newest revision gets its share only when it is ready; until then the newest read
 """
 
 import copy
-from typing import Any
 
 from tests.cluster.api import Api
-from tests.cluster.kinds import Json, Kind
-from tests.components.release.targets.versions import Counted, Fleet
+from tests.cluster.kinds import Json
+from tests.components.release.targets.kserve import Controller, uri
+from tests.components.release.targets.versions import Fleet
 
 
-class Knative:
+class Knative(Controller):
     """The controllers, which act when time passes: a revision is made at one look, and ready or failed at the next."""
 
     def __init__(self, api: Api, fleet: Fleet) -> None:
-        self._api, self._fleet = api, fleet
-        self._kind = next(kind for kind in api.kinds if kind.plural == "inferenceservices")
+        super().__init__(api, fleet)
         self._revisions: list[tuple[str, Json]] = []  # name and template, of all objects' all revisions
 
-    @property
-    def kind(self) -> Kind:
-        return self._kind
-
     def pause(self, _: float) -> None:
-        for value in self._api.store.copies(self._kind, "nightshift"):
-            after = self._reconciled(value)
-            self._api.operations.change(
-                self._kind,
-                value["metadata"]["name"],
-                lambda found, after=after: found.update(status=after),
-                "nightshift",
-            )
+        for value in self.objects:
+            self.say(value, self._reconciled(value))
 
     def ask(self, url: str, body: bytes) -> bytes:
         """Answer for the revision of a URL; the one of a tag answers for the revision that has it now."""
         revision = url.removeprefix("http://").partition(".")[0]
-        return self._fleet.answer(self._uri(dict(self._revisions)[revision]), body)
+        return self.fleet.answer(uri(dict(self._revisions)[revision]["spec"]), body)
 
     def _reconciled(self, value: Json) -> Json:
         status = copy.deepcopy(value.get("status", {}).get("components", {}).get("predictor", {}))
@@ -49,18 +38,13 @@ class Knative:
             self._revisions.append((created, template))
             # nothing is known of it yet
             return _status(value, status | {"latestCreatedRevision": created}, "Unknown")
-        starts = self._fleet.starts(self._uri(template))
+        starts = self.fleet.starts(uri(template["spec"]))
         if starts:
             status["latestReadyRevision"] = created
         status["traffic"] = _split(value, status)
         if any(each["latestRevision"] and each["percent"] == 100 for each in status["traffic"]) and starts:
             status["latestRolledoutRevision"] = created
         return _status(value, status, "True" if starts else "False")
-
-    def _uri(self, template: Json) -> str:
-        (container,) = template["spec"]["containers"]
-        args = container["args"]
-        return str(args[args.index("--model") + 1])
 
 
 def _template(value: Json) -> Json:
@@ -89,19 +73,3 @@ def _status(value: Json, predictor: Json, ready: str) -> Json:
         conditions[1]["message"] = "the container exited with code 2"
     done: Json = {"deploymentMode": "Knative", "conditions": conditions, "components": {"predictor": predictor}}
     return done
-
-
-class Calls:
-    """Counts the calls of a client, and ends the process before one of them."""
-
-    def __init__(self, client: Any, counted: Counted) -> None:
-        self._client, self._counted = client, counted
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-
-        def call(**given: Any) -> Any:
-            self._counted.count(name)
-            return method(**given)
-
-        return call

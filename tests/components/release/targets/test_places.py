@@ -14,6 +14,8 @@ from tests.components.states import state
 
 ROLE, IMAGE = "arn:aws:iam::123456789012:role/serving", "registry.example.com/nightshift/serving:0.2.0"
 
+KSERVE = {"kind": "kserve", "namespace": "nightshift", "image": IMAGE, "account": "serving", "secret": "token"}
+
 
 def found(folder: Path, **changed: Any) -> Any:
     return places.of(State.parse(state(folder, **changed)), "fraud")
@@ -36,10 +38,13 @@ def test_numbers_may_come_as_floats_as_a_pipeline_passes_them_on(
 @pytest.mark.parametrize(
     ("serving", "said"),
     [
-        ({"kind": "vertex"}, "state.serving.kind is 'vertex'; allowed: sagemaker, kserve"),
+        ({"kind": "vertex"}, "state.serving.kind is 'vertex'; allowed: sagemaker, kserve, knative"),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
         ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/release.md"),
         ({"kind": "kserve", "namespace": "nightshift"}, "state.serving: .*image"),
+        (KSERVE | {"min_replicas": 0}, "min_replicas is 0 and cpu_percent 70; a Deployment keeps at least 1"),
+        (KSERVE | {"max_replicas": 1}, "min_replicas is 2 and max_replicas 1; allowed: 0 <= min_replicas"),
+        (KSERVE | {"kind": "knative", "cpu_percent": 50}, "state.serving.cpu_percent: unknown"),
     ],
 )
 def test_a_wrong_place_is_named_with_what_is_allowed(tmp_path: Path, serving: dict[str, Any], said: str) -> None:

@@ -1,6 +1,6 @@
-"""Releases on KServe: real calls to the stand-in of a cluster, objects checked against KServe's own definition."""
+"""Releases on Knative: real calls to the stand-in of a cluster, objects checked against KServe's own definition."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,49 +8,16 @@ from kubernetes import client, config
 
 from components.common.errors import UnavailableError, UserError
 from components.release.targets import Part, bring
-from components.release.targets.kserve import KServe, Place
+from components.release.targets.knative import Knative
+from components.release.targets.kserve import Place
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import Json
 from tests.cluster.runtimes import ProcessRuntime
-from tests.components.release.targets.knative import Calls, Knative
-from tests.components.release.targets.versions import Counted, Fleet, killed_everywhere
+from tests.components.release.targets.knative import Knative as Stood
+from tests.components.release.targets.kserve import Serving
+from tests.components.release.targets.versions import Fleet, killed_everywhere
 
 PLACE = Place("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "serving-token")
-
-
-class Serving:
-    """A cluster with KServe, and how it is reached."""
-
-    def __init__(self, cluster: Cluster, api: client.CustomObjectsApi, fleet: Fleet) -> None:
-        self.cluster, self.counted = cluster, Counted()
-        self.knative = Knative(cluster.api, fleet)
-        self._calls = Calls(api, self.counted)
-
-    @property
-    def target(self) -> KServe:
-        return KServe("fraud", PLACE, self._calls, self.knative.ask, self.knative.pause)
-
-    @property
-    def objects(self) -> list[Json]:
-        return self.cluster.api.store.copies(self.knative.kind, "nightshift")
-
-    def clear(self) -> None:
-        for value in self.objects:
-            self.cluster.api.operations.delete(self.knative.kind, value["metadata"]["name"], "nightshift")
-
-    def state(self) -> list[tuple[Json, dict[int, float]]]:
-        return [(value["spec"], self.target.serving()) for value in self.objects]
-
-    def saved(self) -> Callable[[], None]:
-        """A function that brings everything back to what it is now."""
-        before = self.objects
-
-        def restore() -> None:
-            self.clear()
-            for value in before:
-                self.cluster.api.store.add(self.knative.kind, value)
-
-        return restore
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +32,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def serving(cluster: Cluster, fleet: Fleet, tmp_path: Path) -> Iterator[Serving]:
     with config.new_client_from_config(str(cluster.config(tmp_path / "config"))) as connection:
-        found = Serving(cluster, client.CustomObjectsApi(connection), fleet)
-        yield found
-        found.clear()
+        knative = Stood(cluster.api, fleet)
+        yield Serving(cluster, client.CustomObjectsApi(connection), knative, Knative, PLACE)
+        knative.clear()
 
 
 def test_a_release_goes_through_its_shares_to_one_version_and_back(serving: Serving, fleet: Fleet) -> None:
@@ -81,22 +48,22 @@ def test_a_release_goes_through_its_shares_to_one_version_and_back(serving: Serv
         (fleet.parts(v2=1), {2: 1}),
     ]
     for parts, shares in steps:
-        bring(serving.target, parts)
-        assert serving.target.serving() == shares
+        bring(serving.target(), parts)
+        assert serving.target().serving() == shares
         serving.counted.calls.clear()
-        bring(serving.target, parts)
+        bring(serving.target(), parts)
         assert serving.counted.changes == []
     assert "canaryTrafficPercent" not in serving.objects[0]["spec"]["predictor"]
-    serving.target.clean(())
+    serving.target().clean(())
     assert serving.objects == []
 
 
 def test_a_larger_share_makes_no_new_revision(serving: Serving, fleet: Fleet) -> None:
-    bring(serving.target, fleet.parts(v1=0.95, v2=0.05))
+    bring(serving.target(), fleet.parts(v1=0.95, v2=0.05))
     before = serving.objects[0]["status"]["components"]["predictor"]["latestCreatedRevision"]
     for parts in (fleet.parts(v1=0.75, v2=0.25), fleet.parts(v2=1)):
         serving.counted.calls.clear()
-        bring(serving.target, parts)
+        bring(serving.target(), parts)
         assert serving.counted.changes == ["replace_namespaced_custom_object"]
     assert serving.objects[0]["status"]["components"]["predictor"]["latestCreatedRevision"] == before
 
@@ -108,21 +75,21 @@ def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
     bad: list[Part] = getattr(fleet, how)()
     said = {"broken": "exited with code 2", "wrong": "where its files score 0.123"}[how]
     with pytest.raises(UserError, match=said):
-        bring(serving.target, bad)
+        bring(serving.target(), bad)
     assert serving.objects == []
 
-    bring(serving.target, fleet.parts(v1=1))
+    bring(serving.target(), fleet.parts(v1=1))
     shares = []
-    pause = serving.knative.pause
+    pause = serving.controller.pause
 
     def watched(seconds: float) -> None:
         pause(seconds)
-        shares.append(serving.target.serving())
+        shares.append(serving.target().serving())
 
-    endpoint = KServe("fraud", PLACE, serving._calls, serving.knative.ask, watched)
+    endpoint = serving.target(watched)
     with pytest.raises(UserError, match=said):
         bring(endpoint, bad, fleet.parts(v1=1))
-    assert serving.target.serving() == {1: 1}
+    assert serving.target().serving() == {1: 1}
     assert all(set(each) <= {1} for each in shares)
 
 
@@ -132,24 +99,24 @@ def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving:
     for before, wanted in zip([[], *steps], steps, strict=False):
 
         def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
-            bring(serving.target, wanted, before)
+            bring(serving.target(), wanted, before)
 
-        killed += killed_everywhere(serving.counted, act, serving.saved(), serving.state)
+        killed += killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state)
     assert killed > 20
-    assert serving.target.serving() == {2: 1}
+    assert serving.target().serving() == {2: 1}
 
 
 def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(
     serving: Serving, fleet: Fleet
 ) -> None:
-    bring(serving.target, fleet.parts(v1=1))
+    bring(serving.target(), fleet.parts(v1=1))
 
     def act() -> None:
         with pytest.raises(UserError):
-            bring(serving.target, fleet.broken(), fleet.parts(v1=1))
+            bring(serving.target(), fleet.broken(), fleet.parts(v1=1))
 
-    assert killed_everywhere(serving.counted, act, serving.saved(), serving.state) > 10
-    assert serving.target.serving() == {1: 1}
+    assert killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state) > 10
+    assert serving.target().serving() == {1: 1}
 
 
 def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(serving: Serving, fleet: Fleet) -> None:
@@ -158,34 +125,34 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(serving: 
     serving.cluster.apply(
         {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": meta, "spec": spec}
     )
-    for act in (lambda: bring(serving.target, fleet.parts(v1=1)), lambda: serving.target.clean(())):
+    for act in (lambda: bring(serving.target(), fleet.parts(v1=1)), lambda: serving.target().clean(())):
         with pytest.raises(UserError, match="'fraud' exists and has no annotation nightshift/use-case=fraud"):
             act()
     assert [value["spec"] for value in serving.objects] == [spec]
 
 
 def test_ours_that_somebody_has_changed_is_made_what_it_should_be(serving: Serving, fleet: Fleet) -> None:
-    bring(serving.target, fleet.parts(v1=1))
+    bring(serving.target(), fleet.parts(v1=1))
 
     def edit(found: Json) -> None:
         found["spec"]["predictor"]["containers"][0]["image"] = "another"
 
-    serving.cluster.api.operations.change(serving.knative.kind, "fraud", edit, "nightshift")
-    bring(serving.target, fleet.parts(v1=1))
+    serving.edit(edit)
+    bring(serving.target(), fleet.parts(v1=1))
     assert serving.objects[0]["spec"]["predictor"]["containers"][0]["image"] == PLACE.image
-    assert serving.target.serving() == {1: 1}
+    assert serving.target().serving() == {1: 1}
 
 
 def test_what_cannot_be_brought_about_is_said(serving: Serving, fleet: Fleet) -> None:
     with pytest.raises(UserError, match=r"release\.shares holds 0\.125; KServe takes whole percentages"):
-        serving.target.apply(fleet.parts(v1=0.875, v2=0.125))
-    endpoint = KServe("fraud", PLACE, serving._calls, serving.knative.ask, lambda _: None)
+        serving.target().apply(fleet.parts(v1=0.875, v2=0.125))
+    endpoint = serving.target(lambda _: None)
     with pytest.raises(UnavailableError, match="'fraud' does not become ready"):
         endpoint.apply(fleet.parts(v1=1))
 
     def edit(found: Json) -> None:
         found["status"] = {"deploymentMode": "Standard"}
 
-    serving.cluster.api.operations.change(serving.knative.kind, "fraud", edit, "nightshift")
-    with pytest.raises(UserError, match="is in mode Standard; a release needs Knative"):
-        serving.target.apply(fleet.parts(v1=1))
+    serving.edit(edit)
+    with pytest.raises(UserError, match=r"is in mode Standard, and state\.serving\.kind means Knative"):
+        serving.target().apply(fleet.parts(v1=1))

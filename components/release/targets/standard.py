@@ -1,0 +1,153 @@
+"""KServe in mode Standard, where one Deployment answers: a change replaces its pods, and no request waits for one.
+
+KServe copies an object's annotations to the pods of the Deployment that it makes, so a change has been taken in once
+they are there. Its own status does not say that: it repeats what the Deployment said of the version before. Each change
+has an annotation of its own, since a Deployment that goes back to pods it has had keeps saying that it has failed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from components.common.errors import UserError
+from components.release.targets import Part, answers
+from components.release.targets.kserve import (
+    GROUP,
+    NEWEST,
+    POLL_SECONDS,
+    PORT,
+    REPLACES,
+    KServe,
+    Object,
+    Place,
+    conditions,
+    is_ready,
+    notes,
+)
+
+DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
+PRIORITY = "nightshift-serving"
+# no more requests come once endpoints are gone; then the server has its own time to answer what it has in hand
+DRAIN_SECONDS, GRACE_SECONDS = 10, 30
+START_SECONDS, PROBE_SECONDS = 300, 5
+ASKS = 4  # `POLL_SECONDS` apart: longer than a pod that was replaced is still asked
+
+
+@dataclass(frozen=True)
+class Scaled(Place):
+    """Where the object lies, and when KServe's autoscaler adds replicas.
+
+    Attributes:
+        min_replicas: at least; with one, a node that goes away takes the endpoint with it for a while.
+        cpu_percent: of the CPU that replicas ask for, which they use on average.
+    """
+
+    min_replicas: int = 2
+    cpu_percent: int = 70
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_replicas < 1 or not 0 < self.cpu_percent <= 100:
+            raise UserError(
+                f"state.serving.min_replicas is {self.min_replicas} and cpu_percent {self.cpu_percent}; "
+                "a Deployment keeps at least 1 replica, and the percentage is from 1 to 100"
+            )
+
+
+class Standard(KServe):
+    """An InferenceService of one version."""
+
+    splits = False
+    modes = ("Standard", "RawDeployment")
+    _place: Scaled
+
+    def apply(self, parts: Sequence[Part]) -> None:
+        """Write the object where it is not as it should be, and wait for its pods; see `Target`."""
+        (part,) = parts
+        found = self._find()
+        if found is None:
+            self._deployment("")  # somebody else's would be changed
+            self._create(self._whole(part, ""))
+        elif not self._runs(found, part):
+            self._replace(found, self._whole(part, found["metadata"]["resourceVersion"]))
+        self._await()
+
+    def serving(self) -> dict[int, float]:
+        """Return the version of the object once no pod of another is left; see `Target`."""
+        found, why = self._settled()
+        return {} if found is None or why else {int(notes(found)[NEWEST].partition(":")[0]): 1.0}
+
+    def ask(self, part: Part) -> Any:
+        """Ask the service of the pods; those that were replaced may answer it for some seconds; see `Target`."""
+        url = self._await()["status"]["address"]["url"]
+        for _ in range(ASKS - 1):
+            answer = self._asked(url, part)
+            if answers(part, answer):
+                return answer
+            self._pause(POLL_SECONDS)
+        return self._asked(url, part)
+
+    def _state(self, found: Object) -> tuple[bool, str]:
+        deployment = self._deployment(found["metadata"]["uid"])
+        if deployment is None or not _has_taken(deployment, found):
+            return False, ""
+        is_up = _available(deployment) >= self._place.min_replicas and is_ready(found) and "address" in found["status"]
+        return is_up, _failure(deployment)
+
+    def _deployment(self, owner: str) -> Object | None:
+        """Return what KServe has made of an object; not what is left of one before it.
+
+        Raises:
+            UserError: when it is somebody else's.
+        """
+        name = f"{self._name}-predictor"
+        found = self._get(DEPLOYMENTS, name)
+        owners = found["metadata"].get("ownerReferences", ()) if found else ()
+        ours = [each["uid"] for each in owners if (each["kind"], each["name"]) == ("InferenceService", self._name)]
+        if found and not ours:
+            raise UserError(f"Deployment {name!r} exists and is not KServe's; delete it, or rename the use case")
+        return found if owner in ours else None
+
+    def _whole(self, part: Part, replaces: str) -> Object:
+        return self._object(part, {REPLACES: replaces, f"{GROUP}/autoscalerClass": "hpa"})
+
+    def _predictor(self, part: Part) -> Object:
+        return super()._predictor(part) | {
+            "scaleMetric": "cpu",
+            "scaleTarget": self._place.cpu_percent,
+            "deploymentStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "priorityClassName": PRIORITY,
+            "terminationGracePeriodSeconds": GRACE_SECONDS,
+        }
+
+    def _container(self, part: Part) -> Object:
+        live = {"httpGet": {"path": "/v2/health/live", "port": PORT}, "periodSeconds": PROBE_SECONDS}
+        return super()._container(part) | {
+            "startupProbe": live | {"failureThreshold": START_SECONDS // PROBE_SECONDS},
+            "livenessProbe": live,
+            "lifecycle": {"preStop": {"sleep": {"seconds": DRAIN_SECONDS}}},
+        }
+
+
+def _has_taken(deployment: Object, found: Object) -> bool:
+    """Return whether a Deployment says something of what the object wants now."""
+    given = deployment["spec"]["template"]["metadata"].get("annotations", {})
+    seen = deployment.get("status", {}).get("observedGeneration")
+    same = all(given.get(name) == notes(found)[name] for name in (NEWEST, REPLACES))
+    return same and bool(seen == deployment["metadata"]["generation"])
+
+
+def _available(deployment: Object) -> int:
+    """Return how many pods answer; 0 while there are others than those that are wanted."""
+    status = deployment.get("status", {})
+    is_alone = status.get("replicas", 0) == status.get("updatedReplicas", 0)
+    return int(status.get("availableReplicas", 0)) if is_alone else 0
+
+
+def _failure(deployment: Object) -> str:
+    """Return why the pods do not start; empty while they may, and when they have."""
+    found = conditions(deployment)
+    if found.get("Progressing", {}).get("status") != "False":
+        return ""
+    refused = found.get("ReplicaFailure", {})
+    return str(refused.get("message") or found["Progressing"].get("message") or "its pods do not start")

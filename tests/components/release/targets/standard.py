@@ -1,0 +1,157 @@
+"""What KServe in mode Standard and Kubernetes do with an InferenceService, as far as one Deployment goes.
+
+Read off KServe 0.18's `predictor.go`, `deployment_reconciler.go` and `inference_service_status.go`: labels and
+annotations go to the pods, and the status repeats the conditions that the Deployment had before the change. Of
+Kubernetes' controller: a change makes new pods beside the old ones, and the condition of a failure stays when the
+Deployment goes back to pods that it has had. The checks of both webhooks are not here.
+"""
+
+import copy
+from collections.abc import Callable
+
+from tests.cluster.api import Api
+from tests.cluster.kinds import DEPLOYMENT, Json
+from tests.cluster.operations import condition
+from tests.components.release.targets.kserve import Controller, uri
+from tests.components.release.targets.versions import Fleet
+
+# what is KServe's in a predictor, and no pod's
+EXTENSION = ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "deploymentStrategy")
+NAME = "fraud-predictor"
+
+
+class Standard(Controller):
+    """The controllers, which act when time passes: each takes one step then, KServe's before the Deployment's."""
+
+    def __init__(self, api: Api, fleet: Fleet) -> None:
+        super().__init__(api, fleet)
+        self._answering: list[str] = []  # the models of the pods that are asked, one after the other
+        self._known: list[Json] = []  # templates
+        self._orphaned = False
+
+    @property
+    def deployments(self) -> list[Json]:
+        return self.api.store.copies(DEPLOYMENT, "nightshift")
+
+    def pause(self, _: float) -> None:
+        self._answering = self._answering[-1:]
+        if self._orphaned:
+            self.api.operations.delete(DEPLOYMENT, NAME, "nightshift")
+        for value in self.objects:
+            self.say(value, self._reconciled(value))
+        owners = {value["metadata"]["uid"] for value in self.objects}
+        made = [each["uid"] for found in self.deployments for each in found["metadata"].get("ownerReferences", [])]
+        self._orphaned = bool(set(made) - owners)  # and deleted some time later
+        if made:
+            self.api.operations.change(DEPLOYMENT, NAME, self._rolled, "nightshift")
+
+    def ask(self, url: str, body: bytes) -> bytes:
+        """Answer for the service: a pod that is replaced is asked once more."""
+        assert url == "http://fraud-predictor.nightshift.svc.cluster.local/score"
+        return self.fleet.answer(self._answering[0], body)
+
+    def clear(self) -> None:
+        super().clear()
+        self._orphaned = False
+        for _ in self.deployments:
+            self.api.operations.delete(DEPLOYMENT, NAME, "nightshift")
+
+    def saved(self) -> Callable[[], None]:
+        objects, deployments, answering = self.objects, self.deployments, list(self._answering)
+
+        def restore() -> None:
+            self.clear()
+            self._answering = list(answering)
+            for value, deployment in zip(copy.deepcopy(objects), copy.deepcopy(deployments), strict=True):
+                uid = self.api.store.add(self.kind, value)["metadata"]["uid"]
+                deployment["metadata"]["ownerReferences"][0]["uid"] = uid
+                deployment["status"]["observedGeneration"] = 1
+                self.api.store.add(DEPLOYMENT, deployment)
+
+        return restore
+
+    def _reconciled(self, value: Json) -> Json:
+        """KServe's step: what the Deployment is to be, and what is said of what it was."""
+        before = next(iter(self.deployments), None)
+        if before is None:
+            self.api.operations.create(DEPLOYMENT, _deployment(value), "nightshift")
+            return _status({}, "Unknown")
+        template = _deployment(value)["spec"]["template"]
+        self.api.operations.change(DEPLOYMENT, NAME, lambda found: _write(found, template), "nightshift")
+        return _status(before, _ready(before))
+
+    def _rolled(self, found: Json) -> None:
+        """The step of the Deployment's controller and of the autoscaler."""
+        status = found.setdefault("status", {})
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            self._begun(found)
+        elif status["updatedReplicas"] != status["replicas"] or not status["availableReplicas"]:
+            self._ended(found)
+        elif found["spec"].get("replicas", 1) < 2:
+            found["spec"]["replicas"] = 2
+            status |= {"replicas": 2, "updatedReplicas": 2, "availableReplicas": 2}
+
+    def _begun(self, found: Json) -> None:
+        """New pods are made beside those that there are."""
+        there = found["status"].get("availableReplicas", 0)
+        count = {"replicas": there + 1, "updatedReplicas": 1, "availableReplicas": there}
+        found["status"] |= count | {"observedGeneration": found["metadata"]["generation"]}
+        template = found["spec"]["template"]
+        if template not in self._known:
+            self._known.append(template)
+            condition(found, "Progressing", "True", "NewReplicaSetCreated")
+        condition(found, "Available", str(there > 0))
+
+    def _ended(self, found: Json) -> None:
+        """The new pods have replaced the others, or never start."""
+        model = uri(found["spec"]["template"]["spec"])
+        if not self.fleet.starts(model):
+            said = f'ReplicaSet "{NAME}-0" has timed out progressing.'
+            return condition(found, "Progressing", "False", "ProgressDeadlineExceeded", said)
+        replicas = found["spec"].get("replicas", 1)
+        found["status"] |= {"replicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas}
+        condition(found, "Progressing", "True", "NewReplicaSetAvailable")
+        condition(found, "Available", "True")
+        self._answering = [*self._answering[-1:], model]
+        return None
+
+
+def pod(value: Json) -> Json:
+    """The template of the pods of an object."""
+    meta = value["metadata"]
+    spec = {name: part for name, part in copy.deepcopy(value["spec"]["predictor"]).items() if name not in EXTENSION}
+    spec["containers"][0]["env"] = [{"name": "INFERENCE_SERVICE_NAME", "value": meta["name"]}]
+    labels = {"serving.kserve.io/inferenceservice": meta["name"], "component": "predictor", "app": f"isvc.{NAME}"}
+    return {"metadata": {"labels": labels, "annotations": meta["annotations"]}, "spec": spec}
+
+
+def _deployment(value: Json) -> Json:
+    meta, template = value["metadata"], pod(value)
+    owner = {"apiVersion": value["apiVersion"], "kind": value["kind"], "name": meta["name"], "uid": meta["uid"]}
+    selector = {"matchLabels": {"app": template["metadata"]["labels"]["app"]}}
+    strategy = value["spec"]["predictor"]["deploymentStrategy"]
+    return {
+        "metadata": {"name": NAME, "ownerReferences": [owner]},
+        "spec": {"selector": selector, "template": template, "strategy": strategy},
+    }
+
+
+def _write(found: Json, template: Json) -> None:
+    if found["spec"]["template"] != template:
+        found["spec"]["template"] = template
+        found["metadata"]["generation"] += 1
+
+
+def _ready(deployment: Json) -> str:
+    found = {each["type"]: each for each in deployment.get("status", {}).get("conditions", [])}
+    if found.get("Progressing", {}).get("status") == "False":
+        return "False"
+    return "True" if found.get("Progressing", {}).get("reason") == "NewReplicaSetAvailable" else "Unknown"
+
+
+def _status(deployment: Json, ready: str) -> Json:
+    """With the generation of the Deployment, and an address as soon as there is a service."""
+    seen = deployment.get("status", {}).get("observedGeneration", 0)
+    address = {"url": f"http://{NAME}.nightshift.svc.cluster.local"}
+    said = [{"type": "Ready", "status": ready}]
+    return {"deploymentMode": "Standard", "observedGeneration": seen, "address": address, "conditions": said}
