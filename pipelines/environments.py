@@ -93,6 +93,7 @@ class Role(StrEnum):
     LIGHT = "light"  # a core and little memory
     GPU = "gpu"  # the device that `--device` names
     LAUNCHER = "launcher"  # what a light step needs, and Kubeflow's API
+    RELEASE = "release"  # what a light step needs, and the token of served models
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,9 @@ def _cluster(name: str, images: str) -> Site:
     state |= {"registry": "http://mlflow.nightshift:5000", "target": Target.REGISTER_ONLY.value}
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
-    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.LAUNCHER: launcher}
+    token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
+    release = replace(light, secrets=(*light.secrets, token))
+    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.LAUNCHER: launcher, Role.RELEASE: release}
     place = Site(name, placements, {"state": state, "device": "cuda"})
     return place.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
@@ -180,7 +183,7 @@ def _cluster(name: str, images: str) -> Site:
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
 # light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
-LOCAL = Site("local", {Role.LIGHT: _LIGHT, Role.GPU: _STEP, Role.LAUNCHER: _LIGHT})
+LOCAL = Site("local", {Role.GPU: _STEP, **dict.fromkeys((Role.LIGHT, Role.LAUNCHER, Role.RELEASE), _LIGHT)})
 AWS = _cluster("aws", "registry.example.com/nightshift")
 GCP = _cluster("gcp", "registry.example.com/nightshift")
 SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

@@ -39,7 +39,8 @@ def define(site: Site) -> Any:
         place(site, Role.GPU, table)
         made = {"events": events.output, "features": table.output, "release": step.output}
         report = reporting(**day, **made, device=device, data=data, state=state)
-        place(site, Role.LIGHT, events, step, report)
+        place(site, Role.LIGHT, events, report)
+        place(site, Role.RELEASE, step)
         always_run(events, step, report)
 
     return release_pipeline

@@ -37,6 +37,12 @@ for namespace in nightshift kubeflow; do
 password=$login"
 done
 
+# what served models want of requests, and what the release step asks them with
+token=$(password)
+for namespace in nightshift kubeflow; do
+  secret $namespace nightshift-serving <<< "token=$token"
+done
+
 database=$(password)
 secret airflow postgresql <<< "POSTGRES_USER=airflow
 POSTGRES_PASSWORD=$database

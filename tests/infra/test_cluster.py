@@ -551,10 +551,11 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     left_out = next(each["target"]["name"] for each in built["patches"] if each["target"]["kind"] == "Secret")
     wanted |= {(name, "kubeflow") for name in left_out.split("|")}
     assert wanted <= made
-    assert {("nightshift-mlflow", "kubeflow"), ("nightshift-mlflow", "nightshift")} <= made
-    passwords = re.findall(r"(?:PASSWORD|password|KEY|key|jwt-secret)=(\S{20,})", told)
+    shared = {secret.name for place in AWS.placements.values() for secret in place.secrets}
+    assert {(name, space) for name in shared for space in ("kubeflow", "nightshift")} <= made
+    passwords = re.findall(r"(?:PASSWORD|password|token|KEY|key|jwt-secret)=(\S{20,})", told)
     passwords += re.findall(r'passwords.json=\{"admin": "(\S{20,})"\}', told)
-    assert len(set(passwords)) == 10 and not any(password in asked for password in passwords)
+    assert len(set(passwords)) == 11 and not any(password in asked for password in passwords)
     assert "MLFLOW_ARTIFACTS_DESTINATION=s3://bucket/mlflow" in told
     # the driver that tests/dags runs Airflow and MLflow's server with
     assert "connection=postgresql+psycopg2://airflow:" in told

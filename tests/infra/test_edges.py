@@ -55,6 +55,7 @@ def test_what_is_known_to_be_called_is_among_what_is_read(cloud: str) -> None:
     assert {
         ("kubeflow/steps", "nightshift/mlflow", "5000"),
         ("kubeflow/steps", "nightshift/pushgateway", "9091"),
+        ("kubeflow/steps", "nightshift/fraud-predictor", "80"),
         ("airflow/airflow-task", "kubeflow/ml-pipeline", "8888"),
         ("airflow/airflow-scheduler", "airflow/postgresql", "5432"),
         ("nightshift/mlflow", "nightshift/postgresql", "5432"),

@@ -14,6 +14,7 @@ from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.common.errors import UserError
 from components.common.telemetry import GATEWAY, PIPELINE
+from components.release.targets.places import TOKEN
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
@@ -44,7 +45,8 @@ def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfi
 
 
 def placement(task: str, environment: str) -> Placement:
-    role = Role.GPU if task in HEAVY else Role.LAUNCHER if task in STARTING else Role.LIGHT
+    named = {"release": Role.RELEASE} | dict.fromkeys(HEAVY, Role.GPU) | dict.fromkeys(STARTING, Role.LAUNCHER)
+    role = named.get(task, Role.LIGHT)
     return SITES[environment].placements[role]
 
 
@@ -192,3 +194,13 @@ def test_a_local_run_says_what_of_a_clusters_pipeline_it_ignores(tmp_path: Path)
 def test_an_unknown_environment_is_refused_by_name() -> None:
     with pytest.raises(UserError, match="'asw' is none of: local, aws, gcp"):
         site("asw")
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_only_the_step_that_asks_served_models_has_their_token(environment: str) -> None:
+    holders = {
+        role
+        for role, placement in SITES[environment].placements.items()
+        if TOKEN in {variable for secret in placement.secrets for variable in secret.keys.values()}
+    }
+    assert holders == {Role.RELEASE}

@@ -19,7 +19,7 @@ def standing(cloud: str, infra: Path = INFRA) -> Cluster:
     """Return what `make cluster-install` brings a cloud's cluster to, with the pods that runs start there."""
     folders = ("cluster/namespaces", f"kubernetes/{cloud}", "monitoring")
     ours = [value for folder in folders for value in _rendered(infra / folder)]
-    return cluster(ours, cloud, needs.started(SITES[cloud]))
+    return cluster([*ours, needs.exposed()], cloud, needs.started(SITES[cloud]))
 
 
 def _rendered(folder: Path) -> list[Json]:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from components.release.targets.kserve import PORT
 from infra.terraform import INFRA
 from pipelines.environments import KUBEFLOW_INSIDE, Role, Site
 from tests.infra.edges.model import Cluster, Json, Pod, Service
@@ -18,6 +19,9 @@ DNS = Pod("kube-dns", "kube-system", {"k8s-app": "kube-dns"}, ports={"dns": 53, 
 IDENTITY = {"aws": [("169.254.170.23", 80)], "gcp": [("169.254.169.252", 988), ("169.254.169.254", 80)]}
 # what Kubeflow's launcher, which starts a step in its pod, calls beside what the step does
 LAUNCHER = "grpc://ml-pipeline.kubeflow:8887 grpc://metadata-grpc-service.kubeflow:8080 http://seaweedfs.kubeflow:9000"
+# how KServe labels the pods of a use case's model and the service before them, which the release step asks
+MODEL = {"serving.kserve.io/inferenceservice": "fraud", "app": "isvc.fraud-predictor"}
+ASKED = "http://fraud-predictor.nightshift:80"
 _URL = re.compile(
     r"(?P<scheme>\w+://(?:[^\s\"'@/]*@)?)?\b(?P<host>[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)*):(?P<port>\d{2,5})\b"
 )
@@ -52,7 +56,7 @@ def started(place: Site) -> list[Pod]:
     text = "".join(path.read_text() for path in sorted((COMPILED / place.name).glob("*.yaml")))
     light = dict(place.placements[Role.LAUNCHER].labels)
     return [
-        Pod("steps", "kubeflow", STEP | light, "nightshift", says=f"{text} {KUBEFLOW_INSIDE} {LAUNCHER}"),
+        Pod("steps", "kubeflow", STEP | light, "nightshift", says=f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {ASKED}"),
         # of the KubernetesExecutor; on Kubeflow's engine a task asks its API for a run
         Pod(
             "airflow-task",
@@ -61,7 +65,7 @@ def started(place: Site) -> list[Pod]:
             "airflow-worker",
             says=f"{KUBEFLOW_INSIDE} http://airflow-api-server:8080 {_AIRFLOWS}",
         ),
-        Pod("model", "nightshift", {"serving.kserve.io/inferenceservice": "fraud"}, "serving"),
+        Pod("model", "nightshift", MODEL, "serving", {"http": PORT}),
         Pod(
             "prometheus",
             "monitoring",
@@ -79,6 +83,17 @@ def started(place: Site) -> list[Pod]:
         ),
         DNS,
     ]
+
+
+def exposed() -> Json:
+    """Return the service that KServe makes of an InferenceService, as manifests have it."""
+    ports = [{"port": 80, "targetPort": PORT}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "fraud-predictor", "namespace": "nightshift"},
+        "spec": {"selector": {"app": MODEL["app"]}, "ports": ports},
+    }
 
 
 def needs(cluster: Cluster, cloud: str) -> list[Need]:
