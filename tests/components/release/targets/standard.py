@@ -74,9 +74,9 @@ class Standard(Controller):
         """KServe's step: what the Deployment is to be, and what is said of what it was."""
         before = next(iter(self.deployments), None)
         if before is None:
-            self.api.operations.create(DEPLOYMENT, _deployment(value), "nightshift")
+            self.api.operations.create(DEPLOYMENT, deployment(value), "nightshift")
             return _status({}, "Unknown")
-        template = _deployment(value)["spec"]["template"]
+        template = deployment(value)["spec"]["template"]
         self.api.operations.change(DEPLOYMENT, NAME, lambda found: _write(found, template), "nightshift")
         return _status(before, _ready(before))
 
@@ -125,7 +125,7 @@ def pod(value: Json) -> Json:
     return {"metadata": {"labels": labels, "annotations": meta["annotations"]}, "spec": spec}
 
 
-def _deployment(value: Json) -> Json:
+def deployment(value: Json) -> Json:
     meta, template = value["metadata"], pod(value)
     owner = {"apiVersion": value["apiVersion"], "kind": value["kind"], "name": meta["name"], "uid": meta["uid"]}
     selector = {"matchLabels": {"app": template["metadata"]["labels"]["app"]}}

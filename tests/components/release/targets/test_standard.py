@@ -12,6 +12,8 @@ from components.deployment import endpoint
 from components.release.targets import Part, bring, kserve
 from components.release.targets.standard import Scaled
 from components.release.targets.standard import Standard as Target
+from components.serving import options
+from components.serving.__main__ import parser
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.runtimes import ProcessRuntime
@@ -70,6 +72,16 @@ def test_pods_are_replaced_one_at_a_time_beside_the_others_and_end_when_nobody_a
     drained = container["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert 5 < drained < predictor["terminationGracePeriodSeconds"] - 5  # the server's own grace
     assert [each["containerPort"] for each in container["ports"]] == [endpoint.PORT] == [kserve.PORT]
+
+
+def test_the_server_understands_what_its_container_is_given(serving: Serving, fleet: Fleet, tmp_path: Path) -> None:
+    bring(serving.target(), fleet.parts(v1=1))
+    (container,) = serving.objects[0]["spec"]["predictor"]["containers"]
+    token = tmp_path / "token"
+    token.write_text("something")
+    given = [str(token) if word == kserve.TOKEN else word for word in container["args"]]
+    found = options.read(parser().parse_args(given), {})
+    assert (found.model, found.port, found.token) == ("s3://registry/1", endpoint.PORT, "something")
 
 
 def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(serving: Serving, fleet: Fleet) -> None:

@@ -1,0 +1,111 @@
+"""A served model in the namespaces as `infra/` makes them, released by the account that steps run under."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from components.common.errors import UserError
+from components.common.registry import Version
+from components.release.targets import Part
+from components.release.targets.standard import PRIORITY, Scaled, Standard
+from infra.terraform import INFRA
+from tests.cluster import security
+from tests.cluster.cluster import CRDS, Cluster, running
+from tests.cluster.kinds import DEPLOYMENT, Json, Kind
+from tests.cluster.operations import is_ready
+from tests.components.release.targets.standard import NAME, deployment
+from tests.infra.edges.here import rendered
+from tests.infra.test_installed import Idle
+
+IMAGE, SECRET = "registry.example.com/nightshift/serving:0.2.0", "nightshift-serving"
+PLACE = Scaled("nightshift", IMAGE, "serving", SECRET)
+pytestmark = [
+    pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing"),
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: nothing was rendered"),
+]
+
+
+class Controllers:
+    """KServe and the autoscaler; the Deployment's own controller is the cluster's."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._store, self._operations = cluster.api.store, cluster.api.operations
+        self._kind: Kind = next(kind for kind in cluster.api.kinds if kind.plural == "inferenceservices")
+
+    def pause(self, _: float) -> None:
+        for value in self._store.copies(self._kind, "nightshift"):
+            if self._store.peek(DEPLOYMENT, NAME, "nightshift") is None:
+                self._operations.create(DEPLOYMENT, deployment(value), "nightshift")
+            wanted = deployment(value)["spec"] | {"replicas": value["spec"]["predictor"]["minReplicas"]}
+            self._operations.patch(DEPLOYMENT, NAME, {"spec": wanted}, "application/merge-patch+json", "nightshift")
+            said = {"conditions": [{"type": "Ready", "status": "True"}], "address": {"url": f"http://{NAME}"}}
+            self._operations.change(
+                self._kind, "fraud", lambda found, said=said: found.update(status=said), "nightshift"
+            )
+        time.sleep(0.02)  # the cluster's controllers act meanwhile
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running(Idle(set()), tmp_path, CRDS) as found:
+        found.add_node("general-1", {"nightshift/pool": "general"})
+        found.apply(*sorted(rendered(INFRA / "cluster" / "namespaces"), key=lambda each: each["kind"] != "Namespace"))
+        secret = {"metadata": {"name": SECRET, "namespace": "nightshift"}, "stringData": {"token": "something"}}
+        found.apply({"apiVersion": "v1", "kind": "Secret"} | secret)
+        yield found
+
+
+@pytest.fixture
+def target(cluster: Cluster, tmp_path: Path) -> Iterator[Standard]:
+    token = cluster.api.token("kubeflow", "nightshift")
+    with config.new_client_from_config(str(cluster.config(tmp_path / "config", token))) as connection:
+        yield Standard("fraud", PLACE, client.CustomObjectsApi(connection), asked, Controllers(cluster).pause)
+
+
+def asked(*_: object) -> bytes:
+    raise AssertionError("nothing is asked here")
+
+
+def part(number: int) -> Part:
+    return Part(Version("fraud", number, f"s3://bucket/mlflow/{number}", str(number) * 64, {}), 1.0, {}, 0.5)
+
+
+def served(cluster: Cluster) -> list[Json]:
+    return [pod for pod in cluster.pods("nightshift") if pod["metadata"]["labels"].get("component") == "predictor"]
+
+
+def test_the_account_of_steps_brings_a_version_whose_pods_start_beside_what_else_is_there_and_takes_it_away(
+    cluster: Cluster, target: Standard
+) -> None:
+    for number in (1, 2):
+        target.apply([part(number)])
+        pods = [pod for pod in served(cluster) if "deletionTimestamp" not in pod["metadata"]]
+        assert len(pods) == PLACE.min_replicas and all(map(is_ready, pods))
+        for spec in (pod["spec"] for pod in pods):
+            assert (spec["priorityClassName"], spec["priority"]) == (PRIORITY, 1000)
+            assert f"s3://bucket/mlflow/{number}" in spec["containers"][0]["args"]
+            assert security.violations("restricted", spec) == []
+    target.clean(())
+    assert target.serving() == {}
+
+
+@pytest.mark.parametrize("kind", ["Role", "RoleBinding"])
+def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: Standard, kind: str) -> None:
+    (found,) = [each for each in cluster.api.kinds if each.name == kind]
+    cluster.api.operations.delete(found, "nightshift-release", "nightshift")
+    with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
+        target.apply([part(1)])
+
+
+def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: Cluster) -> None:
+    quota = next(each["spec"]["hard"] for each in rendered(INFRA / "cluster" / "namespaces") if is_serving(each))
+    requests = Standard("fraud", PLACE, None, asked)._container(part(1))["resources"]["requests"]
+    assert (PLACE.max_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
+
+
+def is_serving(value: Json) -> bool:
+    return (value["kind"], value["metadata"]["name"]) == ("ResourceQuota", "serving")
