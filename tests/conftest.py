@@ -90,9 +90,15 @@ def stocked(registry_template, tmp_path):
 
 
 @pytest.fixture(scope="session")
-def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def tracking_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the MLflow server; its artifacts are in `files`."""
+    return tmp_path_factory.mktemp("tracking")
+
+
+@pytest.fixture(scope="session")
+def tracking_server(tracking_store: Path) -> Iterator[str]:
     """The URL of an MLflow server; tests that use it belong to the group `tracking`, so that one is started."""
-    with tracking.serve(tmp_path_factory.mktemp("tracking")) as url:
+    with tracking.serve(tracking_store) as url:
         yield url
 
 

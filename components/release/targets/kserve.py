@@ -60,17 +60,19 @@ class Place:
         """Return where a container finds the files of a version.
 
         Raises:
-            UserError: when only the tracking server can read them.
+            UserError: when it finds them nowhere.
         """
         uri = version.source or version.uri
-        if not uri.startswith(STORED):
-            return uri
-        if not self.artifacts:
+        is_stored = uri.startswith(STORED)
+        if is_stored and self.artifacts:
+            return storage.join(self.artifacts, uri.removeprefix(STORED).lstrip("/"))
+        if is_stored or "://" not in uri:
             raise UserError(
-                f"the files of version {version.version} are at {uri}; give state.serving.artifacts, the folder that "
-                f"{STORED} stands for, such as s3://bucket/mlflow"
+                f"the files of version {version.version} are at {uri}, where no container reads them; keep the "
+                f"registry in an object store, or give state.serving.artifacts, what {STORED} stands for, such as "
+                "s3://bucket/mlflow"
             )
-        return storage.join(self.artifacts, uri.removeprefix(STORED).lstrip("/"))
+        return uri
 
 
 class KServe:

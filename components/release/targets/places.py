@@ -40,6 +40,24 @@ def part(version: Version, traffic: float) -> Part:
     return Part(version, traffic, found.request, found.score)
 
 
+def ask(url: str, body: bytes) -> bytes:
+    """Return what a served model answers to a body.
+
+    Raises:
+        UnavailableError: when it does not.
+    """
+    headers = {"Content-Type": "application/json"}
+    if token := os.environ.get(TOKEN):
+        headers["Authorization"] = f"Bearer {token}"
+    try:
+        answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
+    except urllib3.exceptions.HTTPError as error:
+        raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
+    if may_pass(answer.status):
+        raise UnavailableError(f"{url} answers {answer.status}; run it again")
+    return answer.data
+
+
 def _managed(serving: Mapping[str, Any], name: str) -> Target:
     kinds = {"sagemaker": _sagemaker, "kserve": _standard, "knative": _knative}
     kind = serving.get("kind")
@@ -61,13 +79,13 @@ def _sagemaker(given: dict[str, Any], name: str) -> Target:
 def _standard(given: dict[str, Any], name: str) -> Target:
     from components.release.targets import standard
 
-    return standard.Standard(name, _place(standard.Scaled, given), _cluster(), _ask)
+    return standard.Standard(name, _place(standard.Scaled, given), _cluster(), ask)
 
 
 def _knative(given: dict[str, Any], name: str) -> Target:
     from components.release.targets import knative, kserve
 
-    return knative.Knative(name, _place(kserve.Place, given), _cluster(), _ask)
+    return knative.Knative(name, _place(kserve.Place, given), _cluster(), ask)
 
 
 def _cluster() -> Any:
@@ -98,16 +116,3 @@ def _place(kind: type[Place], given: dict[str, Any]) -> Place:
         return kind(**typed)
     except TypeError as error:
         raise UserError(f"state.serving: {error}; see docs/release.md") from None
-
-
-def _ask(url: str, body: bytes) -> bytes:
-    headers = {"Content-Type": "application/json"}
-    if token := os.environ.get(TOKEN):
-        headers["Authorization"] = f"Bearer {token}"
-    try:
-        answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
-    except urllib3.exceptions.HTTPError as error:
-        raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
-    if may_pass(answer.status):
-        raise UnavailableError(f"{url} answers {answer.status}; run it again")
-    return answer.data

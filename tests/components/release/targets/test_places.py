@@ -1,16 +1,22 @@
 """Which target a state means."""
 
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.common import registry
+from components.common.contracts import package
 from components.common.contracts.state import State
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.release.targets import places
+from components.release.targets.kserve import Place
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
 from tests.components.states import state
+from tests.servers import serving
 
 ROLE, IMAGE = "arn:aws:iam::123456789012:role/serving", "registry.example.com/nightshift/serving:0.2.0"
 
@@ -36,7 +42,7 @@ def test_numbers_may_come_as_floats_as_a_pipeline_passes_them_on(
 
 
 @pytest.mark.parametrize(
-    ("serving", "said"),
+    ("given", "said"),
     [
         ({"kind": "vertex"}, "state.serving.kind is 'vertex'; allowed: sagemaker, kserve, knative"),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
@@ -47,6 +53,45 @@ def test_numbers_may_come_as_floats_as_a_pipeline_passes_them_on(
         (KSERVE | {"kind": "knative", "cpu_percent": 50}, "state.serving.cpu_percent: unknown"),
     ],
 )
-def test_a_wrong_place_is_named_with_what_is_allowed(tmp_path: Path, serving: dict[str, Any], said: str) -> None:
+def test_a_wrong_place_is_named_with_what_is_allowed(tmp_path: Path, given: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        found(tmp_path, serving=serving)
+        found(tmp_path, serving=given)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tracking")
+def test_a_container_finds_the_files_that_a_tracking_server_keeps_where_that_keeps_them(
+    tracking_server: str, tracking_store: Path, save_model: Callable[[float], str]
+) -> None:
+    registry.register(tracking_server, "served", save_model(0.5), {})
+    version = registry.find(tracking_server, "served", 1)
+    place = Place("nightshift", IMAGE, "serving", "token", artifacts=str(tracking_store / "files"))
+    assert package.load(place.files(version)).sha256 == version.sha256
+
+
+class Door(BaseHTTPRequestHandler):
+    """Answers with the request's token, and 503 to an empty body."""
+
+    def do_POST(self) -> None:
+        length = int(self.headers["Content-Length"])
+        self.rfile.read(length)
+        self.send_response(200 if length else 503)
+        self.end_headers()
+        self.wfile.write(self.headers.get("Authorization", "nobody").encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_served_models_are_asked_with_their_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = HTTPServer(("127.0.0.1", 0), Door)
+    url = f"http://127.0.0.1:{server.server_port}/score"
+    with serving(server):
+        monkeypatch.delenv(places.TOKEN, raising=False)
+        assert places.ask(url, b"{}") == b"nobody"
+        monkeypatch.setenv(places.TOKEN, "something")
+        assert places.ask(url, b"{}") == b"Bearer something"
+        with pytest.raises(UnavailableError, match="answers 503; run it again"):
+            places.ask(url, b"")
+    with pytest.raises(UnavailableError, match="does not answer"):
+        places.ask(url, b"{}")

@@ -188,8 +188,7 @@ def test_what_does_not_become_ready_is_said_and_so_is_what_no_container_can_read
 ) -> None:
     with pytest.raises(UnavailableError, match="'fraud' does not become ready"):
         serving.target(lambda _: None).apply(fleet.parts(v1=1))
-    version = dataclasses.replace(fleet.parts(v1=1)[0].version, source="mlflow-artifacts:/1/abc/artifacts/model")
-    with pytest.raises(UserError, match=r"give state\.serving\.artifacts"):
-        PLACE.files(version)
-    given = dataclasses.replace(PLACE, artifacts="s3://bucket/mlflow")
-    assert given.files(version) == "s3://bucket/mlflow/1/abc/artifacts/model"
+    for uri in ("mlflow-artifacts:/1/abc/artifacts/model", "/lustre/registry/1"):
+        version = dataclasses.replace(fleet.parts(v1=1)[0].version, source=uri)
+        with pytest.raises(UserError, match=r"where no container reads them; .* give state\.serving\.artifacts"):
+            PLACE.files(version)
