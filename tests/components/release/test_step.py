@@ -2,7 +2,7 @@
 
 import json
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from components.deployment import endpoint
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import Target, places
+from components.release.targets import Part, Target, places
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components import samples
@@ -159,6 +159,41 @@ def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_tha
 
 def _answering(stocked: str) -> dict[int, float]:
     return Local(State.parse(state(Path(stocked).parent, registry=stocked)), "fraud").serving()
+
+
+class One:
+    """A target that has one version answer."""
+
+    splits = False
+
+    def __init__(self) -> None:
+        self.served: list[int] = []
+        self._shares: dict[int, float] = {}
+
+    def apply(self, parts: Sequence[Part]) -> None:
+        self._shares = {part.version.version: part.traffic for part in parts}
+        self.served += self._shares
+
+    def serving(self) -> dict[int, float]:
+        return self._shares
+
+    def ask(self, part: Part) -> Any:
+        return {"predictions": [{"score": part.score}]}
+
+    def measured(self, *_: object) -> None:
+        pass
+
+    def clean(self, parts: Sequence[Part]) -> None:
+        pass
+
+
+def test_on_a_target_without_shares_it_goes_from_shadow_to_live(tmp_path: Path, stocked: str) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    one = One()
+    step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: one)
+    record = step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: one)
+    assert (record.stage, one.served) == ("live", [1, 3])
 
 
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])
