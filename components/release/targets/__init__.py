@@ -121,6 +121,19 @@ def answers(part: Part, answer: Any) -> bool:
         return False
 
 
+def percents(parts: Sequence[Part], platform: str) -> list[int]:
+    """Return the shares as percentages; together they make 100.
+
+    Raises:
+        UserError: when a share is not a whole percentage.
+    """
+    found = [round(part.traffic * 100) for part in parts]
+    if not all(math.isclose(percent, part.traffic * 100) for percent, part in zip(found, parts, strict=True)):
+        raise UserError(f"release.shares holds {parts[-1].traffic:g}; {platform} takes whole percentages, such as 0.05")
+    assert sum(found) == 100
+    return found
+
+
 def holds(found: Any, wanted: Any) -> bool:
     """Return whether something holds all that is wanted; servers add fields of their own."""
     if isinstance(wanted, dict):

@@ -5,12 +5,10 @@ had all of them last. A new version comes in at 0 % and is asked first, so no re
 not right.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.errors import UserError
-from components.release.targets import Part, check
+from components.release.targets import Part, check, percents
 from components.release.targets.kserve import GROUP, NEWEST, REPLACES, KServe, Object, conditions, is_ready, key, notes
 
 CHAMPION = "nightshift/champion"
@@ -80,12 +78,7 @@ class Knative(KServe):
 
 
 def _percent(parts: Sequence[Part]) -> int | None:
-    if len(parts) == 1:
-        return None
-    percent = round(parts[-1].traffic * 100)
-    if not math.isclose(percent, parts[-1].traffic * 100):
-        raise UserError(f"release.shares holds {parts[-1].traffic}; KServe takes whole percentages, such as 0.05")
-    return percent
+    return percents(parts, "KServe")[-1] if len(parts) > 1 else None
 
 
 def _given(found: Object) -> int | None:

@@ -16,6 +16,7 @@ from components.release.targets import Part, Target
 
 TIMEOUT_SECONDS = 10
 TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that holds it
+GOOGLE = "https://www.googleapis.com/auth/cloud-platform"
 Place = TypeVar("Place")
 
 
@@ -46,20 +47,17 @@ def ask(url: str, body: bytes) -> bytes:
     Raises:
         UnavailableError: when it does not.
     """
-    headers = {"Content-Type": "application/json"}
-    if token := os.environ.get(TOKEN):
-        headers["Authorization"] = f"Bearer {token}"
-    try:
-        answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
-    except urllib3.exceptions.HTTPError as error:
-        raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
-    if may_pass(answer.status):
-        raise UnavailableError(f"{url} answers {answer.status}; run it again")
-    return answer.data
+    return _post(url, body, os.environ.get(TOKEN, ""))
 
 
 def _managed(serving: Mapping[str, Any], name: str) -> Target:
-    kinds = {"sagemaker": _sagemaker, "kserve": _standard, "knative": _knative}
+    kinds = {
+        "sagemaker": _sagemaker,
+        "kserve": _standard,
+        "knative": _knative,
+        "vertex": _vertex,
+        "cloudrun": _cloudrun,
+    }
     kind = serving.get("kind")
     if kind not in kinds:
         raise UserError(f"state.serving.kind is {kind!r}; allowed: {', '.join(kinds)}")
@@ -103,6 +101,52 @@ def _cluster() -> Any:
     return kubernetes.client.CustomObjectsApi()
 
 
+def _vertex(given: dict[str, Any], name: str) -> Target:
+    from google.cloud import aiplatform_v1 as api
+
+    from components.release.targets import vertex
+
+    place = _place(vertex.Place, given)
+    options = {"api_endpoint": f"{place.region}-aiplatform.googleapis.com"}
+    credentials = _google()
+    kinds = (api.EndpointServiceClient, api.ModelServiceClient, api.PredictionServiceClient)
+    clients = [kind(credentials=credentials, client_options=options) for kind in kinds]
+    return vertex.Vertex(name, place, vertex.Clients(*clients))
+
+
+def _cloudrun(given: dict[str, Any], name: str) -> Target:
+    from google.auth.transport.requests import AuthorizedSession
+
+    from components.release.targets import cloudrun
+
+    place = _place(cloudrun.Place, given)
+    return cloudrun.CloudRun(name, place, cloudrun.Access(AuthorizedSession(_google()), _identified))
+
+
+def _google() -> Any:
+    """Return the credentials that Google's libraries find."""
+    import google.auth
+    from google.auth.exceptions import GoogleAuthError
+
+    try:
+        return google.auth.default(scopes=[GOOGLE])[0]
+    except GoogleAuthError as error:
+        raise UserError(f"no credentials for Google Cloud: {error}") from None
+
+
+def _identified(url: str, audience: str, body: bytes) -> bytes:
+    """Ask with a token that says to a service of Cloud Run who asks."""
+    from google.auth.exceptions import GoogleAuthError
+    from google.auth.transport.requests import Request
+    from google.oauth2 import id_token
+
+    try:
+        token = id_token.fetch_id_token(Request(), audience)
+    except GoogleAuthError as error:
+        raise UserError(f"no identity to ask {audience} with: {error}; run it as a service account") from None
+    return _post(url, body, token)
+
+
 def _place(kind: type[Place], given: dict[str, Any]) -> Place:
     known = fields(kind)  # type: ignore[arg-type]
     check_names("state.serving", given, [each.name for each in known])
@@ -116,3 +160,14 @@ def _place(kind: type[Place], given: dict[str, Any]) -> Place:
         return kind(**typed)
     except TypeError as error:
         raise UserError(f"state.serving: {error}; see docs/release.md") from None
+
+
+def _post(url: str, body: bytes, token: str) -> bytes:
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    try:
+        answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
+    except urllib3.exceptions.HTTPError as error:
+        raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
+    if may_pass(answer.status):
+        raise UnavailableError(f"{url} answers {answer.status}; run it again")
+    return answer.data

@@ -1,7 +1,9 @@
 """Which target a state means."""
 
+import json
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from components.common.contracts import package
 from components.common.contracts.state import State
 from components.common.errors import UnavailableError, UserError
 from components.release.targets import places
+from components.release.targets.cloudrun import CloudRun
 from components.release.targets.kserve import Place
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
@@ -41,16 +44,37 @@ def test_numbers_may_come_as_floats_as_a_pipeline_passes_them_on(
     assert repr(endpoint._place.count) == "2"
 
 
+def test_google_cloud_is_reached_with_the_credentials_that_its_libraries_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"client_id": "a", "client_secret": "b", "refresh_token": "c", "quota_project_id": "shop"}
+    file = tmp_path / "credentials.json"
+    file.write_text(json.dumps({"type": "authorized_user"} | keys))
+    place = {"project": "shop", "region": "us-central1", "image": IMAGE, "account": "serving@shop.example.com"}
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    endpoint = found(tmp_path, serving=place | {"kind": "cloudrun", "min_replicas": 1.0})
+    assert isinstance(endpoint, CloudRun)
+    assert repr(endpoint._place.min_replicas) == "1"
+    if util.find_spec("google.cloud.aiplatform_v1"):
+        clients = found(tmp_path, serving=place | {"kind": "vertex"})._clients
+        assert clients.endpoints.transport.host == "us-central1-aiplatform.googleapis.com:443"
+
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "missing"))
+    with pytest.raises(UserError, match=r"no credentials for Google Cloud: .*missing"):
+        found(tmp_path, serving=place | {"kind": "cloudrun"})
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": "vertex"}, "state.serving.kind is 'vertex'; allowed: sagemaker, kserve, knative"),
+        ({"kind": "azure"}, "state.serving.kind is 'azure'; allowed: sagemaker, kserve, knative, vertex, cloudrun"),
         ({"kind": "sagemaker", "rol": ROLE}, "state.serving.rol: unknown; .* did you mean 'role'"),
         ({"kind": "sagemaker", "role": ROLE}, "state.serving: .*image.*; see docs/release.md"),
         ({"kind": "kserve", "namespace": "nightshift"}, "state.serving: .*image"),
         (KSERVE | {"min_replicas": 0}, "min_replicas is 0 and cpu_percent 70; a Deployment keeps at least 1"),
         (KSERVE | {"max_replicas": 1}, "min_replicas is 2 and max_replicas 1; allowed: 0 <= min_replicas"),
         (KSERVE | {"kind": "knative", "cpu_percent": 50}, "state.serving.cpu_percent: unknown"),
+        ({"kind": "cloudrun", "projct": "shop"}, "state.serving.projct: unknown; .* did you mean 'project'"),
     ],
 )
 def test_a_wrong_place_is_named_with_what_is_allowed(tmp_path: Path, given: dict[str, Any], said: str) -> None:

@@ -70,9 +70,8 @@ class Counted:
     @property
     def changes(self) -> list[str]:
         """Calls that change something."""
-        return [
-            name for name in self.calls if not name.lower().startswith(("describe", "list", "get", "invoke", "read"))
-        ]
+        asking = ("describe", "list", "get", "invoke", "predict", "read")
+        return [name for name in self.calls if not name.lower().startswith(asking)]
 
 
 def killed_everywhere(
