@@ -31,10 +31,11 @@ def body(args: Namespace) -> dict[str, float]:
     config, day = parse(args.config), splits.parse_date(args.date)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    from components.neural import devices
     from components.profiling import core
-    from components.tabular import inputs, mlp
+    from components.tabular import inputs
 
-    mlp.torch_device(args.device)
+    devices.torch_device(args.device)
     model = package.load(args.model)
     watch = core.Watch(args.device == "cuda")
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train

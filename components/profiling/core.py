@@ -13,8 +13,8 @@ from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
 from components.common.graph import Graph
 from components.common.memory import peak_memory
+from components.neural.recipes import mlp
 from components.profiling import instruments
-from components.tabular import mlp
 from components.tabular.scaler import Matrix
 from components.training import estimators
 from components.training.estimators import Fitted, Job, Labels

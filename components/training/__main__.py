@@ -32,10 +32,10 @@ def body(args: Namespace) -> dict[str, float | None]:
         step.log.info("rank %s of %s has nothing to do: rank 0 trains alone", rank, os.environ.get("WORLD_SIZE"))
         return {}
     config, day = parse(args.config), splits.parse_date(args.date)
-    from components.tabular import mlp
+    from components.neural import devices
     from components.training import core
 
-    mlp.torch_device(args.device)
+    devices.torch_device(args.device)
     plan, table = splits.plan(config, day), tables.read_table(args.features)
     setting = core.Setting(config, table.details["numeric"], table.details["categorical"], args.device)
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]

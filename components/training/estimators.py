@@ -20,7 +20,10 @@ from threadpoolctl import threadpool_limits
 
 from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError, check_names
-from components.tabular import mlp
+from components.neural import devices, trainer
+from components.neural.data import Resident
+from components.neural.recipes import mlp
+from components.neural.replica import Replica
 from components.tabular.scaler import Matrix, Scaler
 from components.training import onnx_export
 from components.training.onnx_export import Tree
@@ -157,9 +160,10 @@ def _line_graph(scaler: Scaler, line: Any) -> bytes:
 def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     parameters = mlp.parameters(job.field, job.parameters)
     scaler = Scaler.fitted(matrix)
-    with mlp.reproducible(job.seed, parameters.threads):
-        rows = mlp.resident(scaler.apply(matrix), labels, mlp.torch_device(job.device))
-        model = mlp.fit(*rows, parameters)
+    device = devices.torch_device(job.device)
+    rows = Resident(*mlp.resident(scaler.apply(matrix), labels, device), parameters.batch_size)
+    with devices.reproducible(job.seed, parameters.threads):
+        model = trainer.fit(Replica(mlp.MLP(matrix.shape[1], parameters), device), rows)
     return Fitted(
         lambda: onnx_export.dense(scaler, mlp.layers(model)),
         lambda rows: mlp.probabilities(model, scaler.apply(rows)),

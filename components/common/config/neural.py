@@ -1,0 +1,64 @@
+"""How networks are trained, whatever the task: batches and precision, and how processes share the work."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import annotated_types
+from pydantic import Field
+
+from components.common.config.section import Positive, Section
+
+
+class Precision(StrEnum):
+    """What a network computes in; its parameters are float32 always."""
+
+    FLOAT32 = "float32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class Schedule(StrEnum):
+    """The order in which a pipeline's stages work; but for the first, every process has two stages."""
+
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "interleaved"
+    ZERO_BUBBLE = "zero-bubble"
+
+
+class Compression(StrEnum):
+    """What gradients are compressed to before processes that replicate the network exchange them."""
+
+    NONE = "none"
+    BF16 = "bf16"
+    POWER_SGD = "powersgd"
+
+
+class Fit(Section):
+    """How a network is fitted; a recipe adds what describes the network itself."""
+
+    epochs: Positive = 15
+    batch_size: Positive = Field(256, description="rows of a step, over all processes")
+    learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
+        0.006, description="of Adam at the first step; falls linearly to 0 at the last"
+    )
+    threads: Positive = Field(
+        1, description="on the CPU; more pay off for wide networks only, and wait for each other on a busy machine"
+    )
+    precision: Precision = Precision.FLOAT32
+    microbatches: Positive = Field(
+        1, description="pieces of a batch: their gradients are accumulated, and they fill a pipeline"
+    )
+    clip: Annotated[float, annotated_types.Ge(0)] = Field(0, description="largest norm of the gradients; 0: no limit")
+    recompute: bool = Field(False, description="activations of a block are computed again backward, not kept")
+    compile: bool = Field(False, description="by torch.compile, block by block")
+
+
+class Trainer(Section):
+    """How the processes that torchrun has started share a network's training; those not named here replicate it."""
+
+    shard: Positive = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
+    tensor: Positive = Field(1, description="processes that share each layer")
+    pipeline: Positive = Field(1, description="processes that share the layers, one after the other")
+    schedule: Schedule = Schedule.ONE_F_ONE_B
+    compression: Compression = Compression.NONE
+    checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")

@@ -1,0 +1,39 @@
+"""The device of a `--device` flag, and PyTorch's global settings while a network is trained."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from components.common.errors import UserError
+
+
+def torch_device(name: str) -> torch.device:
+    """Return the device of a `--device` flag.
+
+    Raises:
+        UserError: when it is `cuda` and PyTorch has no GPU. There is no fallback.
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"--device cuda: PyTorch {torch.__version__} finds no GPU; pip install -e '.[gpu]' on a machine "
+            "with one, or run with --device cpu"
+        )
+    return torch.device(name)
+
+
+@contextmanager
+def reproducible(seed: int, threads: int) -> Iterator[None]:
+    """Make what runs inside depend on the seed only; restores PyTorch's global settings."""
+    # cuBLAS repeats its results only with this, which it reads when it starts
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(True)
+    torch.manual_seed(seed)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+        torch.set_num_threads(before)

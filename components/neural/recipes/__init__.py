@@ -1,0 +1,36 @@
+"""Model families, one file each: what the trainer has to know of a network.
+
+A recipe declares the network, its loss, how its layers are shared between processes, and its floating-point operations.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from torch import Tensor, nn
+
+from components.common.config.neural import Fit
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+
+
+class Recipe(Protocol):
+    """A model family with its parameters."""
+
+    @property
+    def fit(self) -> Fit:
+        """How it is fitted."""
+
+    def model(self) -> nn.Sequential:
+        """Return an untrained network, the same for the same state of PyTorch's generator.
+
+        Its children are the blocks: what is sharded, recomputed and compiled as one; a pipeline is cut between them.
+        """
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of a row."""
+
+    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
+        """Return how each layer of a part of the network is shared, by name; every parameter has to be in it."""
+
+    def flops(self) -> int:
+        """Return floating-point operations per row of a step, forward and backward."""
