@@ -1,0 +1,131 @@
+"""The command that computes a training's memory, time and cost before it runs."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.common.errors import UserError
+from components.common.figures import written
+from components.common.hardware import gpu, gpus
+from components.planning import published, recipe, search
+from components.planning.layout import Checkpointing, Cluster, Layout
+from components.planning.models import Model, Transformer, preset
+from components.planning.search import Plan
+from pipelines.cli import options
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+SIZES = ("layers", "hidden", "heads", "groups", "feed_forward", "vocabulary", "sequence")
+STRATEGY = ("micro_batch", "tensor", "pipeline", "interleave", "zero")
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "plan", plan.__doc__)
+    command.add_argument("--published", action="store_true", help="print how far published figures are met, and end")
+    command.add_argument("--model", default="custom", help="a preset such as llama3-8b, gpt-175b, bert-base, resnet50")
+    for name in SIZES:
+        command.add_argument(
+            _flag(name), type=int, help=f"the model's {name.replace('_', ' ')} (default: the preset's)"
+        )
+    command.add_argument("--gpu", help=f"one of {', '.join(gpus())}")
+    command.add_argument("--nodes", type=int, default=1, help="(default: 1)")
+    command.add_argument("--gpus-per-node", type=int, default=8, help="(default: 8)")
+    command.add_argument("--network", type=float, default=400, help="of a GPU to other nodes, Gbit/s (default: 400)")
+    command.add_argument("--batch", type=int, help="samples of a step, over all GPUs")
+    for name in STRATEGY:
+        command.add_argument(_flag(name), type=int, help="of the strategy (default: with none given, all are searched)")
+    command.add_argument("--checkpointing", choices=list(Checkpointing), help="of activations (default: as above)")
+    command.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
+    command.add_argument("--eager", action="store_true", help="without torch.compile or fused kernels")
+    command.add_argument("--samples", type=float, help="of an epoch: prints its hours, and its cost with a price")
+    command.add_argument("--usd-per-gpu-hour", type=float, help="price of a GPU")
+    command.add_argument("--output", metavar="FILE", help="where to write the recipe (YAML)")
+    command.set_defaults(command=plan)
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Compute memory, time and cost of a training, or propose the fastest layout that fits."""
+    from rich.console import Console
+
+    if args.published:
+        Console().print(accuracy())
+        return 0
+    found = _planned(args)
+    Console().print(_table(found, args))
+    options.say(f"layout   {search.flags(found.layout)}")
+    if args.output:
+        Path(args.output).write_text(recipe.written(found, args.model))
+        options.say(f"recipe   {args.output}")
+    return 0
+
+
+def accuracy() -> "Table":
+    """Return the published figures beside the planner's."""
+    from rich.table import Table
+
+    table = Table("published", "figure", "planner", "error", "reason", title="The planner against published figures")
+    for point in published.points():
+        predicted = point.predict()
+        error = f"{100 * (predicted / point.value - 1):+z.1f} %"
+        table.add_row(point.name, f"{point.value:,g} {point.unit}", f"{predicted:,.4g}", error, point.reason)
+    return table
+
+
+def _planned(args: argparse.Namespace) -> Plan:
+    if not args.gpu or not args.batch:
+        raise UserError(f"plan needs --gpu (one of {', '.join(gpus())}) and --batch")
+    cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
+    if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
+        raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
+    like = Layout(args.batch, fused=not args.eager, precision=args.precision)
+    given = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
+    if not given and not args.checkpointing:
+        return search.proposed(_model(args), cluster, like)
+    checkpointing = Checkpointing(args.checkpointing or Checkpointing.NONE)
+    return search.fitting(_model(args), cluster, replace(like, checkpointing=checkpointing, **given))
+
+
+def _model(args: argparse.Namespace) -> Model:
+    sizes: dict[str, Any] = {name: getattr(args, name) for name in SIZES if getattr(args, name) is not None}
+    if args.model != "custom":
+        return preset(args.model, **sizes)
+    missing = [_flag(name) for name in SIZES if name not in sizes and name not in ("groups", "feed_forward")]
+    if missing:
+        raise UserError(f"a model takes --model with a preset's name, or its sizes; {', '.join(missing)} missing")
+    return Transformer(**{"feed_forward": 4 * sizes["hidden"], **sizes})
+
+
+def _table(found: Plan, args: argparse.Namespace) -> "Table":
+    from rich.table import Table
+
+    table = Table("", "", title=f"{args.model} on {found.cluster.gpus} x {found.cluster.gpu.name}", show_header=False)
+    for name, value in _facts(found, args).items():
+        table.add_row(name, value)
+    return table
+
+
+def _facts(found: Plan, args: argparse.Namespace) -> dict[str, str]:
+    memory, time = found.memory, found.timing
+    parts = f"{memory.states / 1e9:.1f} states, {memory.activations / 1e9:.1f} activations"
+    facts = {
+        "parameters": f"{found.model.parameters / 1e9:,.3g} billion",
+        "memory a GPU": f"{memory.total / 1e9:.1f} of {found.cluster.gpu.memory / 1e9:.0f} GB ({parts})",
+        "step": f"{time.step:.4g} s",
+        "throughput": f"{found.throughput:,.0f} {'tokens' if found.model.tokens > 1 else 'samples'}/s a GPU",
+        "MFU": written(found.mfu, "percent"),
+        "pipeline bubble": written(time.bubble / time.step, "percent"),
+        "communication": f"{written(time.communication / time.step, 'percent')} not hidden",
+    }
+    if args.samples:
+        hours = found.hours(args.samples)
+        facts["epoch"] = f"{hours:,.4g} h"
+        if args.usd_per_gpu_hour is not None:
+            facts["cost of an epoch"] = f"{hours * found.cluster.gpus * args.usd_per_gpu_hour:,.2f} USD"
+    return facts
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

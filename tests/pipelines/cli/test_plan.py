@@ -1,0 +1,57 @@
+"""`nightshift plan` as a person calls it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.common.errors import UserError
+from pipelines.cli.__main__ import _parser
+
+
+def _called(*words: str) -> int:
+    args = _parser().parse_args(["plan", *words])
+    return int(args.command(args))
+
+
+def test_a_plan_is_printed_with_its_cost_and_written_as_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "recipe.yaml"
+    words = ["--model", "llama3-8b", "--gpu", "h100-80gb", "--batch", "16"]
+
+    assert _called(*words, "--samples", "1e6", "--usd-per-gpu-hour", "3", "--output", str(file)) == 0
+
+    said = capsys.readouterr().out
+    recipe = yaml.safe_load(file.read_text())
+    hours = 1e6 / 16 * recipe["expected"]["step_seconds"] / 3600
+    (cost,) = re.findall(r"([\d,.]+) USD", said)
+    assert float(cost.replace(",", "")) == pytest.approx(hours * 8 * 3, rel=1e-3)
+    assert "layout   --micro-batch" in said and recipe["cluster"]["gpu"] == "h100-80gb"
+
+
+def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--layers", "12", "--hidden", "768", "--heads", "12", "--vocabulary", "50257", "--sequence", "1024"]
+
+    assert _called(*sizes, "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8") == 0
+
+    assert "0.163 billion" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    (
+        (["--model", "llama3-8b"], "plan needs --gpu"),
+        (["--layers", "2", "--gpu", "l4", "--batch", "8"], "--hidden, --heads, --vocabulary, --sequence missing"),
+        (["--model", "llama3-8b", "--gpu", "l4", "--batch", "8", "--nodes", "0"], "above 0"),
+        (["--model", "llama3-8b", "--gpu", "t4", "--batch", "8"], "precision is 'bf16'; t4 has fp32, fp16"),
+        (
+            ["--model", "llama3-8b", "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8", "--zero", "0"],
+            "would fit|would on",
+        ),
+    ),
+)
+def test_what_cannot_be_planned_is_refused_with_the_next_step(words: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        _called(*words)
