@@ -10,8 +10,12 @@ AIRFLOW_VENV := .venv-airflow
 INFRA_VENV := .venv-infra
 # the real Triton, for tests, which are skipped without it; its Python backend wants NumPy 1
 TRITON_VENV := .venv-triton
-# PyTorch's own index of CPU builds; a wheel folder in PIP_FIND_LINKS is used instead when there is one
-TORCH_INDEX ?= $(if $(PIP_FIND_LINKS),,--index-url https://download.pytorch.org/whl/cpu)
+# certificates of the system's, which a proxy may have added to
+export UV_SYSTEM_CERTS := 1
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+INSTALL := $(BIN)/uv pip install --quiet --python
+# PyTorch's own CPU builds; a wheel folder in PIP_FIND_LINKS is used instead when there is one
+TORCH_BACKEND ?= $(if $(UV_FIND_LINKS),,--torch-backend cpu)
 # of the images; GPU builds of features and training need: make images IMAGES=rapids
 IMAGES ?= base serving airflow
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
@@ -84,7 +88,7 @@ mutants: $(VENV)/.mutants ## Change cores and interpreters bit by bit; name what
 
 images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
 	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
-	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_INDEX="$(TORCH_INDEX)" \
+	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_BACKEND="$(TORCH_BACKEND)" \
 	  --build-arg SOURCE="$$(git config --get remote.origin.url)" --build-arg REVISION="$$(git rev-parse HEAD)" \
 	  --build-arg VERSION=$(VERSION) --file containers/$$name/Dockerfile --tag nightshift/$$name:$(VERSION) . || exit 1; done
 
@@ -128,44 +132,49 @@ $(BIN)/python:
 	  || { echo "Nightshift needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $(MINOR). Try: make run PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 
+# resolves and installs in a tenth of pip's time
+$(BIN)/uv: $(BIN)/python
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) uv
+	@touch $@
+
 # torch first and pinned, from its own index: resolved with the rest it would bring gigabytes of CUDA
-$(VENV)/.torch: $(BIN)/python
-	$(BIN)/pip install --quiet $(TORCH_INDEX) torch==2.13.0
+$(VENV)/.torch: $(BIN)/uv
+	$(INSTALL) $(VENV) $(TORCH_BACKEND) torch==2.13.0
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.torch pyproject.toml $(CONSTRAINTS)
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,bench]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,bench]'
 	@touch $@
 
 $(VENV)/.search: $(VENV)/.dev
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,search]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,search]'
 	@touch $@
 
 $(VENV)/.mutants: $(VENV)/.dev
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,mutants]'
+	$(INSTALL) $(VENV) -c $(CONSTRAINTS) -e '.[cpu,kfp,aws,test,lint,mutants]'
 	@touch $@
 
 # the project's source without its dependencies: a DAG reads compiled YAML only
-$(AIRFLOW_VENV)/.installed: pyproject.toml constraints/airflow-py$(MINOR).txt
-	$(PYTHON) -m venv $(AIRFLOW_VENV)
-	$(AIRFLOW_VENV)/bin/pip install --quiet -r constraints/airflow-py$(MINOR).txt
-	$(AIRFLOW_VENV)/bin/pip install --quiet --no-deps -e .
+$(AIRFLOW_VENV)/.installed: pyproject.toml constraints/airflow-py$(MINOR).txt $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(AIRFLOW_VENV)
+	$(INSTALL) $(AIRFLOW_VENV) -r constraints/airflow-py$(MINOR).txt
+	$(INSTALL) $(AIRFLOW_VENV) --no-deps -e .
 	@touch $@
 
-$(INFRA_VENV)/.installed: constraints/infra-py$(MINOR).txt
-	$(PYTHON) -m venv $(INFRA_VENV)
-	$(INFRA_VENV)/bin/pip install --quiet -r constraints/infra-py$(MINOR).txt
+$(INFRA_VENV)/.installed: constraints/infra-py$(MINOR).txt $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(INFRA_VENV)
+	$(INSTALL) $(INFRA_VENV) -r constraints/infra-py$(MINOR).txt
 	@touch $@
 
-$(TRITON_VENV)/.installed: constraints/triton-py3.11.txt
-	$(PYTHON) -m venv $(TRITON_VENV)
-	$(TRITON_VENV)/bin/pip install --quiet -r constraints/triton-py3.11.txt
+$(TRITON_VENV)/.installed: constraints/triton-py3.11.txt $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(TRITON_VENV)
+	$(INSTALL) $(TRITON_VENV) -r constraints/triton-py3.11.txt
 	@touch $@
