@@ -20,23 +20,36 @@ class Replica:
 
     Attributes:
         parts: what of the network lies in this process, under the names that it has in the whole.
-        is_first: whether this process speaks and writes for all.
+        called: what computes the outputs from the inputs.
+        processes: how many share a batch's rows.
+        index: of this one among them.
     """
 
-    is_first = True
+    processes, index = 1, 0
 
     def __init__(self, recipe: Recipe, device: torch.device) -> None:
         self.recipe, self.fit, self.device = recipe, recipe.fit, device
         self.model = recipe.model().to(device)
+        self.called: nn.Module = self.model
         self.parts: list[nn.Sequential] = [self.model]
         prepare(self.model, self.fit)
 
     def backward(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> Tensor:
-        """Add the gradients of a batch's mean loss, times a scale, to those that are there; return the loss."""
-        if self.fit.microbatches == 1:
+        """Add the gradients of a batch's mean loss, times a scale, to those that are there.
+
+        Returns:
+            the mean loss of this process's rows.
+        """
+        if self.fit.microbatches == self.processes == 1:
             return self._backward(batch, 1.0, scale)
-        losses = [self._backward(piece, share, scale) for piece, share in self._pieces(batch)]
-        return torch.stack(losses).sum()
+        *before, last = self._pieces(batch)
+        with self.held():
+            losses = [self._backward(*piece, scale) for piece in before]
+        return torch.stack([*losses, self._backward(*last, scale)]).sum()
+
+    def held(self) -> AbstractContextManager[object]:
+        """Keep gradients in this process."""
+        return nullcontext()
 
     def clip(self, limit: float) -> None:
         """Scale the gradients down to a norm."""
@@ -54,16 +67,23 @@ class Replica:
 
     def _backward(self, piece: Batch, share: float, scale: Callable[[Tensor], Tensor]) -> Tensor:
         with self.autocast():
-            loss = self.recipe.loss(self.model(piece[0]), piece[1])
+            loss = self.recipe.loss(self.called(piece[0]), piece[1])
         if share != 1.0:
             loss = loss * share
         scale(loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
     def _pieces(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
-        rows = len(batch[1])
-        for inputs, labels in zip(*(each.chunk(self.fit.microbatches) for each in batch), strict=True):
-            yield (inputs, labels), len(labels) / rows
+        """Yield this process's pieces of a batch with what they count; every process has equally many.
+
+        Gradients are averaged over processes. A piece without rows is one row that counts nothing.
+        """
+        inputs, labels = batch
+        pieces, rows = self.fit.microbatches, len(labels)
+        for piece in range(self.index * pieces, (self.index + 1) * pieces):
+            start, end = (number * rows // (self.processes * pieces) for number in (piece, piece + 1))
+            own = slice(start, max(end, start + 1))
+            yield (inputs[own], labels[own]), (end - start) * self.processes / rows
 
 
 def prepare(part: nn.Sequential, fit: Fit) -> None:

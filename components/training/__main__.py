@@ -1,15 +1,22 @@
 """Flags in, files out: see `components/training/__init__.py`."""
 
-import os
+import contextlib
+import logging
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from components.common import splits, step
-from components.common.config import parse
+from components.common.config import Config, parse
+from components.common.config.tabular import CandidateKind
 from components.common.contracts import package, tables
 from components.common.contracts.section import write_section
+from components.common.errors import UserError
 from components.common.lineage import code_version
 from components.common.splits import Days
 from components.training import section
+
+if TYPE_CHECKING:
+    from components.training.core import Trained
 
 
 def parser() -> step.Parser:
@@ -27,23 +34,36 @@ def parser() -> step.Parser:
 
 
 def body(args: Namespace) -> dict[str, float | None]:
-    """Train and save; of several processes that torchrun has started, in the first one only."""
-    if (rank := os.environ.get("RANK", "0")) != "0":
-        step.log.info("rank %s of %s has nothing to do: rank 0 trains alone", rank, os.environ.get("WORLD_SIZE"))
-        return {}
-    config, day = parse(args.config), splits.parse_date(args.date)
-    from components.neural import devices
+    """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
+    config = parse(args.config)
+    from components.neural import devices, processes
+
+    with processes.joined(devices.torch_device(args.device)):
+        if processes.is_first():
+            return _saved(args, _trained(args, config), config.evaluation.top_k)
+        step.log.setLevel(logging.WARNING)
+        networks = {name: each for name, each in config.task.candidates.items() if each.kind is CandidateKind.MLP}
+        if networks:
+            task = config.task.model_copy(update={"candidates": networks})
+            with contextlib.suppress(UserError):  # the first process says it
+                _trained(args, config.model_copy(update={"task": task}))
+    return {}
+
+
+def _trained(args: Namespace, config: Config) -> "Trained":
     from components.training import core
 
-    devices.torch_device(args.device)
-    plan, table = splits.plan(config, day), tables.read_table(args.features)
+    plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
     setting = core.Setting(config, table.details["numeric"], table.details["categorical"], args.device)
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
     features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     lineage["code_version"] = code_version()
-    trained = core.train(setting, plan, features, lineage)
-    write_section(args.model, section.build(trained.package, config.evaluation.top_k))
+    return core.train(setting, plan, features, lineage)
+
+
+def _saved(args: Namespace, trained: "Trained", top_k: int) -> dict[str, float | None]:
+    write_section(args.model, section.build(trained.package, top_k))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
     measured = trained.package.candidates[trained.package.selected].validation
     return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}

@@ -196,7 +196,8 @@ def fit(setting: Setting, name: str, matrix: Matrix, labels: Labels) -> Fitted:
     """Fit one candidate of the config."""
     task = setting.config.task
     model = task.candidates[name]
-    job = Job(f"task.candidates.{name}.parameters", model.parameters, task.seed, task.threads, setting.device)
+    field = f"task.candidates.{name}.parameters"
+    job = Job(field, model.parameters, task.seed, task.threads, setting.device, task.trainer)
     return estimators.fit(model.kind, job, matrix, labels)
 
 

@@ -7,7 +7,7 @@ libraries' documentation and have not been run.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -18,12 +18,12 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from components.common.config.neural import Trainer
 from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError, check_names
-from components.neural import devices, trainer
+from components.neural import devices, processes, trainer
 from components.neural.data import Resident
 from components.neural.recipes import mlp
-from components.neural.replica import Replica
 from components.tabular.scaler import Matrix, Scaler
 from components.training import onnx_export
 from components.training.onnx_export import Tree
@@ -44,6 +44,7 @@ class Job:
         seed: of everything random.
         threads: CPU threads.
         device: `cpu` or `cuda`.
+        trainer: how processes share the training of a network.
     """
 
     field: str
@@ -51,6 +52,7 @@ class Job:
     seed: int
     threads: int
     device: str
+    trainer: Trainer = field(default_factory=Trainer)
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     device = devices.torch_device(job.device)
     rows = Resident(*mlp.resident(scaler.apply(matrix), labels, device), parameters.batch_size)
     with devices.reproducible(job.seed, parameters.threads):
-        model = trainer.fit(Replica(mlp.MLP(matrix.shape[1], parameters), device), rows)
+        model = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), job.trainer, device), rows)
     return Fitted(
         lambda: onnx_export.dense(scaler, mlp.layers(model)),
         lambda rows: mlp.probabilities(model, scaler.apply(rows)),

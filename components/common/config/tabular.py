@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field, StringConstraints, field_validator
 
+from components.common.config.neural import Trainer
 from components.common.config.section import Positive, Section
 
 
@@ -47,6 +48,7 @@ class Tabular(Section):
     select_by: Literal["average_precision", "auc_roc", "precision_at_k"] = Field(
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )
+    trainer: Trainer = Trainer()
     candidates: dict[CandidateName, Candidate] = Field(min_length=1, description="name -> what to train")
 
     @field_validator("windows_days")

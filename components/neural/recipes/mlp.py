@@ -59,13 +59,13 @@ class MLP:
     fit: Parameters
 
     def model(self) -> nn.Sequential:
-        """Return an untrained network, (n, inputs) -> logits (n,); a block is a linear layer and what follows it."""
+        """Return an untrained network, (n, inputs) -> logits (n, 1); a block is a linear layer and what follows it."""
         hidden = [nn.Sequential(nn.Linear(before, after), nn.ReLU()) for before, after in pairwise(self._widths)]
-        return nn.Sequential(*hidden, nn.Sequential(nn.Linear(self._widths[-1], 1), nn.Flatten(0)))
+        return nn.Sequential(*hidden, nn.Sequential(nn.Linear(self._widths[-1], 1)))
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Return the mean cross-entropy of logits (n,) and labels 0 or 1, float32 (n,)."""
-        return nn.functional.binary_cross_entropy_with_logits(outputs, labels)
+        """Return the mean cross-entropy of logits (n, 1) and labels 0 or 1, float32 (n,)."""
+        return nn.functional.binary_cross_entropy_with_logits(outputs.flatten(), labels)
 
     def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
         """Share units in one layer and the sums over them in the next, so that only every second layer communicates."""
@@ -99,7 +99,7 @@ def probabilities(model: nn.Sequential, matrix: Matrix) -> Matrix:
     """Return the network's probability of the positive class, float32 (n,), of standardized rows, float32 (n, d)."""
     device = next(model.parameters()).device
     with torch.no_grad():
-        scores: Matrix = torch.sigmoid(model(torch.from_numpy(matrix).to(device))).cpu().numpy()
+        scores: Matrix = torch.sigmoid(model(torch.from_numpy(matrix).to(device))).flatten().cpu().numpy()
     return scores
 
 

@@ -19,7 +19,7 @@ def test_a_network_has_the_layers_the_parameters_ask_for():
         ((1, 7), (1,)),
     ]
     assert len(model) == 3  # a block a linear layer
-    assert model(torch.ones(4, 5)).shape == (4,)
+    assert model(torch.ones(4, 5)).shape == (4, 1)
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])

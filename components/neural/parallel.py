@@ -1,0 +1,144 @@
+"""How processes share a network's training: which rows, parameters, layers and stages each one has.
+
+`replicate` x `shard` processes share the rows of a batch, `tensor` the layers' units, `pipeline` the layers. Whatever
+the layout, a step is that of one process that has the whole batch.
+"""
+
+from contextlib import AbstractContextManager, ExitStack
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+from components.common.config.neural import Compression, Precision, Schedule, Trainer
+from components.common.errors import UserError
+from components.neural.recipes import Recipe
+from components.neural.replica import Replica
+
+AXES = ("pipeline", "replicate", "shard", "tensor")
+
+
+def arranged(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
+    """Return this process's part in the training of a network.
+
+    Raises:
+        UserError: when the processes cannot share it as the config says.
+    """
+    mesh = arrangement(recipe, trainer, device, dist.get_world_size())
+    if trainer.pipeline > 1:
+        from components.neural.pipeline import Pipelined
+
+        return Pipelined(recipe, trainer, device, mesh)
+    return Shared(recipe, trainer, device, mesh)
+
+
+def arrangement(recipe: Recipe, trainer: Trainer, device: torch.device, processes: int) -> DeviceMesh:
+    """Return the processes along `AXES`."""
+    together = trainer.shard * trainer.tensor * trainer.pipeline
+    given = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
+    if processes % together:
+        raise UserError(f"{given} is {together}, which does not divide {processes} processes; start a multiple of it")
+    if together > 1 and trainer.compression is not Compression.NONE:
+        raise UserError(f"{given}: compression is for processes that only replicate; leave it out")
+    if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is Schedule.ZERO_BUBBLE:
+        raise UserError(f"{given}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
+    if together > 1 and recipe.fit.precision is Precision.FP16:
+        raise UserError(f"{given}: fp16 scales the loss of whole networks only; write precision: bf16")
+    shape = (trainer.pipeline, processes // together, trainer.shard, trainer.tensor)
+    return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
+
+
+class Shared(Replica):
+    """A network whose rows, parameters or layers are shared, in one stage."""
+
+    def __init__(self, recipe: Recipe, trainer: Trainer, device: torch.device, mesh: DeviceMesh) -> None:
+        self.mesh, self.trainer = mesh, trainer
+        self.processes = mesh["replicate"].size() * mesh["shard"].size()
+        self.index = mesh["replicate"].get_local_rank() * mesh["shard"].size() + mesh["shard"].get_local_rank()
+        super().__init__(recipe, device)
+        self._distribute()
+
+    def _distribute(self) -> None:
+        split(self.recipe, self.model, self.mesh)
+        if self.mesh["replicate"].size() == self.mesh.size():
+            self.called = replicated(self.model, self.mesh["replicate"], self.trainer.compression)
+
+    def held(self) -> AbstractContextManager[object]:
+        """Keep gradients in this process."""
+        if isinstance(self.called, DistributedDataParallel):
+            return self.called.no_sync()
+        stack = ExitStack()
+        if isinstance(self.called, FSDPModule):
+            self.called.set_requires_gradient_sync(False)
+            stack.callback(self.called.set_requires_gradient_sync, True)
+        return stack
+
+    def clip(self, limit: float) -> None:
+        """Scale the gradients of all processes down to one norm."""
+        parameters = [parameter for part in self.parts for parameter in part.parameters()]
+        norm = local(nn.utils.get_total_norm([each.grad for each in parameters if each.grad is not None]))
+        if is_cut(self.mesh):
+            squared = norm**2
+            dist.all_reduce(squared, group=self.mesh["pipeline"].get_group())
+            norm = squared**0.5
+        nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+
+    def whole(self) -> nn.Sequential:
+        """Return the whole network, in every process."""
+        here = {name: local(value) for part in self.parts for name, value in part.state_dict().items()}
+        model = self.recipe.model().to(self.device)
+        for name, place in model.state_dict().items():
+            value = here[name].clone() if name in here else torch.zeros_like(place)
+            if is_cut(self.mesh):  # each value lies in one stage
+                dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
+            place.copy_(value)
+        return model
+
+
+def split(recipe: Recipe, part: nn.Sequential, mesh: DeviceMesh) -> None:
+    """Share the layers of a part of a network, then the parameters of its blocks."""
+    if mesh["tensor"].size() > 1:
+        parallelize_module(part, mesh["tensor"], recipe.tensor_plan(part))
+    # a hybrid of both: with one process along `shard` it only replicates, which DDP does not for shared layers
+    if mesh["shard"].size() > 1 or (mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not is_cut(mesh)):
+        rows = mesh["shard"] if mesh["replicate"].size() == 1 else mesh["replicate", "shard"]
+        for block in part:
+            fully_shard(block, mesh=rows)
+        fully_shard(part, mesh=rows)
+
+
+def is_cut(mesh: DeviceMesh) -> bool:
+    """Return whether the network is cut into stages, which average gradients over replicas themselves."""
+    return mesh["pipeline"].size() > 1
+
+
+def replicated(model: nn.Module, mesh: DeviceMesh, compression: Compression) -> DistributedDataParallel:
+    """Have gradients averaged over replicas of a whole network."""
+    called = DistributedDataParallel(model, process_group=mesh.get_group(), gradient_as_bucket_view=True)
+    if compression is Compression.BF16:
+        called.register_comm_hook(mesh.get_group(), as_bf16)
+    if compression is Compression.POWER_SGD:
+        called.register_comm_hook(
+            power_sgd.PowerSGDState(mesh.get_group(), start_powerSGD_iter=2), power_sgd.powerSGD_hook
+        )
+    return called
+
+
+def as_bf16(
+    group: dist.ProcessGroup,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]
+) -> torch.futures.Future[Tensor]:
+    """Average gradients as bf16; PyTorch takes its own hook by this name on GPUs only, though gloo can do it."""
+    return default_hooks.bf16_compress_hook(group, bucket)
+
+
+def local(value: Tensor) -> Tensor:
+    """Return the whole of a tensor that may be spread over processes."""
+    return value.full_tensor() if isinstance(value, DTensor) else value

@@ -1,0 +1,60 @@
+"""The processes that torchrun has started, as one group."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from components.common.config.neural import Trainer
+from components.neural.recipes import Recipe
+from components.neural.replica import Replica
+
+# one process may fit what is not a network while the others wait
+PATIENCE = timedelta(hours=6)
+
+
+def is_first() -> bool:
+    """Return whether this process speaks and writes for all."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[None]:
+    """Join the other processes of torchrun, if there are any: gloo on the CPU, NCCL on GPUs."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield
+        return
+    if device.type == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # checkpoints and signals are exchanged on the CPU
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    dist.init_process_group(backend, store=_store(), rank=rank, world_size=size, timeout=PATIENCE)
+    yield
+    dist.destroy_process_group()  # not after a failure, in which the others may hang
+
+
+def replica(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
+    """Return this process's part in the training of a network: all of it, where there is one process.
+
+    Raises:
+        UserError: when the processes cannot share it as the config says.
+    """
+    if not dist.is_initialized():
+        return Replica(recipe, device)
+    from components.neural import parallel
+
+    return parallel.arranged(recipe, trainer, device)
+
+
+def _store() -> Any:
+    """Return the store of torchrun's agent, afresh in every attempt: the last one's addresses are stale."""
+    shared = dist.TCPStore(  # type: ignore[attr-defined]
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False
+    )
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"attempt_{attempt}", shared)  # type: ignore[attr-defined]

@@ -1,0 +1,80 @@
+"""Started by torchrun: train one network under every plan for so many processes, and compare with one process.
+
+Prints a line a plan, in rank 0: its name, and by how much the weights differ.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from components.common.config.neural import Trainer
+from components.neural import devices, processes, trainer
+from components.neural.data import Resident
+from components.neural.recipes import mlp
+from components.neural.recipes.mlp import MLP, Parameters
+from components.neural.replica import Replica
+
+CPU = torch.device("cpu")
+BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02}
+PIPELINE = {"pipeline": 2}
+PIECES = {"microbatches": 4}
+PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    2: {
+        "ddp": ({}, {}),
+        "ddp, accumulated, clipped": ({}, {**PIECES, "clip": 0.05}),
+        "ddp, recomputed, bf16": ({}, {"recompute": True, "precision": "bf16"}),
+        "ddp, fp16": ({}, {"precision": "fp16", "clip": 0.05}),
+        "ddp, gradients as bf16": ({"compression": "bf16"}, {}),
+        "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
+        "fsdp": ({"shard": 2}, {}),
+        "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "tp": ({"tensor": 2}, {}),
+        "tp, two hidden layers, clipped": ({"tensor": 2}, {"layers": 2, "clip": 0.05}),
+        "pp 1f1b": (PIPELINE, PIECES),
+        "pp 1f1b, clipped": (PIPELINE, {**PIECES, "clip": 0.05}),
+        "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
+        "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+    },
+    8: {
+        "hsdp 2 x 4": ({"shard": 4}, {}),
+        "dp 4 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
+        "dp 2 x fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "pp 2 x dp 4": (PIPELINE, PIECES),
+        "pp 2 x fsdp 4, interleaved": ({**PIPELINE, "shard": 4, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
+        "pp 2 x fsdp 2 x tp 2": ({**PIPELINE, "shard": 2, "tensor": 2}, {**PIECES, "clip": 0.05}),
+        "pp 2 x dp 2 x tp 2, zero-bubble": ({**PIPELINE, "tensor": 2, "schedule": "zero-bubble"}, PIECES),
+        "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
+    },
+}
+
+
+def fitted(shared: dict[str, Any] | None, given: dict[str, Any]) -> torch.nn.Sequential:
+    """103 rows: neither batches nor processes nor pieces divide them."""
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(103, 5)).astype(np.float32)
+    labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
+    recipe = MLP(5, Parameters.model_validate(BASE | given))
+    with devices.reproducible(0, threads=1):
+        alone = shared is None
+        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        return trainer.fit(replica, Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size))
+
+
+def main() -> None:
+    names = sys.argv[1:]
+    with processes.joined(CPU):
+        for name, (shared, given) in PLANS[dist.get_world_size()].items():
+            if names and name not in names:
+                continue
+            pairs = zip(fitted(shared, given).parameters(), fitted(None, given).parameters(), strict=True)
+            gap = torch.stack([(a - b).abs().max() for a, b in pairs]).max()
+            dist.all_reduce(gap, dist.ReduceOp.MAX)
+            if dist.get_rank() == 0:
+                print(f"{name}: {gap.item():.2g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
