@@ -7,7 +7,7 @@ libraries' documentation and have not been run.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -33,6 +33,8 @@ Labels = npt.NDArray[np.int8]
 # set by the step itself, or fixed because the exported graph is written for one value only
 RESERVED = {"booster", "device", "n_jobs", "objective", "random_state"}
 
+REPLICATED = Trainer()
+
 
 @dataclass(frozen=True)
 class Job:
@@ -52,7 +54,7 @@ class Job:
     seed: int
     threads: int
     device: str
-    trainer: Trainer = field(default_factory=Trainer)
+    trainer: Trainer = REPLICATED
 
 
 @dataclass(frozen=True)
