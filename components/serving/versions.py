@@ -188,16 +188,8 @@ class Current:
         if given is None:
             self.close()
             return
-        uri, manifest = given, snapshot.read(given)
         since = self.online.last if self.online else embedded.last(Path(self._folder))
-        if since and since > manifest.last:
-            uri = snapshot.newer(given, inputs) or given
-            manifest = snapshot.read(uri)
-        if not snapshot.serves(manifest, inputs):
-            raise UserError(
-                f"snapshot {uri} has other inputs than version {model.pointer.version}; "
-                "run the features step with the model's config"
-            )
+        uri, manifest = snapshot.under(since, given, inputs)
         if self.online is None:
             self.online = Online(self._open(snapshot.mapped(uri, self._folder)))
         elif self.online.windows != manifest.windows or self.online.last < manifest.last:

@@ -115,6 +115,7 @@ class Workers:
 
     def _become(self, place: int) -> None:
         self._board.place = place
+        self._board.serve(None)  # until it has loaded what its predecessor served
         for each in ENDING:
             signal.signal(each, signal.SIG_DFL)
         os.close(self._alive[1])

@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from components.common.contracts import package
 from components.common.contracts.package import Tabular
-from components.common.errors import UserError
 from components.common.step import log
 from components.serving.messages import RequestError, decoded
 from components.serving.rows import Rows
-from components.tabular.online import snapshot
+from components.tabular.online import embedded, snapshot
 from components.tabular.online.embedded import Embedded
 from components.tabular.online.event import Reader
 
@@ -72,11 +71,8 @@ class Raw:
     """
 
     def __init__(self, inputs: Tabular, most: int, uri: str, folder: str) -> None:
-        if not snapshot.serves(snapshot.read(uri), inputs):
-            raise UserError(f"snapshot {uri} has other inputs than the model; run the features step with its config")
         self._inputs, self._rows, self._folder = inputs, Rows(inputs, most), folder
-        # the state may lie over a newer one already
-        self._uri = snapshot.newer(uri, inputs) or uri
+        self._uri, _ = snapshot.under(embedded.last(Path(folder)), uri, inputs)
         self._store = Embedded(Path(folder), snapshot.mapped(self._uri, folder))
         self._reader = Reader(self._store.base.snapshot.events)
         self._closing = threading.Event()

@@ -197,6 +197,26 @@ def newer(uri: str, model: Tabular) -> str | None:
     return _newest(folder, model, day)
 
 
+def under(state: date | None, uri: str, model: Tabular) -> tuple[str, Snapshot]:
+    """Return the snapshot that an online state has to lie over, and its manifest.
+
+    Args:
+        state: last day of the snapshot that it lies over now, None for a new one; it never goes back.
+        uri: the snapshot that is wanted.
+        model: what the model makes of events.
+
+    Raises:
+        UserError: when the snapshot has other inputs than the model.
+    """
+    manifest = read(uri)
+    if state and state > manifest.last:
+        uri = newer(uri, model) or uri
+        manifest = read(uri)
+    if not serves(manifest, model):
+        raise UserError(f"snapshot {uri} has other inputs than the model; run the features step with its config")
+    return uri, manifest
+
+
 def _newest(folder: str, model: Tabular, after: str = "") -> str | None:
     for day in sorted(storage.names(folder), reverse=True):
         if day <= after:

@@ -211,7 +211,7 @@ def test_a_snapshot_with_other_inputs_than_the_models_is_not_served(running, uri
 
     running.current.refresh()
 
-    assert "has other inputs than version 2" in str(running.current.problem)
+    assert "has other inputs than the model" in str(running.current.problem)
     assert len(sent(running, LATER[0])) == 1
 
 
