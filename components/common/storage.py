@@ -107,7 +107,7 @@ def copy(source: str, target: str) -> str:
     Raises:
         UserError: when the source is missing, the target not writable or full, or a store refuses.
     """
-    with _on_disk(source) as path:
+    with on_disk(source) as path:
         digest = stores.attempt(path, lambda _, place: _digest(place))
         stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else fs.put_file)(path, place))
     return digest
@@ -172,7 +172,7 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
     """
     from pyarrow.parquet import ParquetFile
 
-    with _on_disk(uri) as path:
+    with on_disk(uri) as path:
         try:
             # buffered ahead, all of the file would end up in memory
             with open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
@@ -247,6 +247,19 @@ def remove_folder(path: str) -> None:
         raise stores.explained(error, path) from error
 
 
+@contextmanager
+def on_disk(uri: str) -> Iterator[str]:
+    """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
+    fs, path = stores.opened(uri)
+    if stores.is_local(fs):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "copy")
+        stores.attempt(uri, lambda fs, path: fs.get_file(path, copy))
+        yield copy
+
+
 def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
     fs.invalidate_cache()
     for path, info in fs.find(root, detail=True).items():
@@ -264,19 +277,6 @@ def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
         return list(fs.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-@contextmanager
-def _on_disk(uri: str) -> Iterator[str]:
-    """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
-    fs, path = stores.opened(uri)
-    if stores.is_local(fs):
-        yield path
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy = os.path.join(folder, "copy")
-        stores.attempt(uri, lambda fs, path: fs.get_file(path, copy))
-        yield copy
 
 
 def _digest(path: str) -> str:

@@ -1,6 +1,7 @@
 """Flags in, files out: see `components/profiling/__init__.py`."""
 
 import os
+import sys
 from argparse import Namespace
 
 from components.common import splits, step, storage
@@ -8,7 +9,7 @@ from components.common.config import parse
 from components.common.contracts import package, profile, tables
 from components.common.contracts.profile import PhaseName
 from components.common.contracts.section import write_section
-from components.profiling import section
+from components.profiling import alone, section
 
 
 def parser() -> step.Parser:
@@ -60,4 +61,7 @@ def body(args: Namespace) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    step.run(parser(), body)
+    if alone.is_asked(sys.argv[1:]):
+        step.run(alone.parser(), alone.body)
+    else:
+        step.run(parser(), body)

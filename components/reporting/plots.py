@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import log10, sqrt
 
 from components.common.contracts.section import Axis, Bars, Chart, Series
 from components.common.figures import written
@@ -99,11 +99,13 @@ def _up(axis: Axis, value: float) -> float:
 
 def _share(axis: Axis, value: float) -> float:
     """Return how far along an axis a value lies, 0 to 1; what is beyond it is drawn at its end."""
-    low, high, at = (_scaled(axis, each) for each in (axis.ticks[0], axis.ticks[-1], value))
+    low, high, at = (_scaled(axis, each) for each in (axis.ticks[0], axis.ticks[-1], max(value, axis.ticks[0])))
     return min(max((at - low) / (high - low), 0.0), 1.0)
 
 
 def _scaled(axis: Axis, value: float) -> float:
+    if axis.scale == "log":
+        return log10(value)
     return sqrt(max(value, 0.0)) if axis.scale == "sqrt" else value
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.common.contracts.section import Column, Page, Row
+from components.common.contracts.section import Column, Page, Row, Section
 from components.reporting import formats, plots
 from components.reporting.summary import Summary
 
@@ -38,6 +38,31 @@ def render(page: Page, summary: Summary, folder: str) -> str:
         summary: says when and where the run was.
         folder: URI of the folder the page will lie in; what lies below it is linked.
     """
+    failed = {name: step.error for name, step in summary.steps.items() if step.state == "failed"}
+    return (
+        _environment(folder)
+        .get_template("report.html.j2")
+        .render(page=page, summary=summary, failed=failed, most=REASONS)
+    )
+
+
+def alone(section: Section, folder: str) -> str:
+    """Return the HTML of one section that belongs to no run.
+
+    Args:
+        section: what to show.
+        folder: URI of the folder the page will lie in; what lies below it is linked.
+    """
+    return _environment(folder).get_template("section.html.j2").render(section=section, most=REASONS)
+
+
+def whole(column: Column, position: int, rows: list[Row]) -> float:
+    """Return the value whose bar fills a column's width."""
+    limits = [] if column.limit is None else [HEADROOM * column.limit]
+    return max([*limits, *(formats.number(row.cells[position]) for row in rows)], default=0) or 1.0
+
+
+def _environment(folder: str) -> Environment:
     environment = Environment(
         loader=PackageLoader("components.reporting"),
         autoescape=True,
@@ -47,14 +72,7 @@ def render(page: Page, summary: Summary, folder: str) -> str:
     )
     environment.filters |= {"shown": formats.shown, "moment": formats.moment, "place": lambda u: Place.of(u, folder)}
     environment.filters |= {"chart": plots.chart, "bars": plots.bars, "whole": whole, "number": formats.number}
-    failed = {name: step.error for name, step in summary.steps.items() if step.state == "failed"}
-    return environment.get_template("report.html.j2").render(page=page, summary=summary, failed=failed, most=REASONS)
-
-
-def whole(column: Column, position: int, rows: list[Row]) -> float:
-    """Return the value whose bar fills a column's width."""
-    limits = [] if column.limit is None else [HEADROOM * column.limit]
-    return max([*limits, *(formats.number(row.cells[position]) for row in rows)], default=0) or 1.0
+    return environment
 
 
 def _resolved(uri: str) -> str:

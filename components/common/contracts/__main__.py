@@ -12,7 +12,7 @@ from components.common.contracts.loadtest import LoadTest, Settings
 from components.common.contracts.online import Snapshot
 from components.common.contracts.optimization import Optimization
 from components.common.contracts.package import ModelPackage
-from components.common.contracts.profile import Profile
+from components.common.contracts.profile import Profile, TraceProfile
 from components.common.contracts.release import Release
 from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import Page, Section
@@ -36,6 +36,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "section": Section,
     "settings": Settings,
     "table": Manifest,
+    "trace_profile": TraceProfile,
     "verdict": Verdict,
 }
 

@@ -120,11 +120,20 @@ class Table(Part):
 
 
 class Axis(Part):
-    """An axis of a chart, from the first of its ticks to the last one; `sqrt` keeps small shares apart."""
+    """An axis of a chart, from the first of its ticks to the last one.
+
+    `sqrt` keeps small shares apart, `log` magnitudes, whose ticks are above 0.
+    """
 
     label: str
     ticks: Annotated[list[float], Field(min_length=2)]
-    scale: Literal["linear", "sqrt"] = "linear"
+    scale: Literal["linear", "sqrt", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _logarithms_exist(self) -> Self:
+        if self.scale == "log" and min(self.ticks) <= 0:
+            raise ValueError(f"{self.label!r} has ticks {self.ticks}; those of a log scale are above 0")
+        return self
 
 
 class Series(Part):

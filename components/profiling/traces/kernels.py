@@ -1,0 +1,150 @@
+"""Totals by name: kernels of GPUs, collective operations, operations of the host."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from components.common.contracts.profile import CollectiveTime, Kernel, Operation
+from components.profiling.traces import names, timeline
+from components.profiling.traces.timeline import Floats
+from components.profiling.traces.trace import Collective, Host, Rows, Trace, Work
+
+TOP = 20
+WIDTHS = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "char": 1, "byte": 1, "int8": 1}
+
+
+@dataclass
+class Total:
+    """Calls and microseconds of one name."""
+
+    calls: int = 0
+    time: float = 0.0
+
+
+def totals(trace: Trace, rows: Rows, times: Floats) -> dict[str, Total]:
+    """Return calls and time of each name."""
+    calls = np.bincount(rows["name"], minlength=len(trace.names))
+    sums = np.bincount(rows["name"], weights=times, minlength=len(trace.names))
+    return {trace.names[i]: Total(int(calls[i]), float(sums[i])) for i in np.flatnonzero(calls)}
+
+
+def top_kernels(traces: Sequence[Trace]) -> list[Kernel]:
+    """Return the kernels of all traces with the largest totals, largest first."""
+    found: dict[str, Total] = defaultdict(Total)
+    for trace in traces:
+        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        for name, one in totals(trace, rows, rows["end"] - rows["start"]).items():
+            found[name].calls += one.calls
+            found[name].time += one.time
+    whole = sum(one.time for one in found.values()) or 1.0
+    first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
+    return [_kernel(name, found[name], whole) for name in first]
+
+
+def _kernel(name: str, total: Total, whole: float) -> Kernel:
+    return Kernel(
+        name=name,
+        kind="communication" if names.is_communication(name) else "computation",
+        calls=total.calls,
+        total_ms=round(total.time / 1000, 4),
+        mean_us=round(total.time / total.calls, 3),
+        pct=round(100 * total.time / whole, 3),
+        tensor_cores=names.uses_tensor_cores(name) if names.is_matrix(name) else None,
+    )
+
+
+def matrix_time(traces: Iterable[Trace]) -> tuple[float, float]:
+    """Return the microseconds of kernels that multiply matrices: on tensor cores, and elsewhere."""
+    on, off = 0.0, 0.0
+    for trace in traces:
+        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        for name, one in totals(trace, rows, rows["end"] - rows["start"]).items():
+            if names.is_matrix(name) and not names.is_communication(name):
+                on, off = (on + one.time, off) if names.uses_tensor_cores(name) else (on, off + one.time)
+    return on, off
+
+
+def collectives(traces: Sequence[Trace]) -> list[CollectiveTime]:
+    """Return the collective operations of all traces, most time first."""
+    times: dict[str, list[tuple[float, Collective | None]]] = defaultdict(list)
+    for trace in traces:
+        for row in trace.work[trace.work["kind"] == Work.KERNEL]:
+            name = trace.names[row["name"]]
+            if names.is_communication(name):
+                told = trace.collectives.get(int(row["cause"]))
+                one = names.collective(told.name if told else name)
+                times[one].append((float(row["end"] - row["start"]), told))
+    found = [_collective(name, calls) for name, calls in times.items()]
+    return sorted(found, key=lambda one: -one.total_ms)
+
+
+def _collective(name: str, calls: list[tuple[float, Collective | None]]) -> CollectiveTime:
+    moved = [(time, size(told), told.ranks) for time, told in calls if told and told.elements > 0]
+    total, known = sum(time for time, _ in calls), sum(time for time, _, _ in moved)
+    on_bus = sum(moved_bytes * _bus_factor(name, ranks) for _, moved_bytes, ranks in moved)
+    return CollectiveTime(
+        name=name,
+        calls=len(calls),
+        total_ms=round(total / 1000, 4),
+        bytes=sum(moved_bytes for _, moved_bytes, _ in moved) if len(moved) == len(calls) else None,
+        bus_gb_per_s=round(on_bus / known / 1000, 3) if known else None,
+    )
+
+
+def size(told: Collective) -> int:
+    """Return the bytes that went into a collective operation."""
+    return told.elements * WIDTHS.get(told.dtype.lower(), 1)
+
+
+def _bus_factor(name: str, ranks: int) -> float:
+    """Return what the bus carries per byte that went in (nccl-tests, doc/PERFORMANCE.md)."""
+    if ranks < 2:
+        return 0.0
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": float(ranks - 1)}
+    return factors.get(name, 1.0 if name in ("broadcast", "reduce", "send_recv") else (ranks - 1) / ranks)
+
+
+def top_operations(trace: Trace) -> list[Operation]:
+    """Return what the host spends most of its own time on: operations of PyTorch, or ranges where there are none."""
+    kind = Host.OPERATION if np.any(trace.host["kind"] == Host.OPERATION) else Host.RANGE
+    rows = trace.host[trace.host["kind"] == kind]
+    own = _own_times(rows)
+    found, whole = totals(trace, rows, own), float(own.sum()) or 1.0
+    first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
+    return [
+        Operation(
+            name=name,
+            calls=found[name].calls,
+            self_cpu_ms=round(found[name].time / 1000, 3),
+            self_device_ms=None,
+            share=round(found[name].time / whole, 4),
+        )
+        for name in first
+    ]
+
+
+def _own_times(rows: Rows) -> Floats:
+    """Return the time of each row without that of the rows inside it on the same thread."""
+    own = rows["end"] - rows["start"]
+    order = np.lexsort([-own, rows["start"], rows["thread"]])
+    own, starts, ends, threads = own.copy(), rows["start"].tolist(), rows["end"].tolist(), rows["thread"].tolist()
+    above: list[int] = []
+    for row in order.tolist():
+        while above and (threads[above[-1]] != threads[row] or ends[above[-1]] <= starts[row]):
+            above.pop()
+        if above:
+            own[above[-1]] -= min(ends[row], ends[above[-1]]) - starts[row]
+        above.append(row)
+    return np.asarray(np.maximum(own, 0.0))
+
+
+def during(trace: Trace, moments: Floats) -> str | None:
+    """Return the name of what the host does for most of some moments, steps aside; None where nothing is known."""
+    rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.named(trace.host, "profilerstep")]
+    shared = timeline.shared(timeline.spans(rows), moments)
+    if not len(moments) or not shared.any():
+        return None
+    sums = np.bincount(rows["name"], weights=shared, minlength=len(trace.names))
+    return trace.names[int(np.argmax(sums))]

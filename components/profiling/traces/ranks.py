@@ -1,0 +1,68 @@
+"""Several GPUs together: which one the others wait for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from components.common.contracts.profile import Rank
+from components.profiling.traces.breakdown import Breakdown
+from components.profiling.traces.scaling import Point
+
+APART = 1.5  # ratio of step times from which on traces hardly are of one training
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """How unevenly computation is spread; `won` is microseconds in all steps."""
+
+    slowest: Breakdown
+    percent: float
+    won: float
+
+
+def described(one: Breakdown) -> Rank:
+    """Return one GPU's figures."""
+    origin = one.trace.origin
+    return Rank(
+        source=origin.source,
+        rank=origin.rank,
+        device=one.device,
+        device_name=origin.devices.get(one.device, ""),
+        steps=len(one.trace.steps),
+        step_ms=round(one.step_ms, 4),
+        gpu_busy_pct=round(one.percent(one.busy), 3),
+        compute_ms=round(one.ms(one.compute), 4),
+        data_wait_pct=round(one.percent(one.loading), 3),
+        communication_pct=round(one.percent(one.communication), 3),
+        exposed_communication_pct=round(one.percent(one.exposed_communication), 3),
+    )
+
+
+def name(one: Breakdown) -> str:
+    """Return how people call a GPU of a trace."""
+    rank = one.trace.origin.rank
+    return f"GPU {one.device}" if rank is None else f"rank {rank}"
+
+
+def imbalance(found: Sequence[Breakdown]) -> Imbalance | None:
+    """Return how much longer the slowest GPU computes than the mean; None for one GPU."""
+    if len(found) < 2:
+        return None
+    times = np.array([one.compute / one.steps for one in found])
+    slowest, mean = found[int(np.argmax(times))], float(times.mean())
+    above = float(times.max()) - mean
+    return Imbalance(slowest, 100 * above / mean if mean else 0.0, above * slowest.steps)
+
+
+def points(found: Sequence[Breakdown]) -> list[Point]:
+    """Return one point per world size, of the slowest of its GPUs; none when there is one size only."""
+    sizes = sorted({one.trace.origin.world_size for one in found if one.trace.origin.world_size})
+    if len(sizes) < 2:
+        return []
+    groups = [[one for one in found if one.trace.origin.world_size == size] for size in sizes]
+    slowest = [max(group, key=lambda one: one.step_ms) for group in groups]
+    return [
+        Point(size, one.step_ms, one.ms(one.compute), one.ms(one.exposed_communication))
+        for size, one in zip(sizes, slowest, strict=True)
+    ]

@@ -1,0 +1,114 @@
+"""A trace as columns: what the GPUs did, what the host did meanwhile, steps, memory."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from components.profiling.traces import timeline
+from components.profiling.traces.timeline import Floats, Mask
+
+Rows = npt.NDArray[np.void]
+
+
+class Work(IntEnum):
+    """What a GPU does."""
+
+    KERNEL = 0
+    COPY = 1
+    SET = 2
+
+
+class Host(IntEnum):
+    """What a thread of the host does."""
+
+    OPERATION = 0
+    CALL = 1  # of the CUDA runtime or driver
+    RANGE = 2  # annotated by the program, by PyTorch or with NVTX
+
+
+# `name` is an index into `Trace.names`; `cause` connects a call with the work it launched, `operation` work with the
+# operation of PyTorch that wanted it; -1 where that is not known
+WORK = np.dtype(
+    [("start", "f8"), ("end", "f8"), ("bytes", "f8"), ("cause", "i8"), ("operation", "i8"), ("name", "i4"),
+     ("device", "i4"), ("stream", "i8"), ("kind", "i1")]
+)  # fmt: skip
+HOST = np.dtype(
+    [("start", "f8"), ("end", "f8"), ("cause", "i8"), ("operation", "i8"), ("thread", "i8"), ("name", "i4"),
+     ("kind", "i1")]
+)  # fmt: skip
+MEMORY = np.dtype([("at", "f8"), ("device", "i4"), ("allocated", "f8"), ("reserved", "f8")])
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What NCCL says of a collective operation: elements that went in, of a type, among so many ranks."""
+
+    name: str
+    elements: int
+    dtype: str
+    ranks: int
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """What an operation of PyTorch multiplies: operations it takes, and the least bytes it has to move."""
+
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a trace comes from; what it does not say is empty or None."""
+
+    source: str
+    tool: str
+    rank: int | None = None
+    world_size: int | None = None
+    devices: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What one process recorded.
+
+    Attributes:
+        origin: where it comes from.
+        names: of all that happened, each once.
+        work: on GPUs, dtype `WORK`, in order of start.
+        host: on threads of the host, dtype `HOST`, in order of start.
+        memory: allocated and reserved bytes of GPUs over time, dtype `MEMORY`.
+        steps: start and end of each step of the training, float64 (n, 2).
+        collectives: `cause` of a kernel -> what NCCL says of it.
+        matmuls: `operation` -> what it multiplies.
+        caveats: sentences about what could not be read.
+    """
+
+    origin: Origin
+    names: list[str]
+    work: Rows
+    host: Rows
+    memory: Rows
+    steps: Floats
+    collectives: dict[int, Collective] = field(default_factory=dict)
+    matmuls: dict[int, Matmul] = field(default_factory=dict)
+    caveats: list[str] = field(default_factory=list)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """The time that is looked at: from the first step to the last one, or all that GPUs or else the host did."""
+        rows = timeline.spans(self.work if len(self.work) else self.host)
+        found = self.steps if len(self.steps) else rows
+        return (float(found[:, 0].min()), float(found[:, 1].max())) if len(found) else (0.0, 0.0)
+
+    @property
+    def devices(self) -> list[int]:
+        """The GPUs that did something."""
+        return [int(device) for device in np.unique(self.work["device"])]
+
+    def named(self, rows: Rows, *parts: str) -> Mask:
+        """Return which rows have a name with one of the parts in it, whatever the case."""
+        wanted = [any(part in name.lower() for part in parts) for name in self.names]
+        return np.asarray(np.array(wanted, dtype=bool)[rows["name"]] if len(rows) else np.zeros(0, dtype=bool))
