@@ -43,7 +43,11 @@ def parser() -> step.Parser:
     flags.add_argument(
         "--precision", default="fp32", help="of the matrix products: fp32 (default), tf32, fp16, bf16, fp8"
     )
-    flags.add_argument("--gpu", default="", help="the GPU's name, where the trace does not say it: H100, A100, ...")
+    flags.add_argument(
+        "--gpu",
+        default="",
+        help="where the trace does not say it: a row of components/common/hardware.yaml, such as h100-80gb",
+    )
     return flags
 
 

@@ -13,19 +13,20 @@ from components.common.contracts.profile import (
     Share,
     TraceProfile,
 )
+from components.common.hardware import Gpu
 from components.profiling.traces import (
     breakdown,
+    ceiling,
     diagnosis,
     gaps,
-    hardware,
     kernels,
     ranks,
     scaling,
     timeline,
 )
 from components.profiling.traces.breakdown import Breakdown
+from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.gaps import Cause
-from components.profiling.traces.hardware import Counted, Device
 from components.profiling.traces.trace import Trace
 
 BINS = 120
@@ -73,7 +74,7 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     worst = diagnosis.slowest(found) if found else None
     on, off = kernels.matrix_time(traces)
     uneven = ranks.imbalance(_comparable(found))
-    device, ceiling = _device(found, known), _ceiling(found, traces, known)
+    device = _device(found, known)
     steps = worst.trace.steps if worst else traces[0].steps
     step_ms = worst.step_ms if worst else _step_ms(traces[0])
     return TraceProfile(
@@ -97,7 +98,7 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
         memory=_memory(traces),
         ranks=[ranks.described(one) for one in found],
         imbalance_pct=round(uneven.percent, 3) if uneven else None,
-        roofline=ceiling,
+        roofline=_roofline(device, traces, known),
         scaling=_scaling(found),
         caveats=_caveats(traces, found, known, device),
     )
@@ -177,25 +178,24 @@ def _memory(traces: Sequence[Trace]) -> list[MemoryPoint]:
     ]
 
 
-def _device(found: Sequence[Breakdown], known: Known) -> Device | None:
+def _device(found: Sequence[Breakdown], known: Known) -> Gpu | None:
     named = next((name for one in found if (name := one.trace.origin.devices.get(one.device))), "")
-    return hardware.find(known.device or named)
+    return ceiling.find(known.device or named)
 
 
-def _mfu(known: Known, device: Device | None, step_ms: float | None) -> float | None:
+def _mfu(known: Known, device: Gpu | None, step_ms: float | None) -> float | None:
     if known.flops_per_step is None or device is None or not step_ms:
         return None
-    return round(hardware.mfu(known.flops_per_step, step_ms, device.peak(known.precision)), 3)
+    return round(ceiling.mfu(known.flops_per_step, step_ms, device.peak(known.precision)), 3)
 
 
-def _ceiling(found: Sequence[Breakdown], traces: Sequence[Trace], known: Known) -> Roofline | None:
-    device = _device(found, known)
+def _roofline(device: Gpu | None, traces: Sequence[Trace], known: Known) -> Roofline | None:
     if device is None:
         return None
     if known.counted:
-        return hardware.roofline(device, known.precision, known.counted, "as Nsight Compute counted them")
+        return ceiling.roofline(device, known.precision, known.counted, "as Nsight Compute counted them")
     basis = "matrix products by the shapes of their operations, each operand read or written once"
-    return hardware.roofline(device, known.precision, hardware.products(traces), basis)
+    return ceiling.roofline(device, known.precision, ceiling.products(traces), basis)
 
 
 def _scaling(found: Sequence[Breakdown]) -> Scaling | None:
@@ -204,7 +204,7 @@ def _scaling(found: Sequence[Breakdown]) -> Scaling | None:
 
 
 def _caveats(
-    traces: Sequence[Trace], found: Sequence[Breakdown], known: Known, device: Device | None
+    traces: Sequence[Trace], found: Sequence[Breakdown], known: Known, device: Gpu | None
 ) -> list[str]:  # fmt: skip
     several = len(traces) > 1
     said = [f"{trace.origin.source}: {each}" if several else each for trace in traces for each in trace.caveats]

@@ -6,7 +6,7 @@ from pathlib import Path
 from components.common import storage, stores
 from components.common.errors import UserError
 from components.profiling.traces import compute, kineto, nsight
-from components.profiling.traces.hardware import Counted
+from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.trace import Trace
 
 SQLITE = b"SQLite format 3\x00"

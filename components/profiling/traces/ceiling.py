@@ -1,42 +1,28 @@
-"""What GPUs can do at most, and how close kernels and steps come to it."""
+"""How close kernels and steps come to what their GPU can do at most."""
 
 import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-import yaml
 
 from components.common.contracts.profile import Roofline, RooflinePoint
-from components.common.errors import UserError
+from components.common.hardware import Gpu, gpus
 from components.profiling.traces import names
 from components.profiling.traces.trace import Trace, Work
 
-TABLE = Path(__file__).with_name("hardware.yaml")
 TOP = 20
-
-
-@dataclass(frozen=True)
-class Device:
-    """A kind of GPU; `tflops` by precision and `gb_per_s` are its data sheet's."""
-
-    name: str
-    pattern: str
-    tflops: dict[str, float]
-    gb_per_s: float
-    source: str
-
-    def peak(self, precision: str) -> float:
-        """Return what it can do at most, 10^12 floating-point operations per second.
-
-        Raises:
-            UserError: when its data sheet does not name the precision.
-        """
-        if precision not in self.tflops:
-            known = ", ".join(self.tflops)
-            raise UserError(f"--precision {precision}: the {self.name} has no such peak; give one of: {known}")
-        return self.tflops[precision]
+# row of the hardware table -> what the driver calls such a GPU; PCIe cards of the same name are slower
+PATTERNS = {
+    "v100-32gb": "V100(?!.*PCI)",
+    "t4": r"\bT4\b",
+    "l4": r"\bL4\b",
+    "l40s": "L40S",
+    "a100-80gb": "A100-SXM.*80GB",
+    "a100-40gb": "A100-(?!.*80GB)",
+    "h100-80gb": "H100 80GB HBM3",
+    "h200-141gb": r"H200(?!.*NVL)",
+    "b200-180gb": r"\bB200\b",
+}
 
 
 @dataclass(frozen=True)
@@ -49,19 +35,15 @@ class Counted:
     time: float
 
 
-def devices() -> list[Device]:
-    """Return the hardware table."""
-    return [Device(**entry) for entry in yaml.safe_load(TABLE.read_text())["devices"]]
+def find(name: str) -> Gpu | None:
+    """Return a GPU by the table's name of it or the driver's; None where the table has none that is surely the same."""
+    row = next((row for row, pattern in PATTERNS.items() if re.search(pattern, name)), name)
+    return gpus().get(row)
 
 
-def find(name: str) -> Device | None:
-    """Return the entry of a GPU by its name, such as `NVIDIA A100-SXM4-80GB`; None where the table has none."""
-    return next((device for device in devices() if re.search(device.pattern, name)), None)
-
-
-def mfu(flops_per_step: float, step_ms: float, peak_tflops: float) -> float:
-    """Return the model FLOPs utilization of a step in per cent (Chowdhery et al. 2022, appendix B)."""
-    return 100 * flops_per_step / (step_ms / 1000) / (peak_tflops * 1e12)
+def mfu(flops_per_step: float, step_ms: float, peak: float) -> float:
+    """Return the model FLOPs utilization of a step in per cent (Chowdhery et al. 2022); `peak` in FLOP/s."""
+    return 100 * flops_per_step / (step_ms / 1000) / peak
 
 
 def products(traces: Sequence[Trace]) -> list[Counted]:
@@ -77,17 +59,17 @@ def products(traces: Sequence[Trace]) -> list[Counted]:
     return [Counted(name, *sums) for name, sums in found.items()]
 
 
-def roofline(device: Device, precision: str, counted: Sequence[Counted], basis: str) -> Roofline | None:
+def roofline(device: Gpu, precision: str, counted: Sequence[Counted], basis: str) -> Roofline | None:
     """Return kernels beside what their GPU can do (Williams et al. 2009); None without any kernel."""
     known = [one for one in counted if one.flops > 0 and one.bytes > 0 and one.time > 0]
     if not known:
         return None
     return Roofline(
         device=device.name,
-        peak_tflops=device.peak(precision),
-        bandwidth_gb_per_s=device.gb_per_s,
+        peak_tflops=device.peak(precision) / 1e12,
+        bandwidth_gb_per_s=device.bandwidth / 1e9,
         precision=precision,
-        source=device.source,
+        source=f"{device.source}, as of {device.date}",
         basis=basis,
         points=[_point(one) for one in sorted(known, key=lambda one: -one.time)[:TOP]],
     )
