@@ -13,6 +13,7 @@ from typing import Any, Self
 from components.common.contracts.state import ROOTS, State, Target
 from components.common.errors import UserError, nearest
 from components.common.image import image
+from components.common.prices import MACHINE
 from components.common.telemetry import GATEWAY
 from pipelines.ir import Retry
 
@@ -137,8 +138,14 @@ def site(name: str) -> Site:
     return SITES[name]
 
 
-def _cluster(name: str, images: str) -> Site:
-    """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot."""
+def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
+    """Return a cluster with Lustre, MLflow, on-demand nodes, and GPU nodes that may be spot.
+
+    Args:
+        name: of the environment.
+        images: where they are pulled from.
+        machines: what nodes of a role usually are, by which costs are counted; nobody asks the node itself.
+    """
     lustre = Volume("nightshift-lustre", "/lustre")
     login = {"username": "MLFLOW_TRACKING_USERNAME", "password": "MLFLOW_TRACKING_PASSWORD"}
     light = Placement(
@@ -152,6 +159,7 @@ def _cluster(name: str, images: str) -> Site:
         timeout=3600,
         volumes=(lustre,),
         secrets=(Secret("nightshift-mlflow", login),),
+        environment={MACHINE: machines[Role.LIGHT]},
     )
     gpu = Placement(
         image=image("rapids", images),
@@ -168,6 +176,7 @@ def _cluster(name: str, images: str) -> Site:
         timeout=4 * 3600,
         shared_memory="8Gi",
         volumes=(lustre,),
+        environment={MACHINE: machines[Role.GPU]},
     )
     state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
     state |= {"registry": "http://mlflow.nightshift:5000", "target": Target.REGISTER_ONLY.value}
@@ -184,6 +193,10 @@ _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", mem
 # light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
 LOCAL = Site("local", {Role.GPU: _STEP, **dict.fromkeys((Role.LIGHT, Role.LAUNCHER, Role.RELEASE), _LIGHT)})
-AWS = _cluster("aws", "registry.example.com/nightshift")
-GCP = _cluster("gcp", "registry.example.com/nightshift")
+AWS = _cluster(
+    "aws", "registry.example.com/nightshift", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"}
+)
+GCP = _cluster(
+    "gcp", "registry.example.com/nightshift", {Role.LIGHT: "e2-standard-8 on-demand", Role.GPU: "g2-standard-12 spot"}
+)
 SITES = {place.name: place for place in (LOCAL, AWS, GCP)}

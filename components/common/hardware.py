@@ -1,9 +1,9 @@
 """What GPUs can do at most, from the dated table `hardware.yaml`."""
 
+import datetime
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 import yaml
@@ -32,7 +32,7 @@ class Gpu:
     memory: float
     bandwidth: float
     link: float
-    date: date
+    date: datetime.date
     source: str
 
     def peak(self, precision: str) -> float:

@@ -18,11 +18,14 @@ import time
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components.common import storage, telemetry
 from components.common.errors import UnavailableError, UserError
 from components.common.memory import peak_memory
+
+if TYPE_CHECKING:
+    from components.common.spending import Account
 
 USER_ERROR = 2
 PREEMPTED = 75  # EX_TEMPFAIL: ended early, after a checkpoint was saved; engines try again without counting it
@@ -35,11 +38,17 @@ log = logging.getLogger("nightshift")
 
 
 class Parser(argparse.ArgumentParser):
-    """Flags of a step; texts stay texts here and are checked where they are read, inside `run`."""
+    """Flags of a step; texts stay texts here and are checked where they are read, inside `run`.
 
-    def __init__(self, component: str, description: str) -> None:
+    Attributes:
+        component: the step's name.
+        has_budget: whether the run's budget stops it.
+    """
+
+    def __init__(self, component: str, description: str, has_budget: bool = True) -> None:
         super().__init__(prog=f"python -m components.{component}", description=description)
         self.component = component
+        self.has_budget = has_budget
         self.add_argument("--executor-input", type=json.loads, default={}, help="Kubeflow's executor input (JSON)")
 
     def takes(self, **flags: str) -> "Parser":
@@ -71,12 +80,25 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints a traceback beside the error it raises
     try:
         args = parser.parse_args()
+        account = _account(args)
         started = time.monotonic()
-        metrics = body(args) or {}
-        _report(args, parser.component, time.monotonic() - started, metrics)
+        with account.kept(parser.component) if account and parser.has_budget else contextlib.nullcontext():
+            metrics = body(args) or {}
+        seconds = time.monotonic() - started
+        spent = account.after(parser.component, seconds) if account else {}
+        _report(args, parser.component, seconds, metrics | spent)
     except (UserError, UnavailableError) as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
+
+
+def _account(args: argparse.Namespace) -> "Account | None":
+    """Return what the run has spent; None for a step without a config, in which the budget stands."""
+    if not getattr(args, "config", ""):
+        return None
+    from components.common.spending import Account
+
+    return Account.of(args)
 
 
 def _heed_sigterm() -> None:

@@ -15,6 +15,7 @@ from components.common.contracts.state import State, Target
 from components.common.contracts.verdict import FILE, SKEW, Verdict
 from components.common.lineage import code_version
 from components.common.registry import Version
+from components.common.spending import Account
 from components.common.splits import parse_date
 from components.common.step import Parser, log, run
 from components.deployment import endpoint, section
@@ -124,7 +125,13 @@ def _register(args: argparse.Namespace, config: Config, verdicts: list[Verdict])
     }
     card = core.with_advice(storage.read_bytes(storage.join(args.evaluation, registry.CARD)).decode(), verdicts)
     where = State.parse(args.state).registry
-    return registry.register(where, config.name, args.model, tags, core.measures(verdicts), card)
+    return registry.register(where, config.name, args.model, tags, core.measures(verdicts) | _spent(args), card)
+
+
+def _spent(args: argparse.Namespace) -> dict[str, float]:
+    """Return what the run has spent on this version, for the registry."""
+    found = Account.of(args).spent
+    return {"run_machine_seconds": found.seconds} | ({} if found.usd is None else {"run_usd": found.usd})
 
 
 def _before(

@@ -5,10 +5,6 @@ import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any
-
-import yaml
 
 from components.common import registry, release, step, storage
 from components.common.config import Config, parse
@@ -18,6 +14,7 @@ from components.common.contracts.loadtest import LoadTest, Point, Settings, Shar
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
 from components.common.errors import UserError
+from components.common.prices import machines
 from components.common.registry import Version
 from components.common.release import Place
 from components.loadtest import core, section
@@ -26,7 +23,6 @@ from components.loadtest.core import Load, Sample
 from components.loadtest.server import Server, running
 from components.serving import files
 
-PRICES = Path(__file__).with_name("prices.yaml")
 WARM_UP = 0.5  # seconds
 
 
@@ -133,12 +129,7 @@ def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
         costs=[],
         policies=[],
     )
-    return found if best is None else found.model_copy(update=core.consequences(found, best, _prices()))
-
-
-def _prices() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load(PRICES.read_text())
-    return found
+    return found if best is None else found.model_copy(update=core.consequences(found, best, machines().values()))
 
 
 def _keep(state: State, name: str, chosen: Settings | None) -> str | None:

@@ -1,6 +1,6 @@
 """When requests are due, what their latencies say, and which settings are the best."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from math import ceil, floor, sqrt
@@ -16,6 +16,7 @@ from components.common.contracts.loadtest import Cost, LoadTest, Point, Settings
 from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Decision, Measure, Verdict
 from components.common.errors import UserError
+from components.common.prices import Machine
 from components.loadtest.scaling import Replica, policies
 
 if TYPE_CHECKING:
@@ -230,24 +231,27 @@ def _reason(decision: Decision, point: Point, found: LoadTest) -> str:
     return f"No settings keep the limit of {limit} without an error: {at}, with {point.failed:,} errors."
 
 
-def costs(cpu_us: float, prices: Mapping[str, Mapping[str, Any]]) -> list[Cost]:
-    """Return what a million predictions cost on each machine, cheapest first.
+def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
+    """Return what a million predictions cost on each machine without a GPU that has a price, cheapest first.
 
     Args:
         cpu_us: CPU time of the server a prediction, in microseconds, taken to be the same there.
-        prices: machine -> `usd` an hour, `vcpus`, `date`, `source`.
+        machines: that may serve.
     """
     hours = cpu_us / 3600 / UTILIZATION  # of one CPU, for a million
     found = [
         Cost(
-            machine=machine,
-            usd_per_hour=price["usd"],
-            vcpus=price["vcpus"],
-            date=str(price["date"]),
-            source=price["source"],
-            usd_per_million=hours * price["usd"] / price["vcpus"],
+            machine=name,
+            usd_per_hour=usd,
+            vcpus=machine.vcpus,
+            date=str(machine.date),
+            source=machine.source,
+            usd_per_million=hours * usd / machine.vcpus,
         )
-        for machine, price in prices.items()
+        for machine in machines
+        if not machine.gpus
+        for name, usd in machine.markets
+        if usd is not None
     ]
     return sorted(found, key=lambda each: each.usd_per_million)
 
@@ -265,7 +269,7 @@ def instances(inputs: Inputs, reference: "pd.DataFrame") -> list[dict[str, float
     return [dict(zip(inputs.columns, row, strict=True)) for row in typed[inputs.columns].itertuples(index=False)]
 
 
-def consequences(found: LoadTest, chosen: Trial, prices: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def consequences(found: LoadTest, chosen: Trial, machines: Iterable[Machine]) -> dict[str, Any]:
     """Return what follows from the chosen settings' capacity: `costs` and `policies`."""
     point = highest(chosen.open, found.limit_ms)
     assert point, "settings are chosen for the capacity that they have"
@@ -278,4 +282,4 @@ def consequences(found: LoadTest, chosen: Trial, prices: Mapping[str, Mapping[st
         cpus=cpu_us / 1e6 * chosen.capacity,
         peak=found.peak,
     )
-    return {"costs": costs(cpu_us, prices) if cpu_us else [], "policies": policies(replica)}
+    return {"costs": costs(cpu_us, machines) if cpu_us else [], "policies": policies(replica)}

@@ -42,7 +42,7 @@ PAGES = {
 
 def parser() -> step.Parser:
     """Return the step's flags; the artifacts come with the executor input, since each pipeline has others."""
-    flags = step.Parser("reporting", "Write the summary and the report of a run.")
+    flags = step.Parser("reporting", "Write the summary and the report of a run.", has_budget=False)
     return flags.takes_device().takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",

@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, TypeVar
 
+from components.common import prices
 from components.common.config import Config
+from components.common.config.policy import Costs
 from components.common.contracts.section import Section
 from components.common.splits import Days, plan
 from components.reporting.summary import (
@@ -151,7 +153,8 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
     Raises:
         pydantic.ValidationError: when a step wrote something else than it promises.
     """
-    steps = {name: _step(artifact, found) for name, artifact in found.steps.items()}
+    steps = {name: _step(artifact, found, head.config.costs) for name, artifact in found.steps.items()}
+    spent = [step.usd for step in steps.values() if step.seconds is not None]
     complete = bool(steps) and all(step.state in ("done", "reused") for step in steps.values())
     deployment = found.file("deployment")
     hashes = Hashes(**{name: found.file(name).get("sha256") for name in ("events", "features", "model")})
@@ -174,6 +177,7 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
         selected=found.file("model").get("selected"),
         verdicts=_verdicts(found),
         steps=steps,
+        usd=sum(usd or 0.0 for usd in spent) if spent and None not in spent else None,
         hashes=hashes,
         repeat=_repeat(hashes, earlier, head.code_version) if earlier and any(each for _, each in hashes) else None,
         model_version=deployment.get("version"),
@@ -185,16 +189,22 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
     )
 
 
-def _step(artifact: str, found: Found) -> Step:
+def _step(artifact: str, found: Found, costs: Costs) -> Step:
     _, last_file = STEPS[artifact]
     recorded = found.recorded(artifact)
     measured = recorded | found.measures.get(artifact, {})
+    machine = measured.get("machine") or costs.machine
+    hourly = prices.hourly(machine or "", costs.prices)
+    # the engine's seconds are those of all tries, the step's those of its last
+    seconds = recorded.get("seconds", measured.get("seconds"))
     return Step(
         state=_state(recorded.get("state"), last_file in found.files),
         seconds=measured.get("seconds"),
         cpu_seconds=measured.get("cpu_seconds"),
         peak_memory_bytes=measured.get("peak_memory_bytes"),
         device=measured.get("device"),
+        machine=machine,
+        usd=None if hourly is None or seconds is None else hourly * seconds / 3600,
         error=recorded.get("error"),
     )
 

@@ -19,6 +19,7 @@ from components.common.contracts.section import (
     Table,
     Text,
 )
+from components.reporting import costs
 from components.reporting.core import Found
 from components.reporting.summary import Step, Summary
 
@@ -33,7 +34,10 @@ def compose(summary: Summary, found: Found) -> Page:
         summary: of the run.
         found: the sections of its steps, logs and library versions, which the summary leaves out.
     """
-    sections = sorted([*found.sections, _steps(summary, found), _lineage(summary, found)], key=lambda each: each.weight)
+    sections = sorted(
+        [*found.sections, _steps(summary, found), costs.build(summary), _lineage(summary, found)],
+        key=lambda each: each.weight,
+    )
     first = None if summary.status == "failed" else next((each for each in sections if each.outcome), None)
     headline = first.outcome if first and first.outcome else _failure(summary)
     outcomes = [(each.title, each.outcome) for each in sections if each is not first and each.outcome]

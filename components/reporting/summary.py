@@ -95,6 +95,10 @@ class Step(Part):
     cpu_seconds: float | None = Field(description="CPU time of the step's process")
     peak_memory_bytes: int | None = Field(description="largest resident memory of the step's process")
     device: str | None = Field(description="`cpu` or `cuda`, as the step reported it")
+    machine: str | None = Field(description="machine and market, e.g. `g6.2xlarge spot`, where somebody has named it")
+    usd: float | None = Field(
+        description="price of that machine while the engine saw the step, all tries counted; null without a price"
+    )
     error: str | None = Field(description="why it failed")
 
 
@@ -153,6 +157,7 @@ class Summary(Part):
     selected: str | None = Field(description="the candidate that was judged and registered")
     verdicts: Verdicts = Field(description="what was decided, and why")
     steps: dict[str, Step] = Field(description="step -> how it ended and what it took")
+    usd: float | None = Field(description="price of all steps; null where the machine of one has no price")
     hashes: Hashes = Field(description="identity of data, features and model")
     repeat: Repeat | None = Field(
         description="comparison with the newest earlier complete run of the same pipeline, date, config, data, device "

@@ -42,9 +42,9 @@ def check(cloud: str, environment: str) -> None:
 
 
 def table_of(cloud: str) -> dict[str, Any]:
-    """Return a cloud's part of the price table."""
+    """Return what a cloud's resources cost, with its machines from the table of what steps run on."""
     found: dict[str, Any] = yaml.safe_load(PRICES.read_text())[cloud]
-    return found
+    return found | {"prices": core.with_machines(found["prices"], cloud)}
 
 
 def show(plan: Mapping[str, Any], table: Mapping[str, Any], console: Console) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from components.common.prices import machines
+
 HOURS = 730.0
 DAYS = HOURS / 24
 POOL = "nightshift/pool"
@@ -191,6 +193,17 @@ def pools(standing: Sequence[Resource]) -> list[Pool]:
     templates = {each.module: each for each in standing if each.type == "aws_launch_template"}
     eks = [_eks_pool(each, templates.get(each.module)) for each in standing if each.type == EKS_POOL]
     return eks + [_gke_pool(each) for each in standing if each.type == GKE_POOL]
+
+
+def with_machines(prices: Mapping[str, Any], cloud: str) -> dict[str, Any]:
+    """Return a cloud's prices with those of its machines, which stand in the table of what steps run on."""
+    found = {
+        name: {"usd": usd, "per": "hour", "date": machine.date or "", "source": machine.source}
+        for machine in machines().values()
+        if machine.cloud == cloud
+        for name, usd in machine.markets
+    }
+    return {**prices, **found}
 
 
 def costs(charged: Sequence[Charge], prices: Mapping[str, Price]) -> dict[str, Cost]:

@@ -13,6 +13,7 @@ from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConf
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
 from components.common.errors import UserError
+from components.common.prices import MACHINE, hourly
 from components.common.telemetry import GATEWAY, PIPELINE
 from components.release.targets.places import TOKEN
 from pipelines import arguments, ir
@@ -170,7 +171,14 @@ def test_a_cluster_needs_no_more_than_the_use_case_the_date_the_data_and_what_to
 @pytest.mark.parametrize("environment", CLUSTERS)
 def test_no_secret_is_written_into_a_compiled_pipeline(environment: str) -> None:
     for task in arguments.compiled("training", environment).tasks:
-        assert set(task.environment) == {GATEWAY, PIPELINE}
+        assert set(task.environment) == {GATEWAY, MACHINE, PIPELINE}
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_every_step_on_a_cluster_is_told_a_machine_that_has_a_price(environment: str) -> None:
+    named = {task.environment[MACHINE] for task in arguments.compiled("training", environment).tasks}
+    assert len(named) == 2
+    assert all(hourly(name, {}) for name in named)
 
 
 @pytest.mark.parametrize(("name", "environment"), EVERYWHERE)

@@ -7,6 +7,8 @@ from pydantic import Field, field_validator, model_validator
 
 from components.common.config.section import Cost, Positive, Section, Share
 
+Limit = Annotated[float, annotated_types.Interval(gt=0, lt=float("inf"))]
+
 
 class Quarantine(Section):
     """How many bad rows are tolerated before a run stops."""
@@ -91,6 +93,22 @@ class Retention(Section):
     runs_days: Positive = Field(90, description="since a run was started")
     partitions_days: Positive = Field(30, description="since a day of a table was written, once no run names it")
     versions_days: Positive = Field(180, description="since a model version was registered")
+
+
+class Costs(Section):
+    """What machines cost, and how much a run may spend. See `components/common/spending.py`."""
+
+    machine: str | None = Field(
+        None, description="that steps run on, e.g. `g6.2xlarge spot`, where their placement names none"
+    )
+    prices: dict[str, Cost] = Field({}, description="machine -> US dollars an hour; goes before the project's table")
+    budget_usd: Limit | None = Field(None, description="of a run, which stops before it spends more")
+    budget_hours: Limit | None = Field(None, description="the same in hours of machines, whatever they cost")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether a run is stopped at some point."""
+        return self.budget_usd is not None or self.budget_hours is not None
 
 
 class Rollout(Section):

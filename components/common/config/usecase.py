@@ -6,7 +6,16 @@ from typing import Annotated, Any, Self
 import annotated_types
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from components.common.config.policy import Controller, Drift, Evaluation, Protocol, Quarantine, Retention, Rollout
+from components.common.config.policy import (
+    Controller,
+    Costs,
+    Drift,
+    Evaluation,
+    Protocol,
+    Quarantine,
+    Retention,
+    Rollout,
+)
 from components.common.config.schedule import Schedule
 from components.common.config.section import Section
 from components.common.config.source import Columns, Simulator, Source
@@ -31,6 +40,7 @@ class Config(Section):
     controller: Controller = Controller()
     release: Rollout = Rollout()
     retention: Retention = Retention()
+    costs: Costs = Costs()
 
     @model_validator(mode="after")
     def _windows_have_a_key(self) -> Self:

@@ -1,6 +1,7 @@
 """Schedules, percentiles, capacity, choice, verdict, costs."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from components.common.contracts.loadtest import LoadTest, Point, Settings
 from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
+from components.common.prices import Machine
 from components.loadtest import core
 from components.loadtest.core import Load, Sample
 
@@ -144,10 +146,10 @@ def test_the_open_loop_has_the_rates_asked_for_or_shares_of_what_was_answered() 
 
 
 def test_a_million_predictions_cost_their_cpu_time() -> None:
-    price = {"usd": 0.36, "vcpus": 2, "date": "2026-01-01", "source": "here"}
-    dear, cheap = price | {"usd": 3.6}, price
-    (first, second) = core.costs(100.0, {"dear": dear, "cheap": cheap})
-    assert (first.machine, second.machine) == ("cheap", "dear")
+    cheap = Machine("cheap", "aws", "here", 2, {"on-demand": 0.36, "spot": None})
+    dear, with_gpu = replace(cheap, name="dear", usd={"on-demand": 3.6}), replace(cheap, gpu="l4", gpus=1)
+    (first, second) = core.costs(100.0, [dear, cheap, with_gpu])
+    assert (first.machine, second.machine) == ("cheap on-demand", "dear on-demand")
     # 100 CPU seconds, at 0.18 USD a CPU hour that is busy 70 % of the time
     assert first.usd_per_million == pytest.approx(100 / 3600 * 0.18 / 0.7)
 

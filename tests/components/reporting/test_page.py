@@ -19,7 +19,7 @@ def test_the_first_section_with_an_outcome_gives_the_headline(sample):
 
 def test_sections_come_by_weight_with_those_about_the_run_at_the_end(sample):
     titles = [section.title for section in composed(sample).sections]
-    assert titles == ["Release", "Model quality", "Drift", "Data", "Steps", "Lineage"]
+    assert titles == ["Release", "Model quality", "Drift", "Data", "Steps", "Costs", "Lineage"]
 
 
 def test_a_section_appears_by_being_written_whatever_the_step(sample):

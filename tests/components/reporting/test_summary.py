@@ -62,6 +62,8 @@ def test_what_a_step_measured_of_itself_goes_before_what_the_engine_saw(sample):
         "cpu_seconds": 50.24,
         "peak_memory_bytes": 928_000_000,
         "device": "cpu",
+        "machine": None,
+        "usd": None,
         "error": None,
     }
     assert (steps["drift"]["seconds"], steps["drift"]["peak_memory_bytes"]) == (6.0, 400_000_000)

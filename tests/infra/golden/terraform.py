@@ -246,7 +246,8 @@ def spent(cloud: str, observed: Observed, name: str, table: Path) -> Iterator[Fa
     zones = {"zones": {"value": given.get("zones", {}).get("constant_value")}}
     seen = {"planned_values": {"root_module": whole}, "variables": zones}
     prices = {
-        price: costs.Price(**value) for price, value in yaml.safe_load(table.read_text())[cloud]["prices"].items()
+        price: costs.Price(**value)
+        for price, value in costs.with_machines(yaml.safe_load(table.read_text())[cloud]["prices"], cloud).items()
     }
     for use, month in costs.PROFILES.items():
         by_group = costs.costs(costs.charges(seen, month), prices)

@@ -1,0 +1,57 @@
+"""The section about what a run has cost, and what was left of its budget."""
+
+from components.common.config.policy import Costs
+from components.common.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table, Text
+from components.common.contracts.verdict import Decision, Verdict
+from components.common.spending import HOUR, Spent, judged
+from components.reporting.summary import Summary
+
+WEIGHT = 85
+UNPRICED = (
+    "Nobody has said what these machines cost, so nothing is counted in dollars. Name the machine in the config's "
+    "costs.machine and, unless the project's table has it, its dollars an hour in costs.prices."
+)
+BASIS = (
+    "The machine's whole price, for as long as the engine saw the step: its start and all tries, where it says. Without "
+    "disks, traffic and this last step."
+)
+
+
+def build(summary: Summary) -> Section:
+    """Return the section of a run."""
+    costs = Costs.model_validate(summary.config.get("costs", {}))
+    taken = {name: step for name, step in summary.steps.items() if step.seconds is not None}
+    seconds = sum(step.seconds or 0.0 for step in taken.values())
+    verdict = judged(costs, Spent(seconds, summary.usd))
+    columns = [
+        Column(title="Step"),
+        Column(title="Machine"),
+        Column(title="Time", format="seconds"),
+        Column(title="USD", format="plain", has_bars=summary.usd is not None),
+    ]
+    rows = [Row(cells=[name, step.machine or "", step.seconds, step.usd]) for name, step in taken.items()]
+    total = Fact(label="Cost", value=summary.usd, format="plain", note="USD, of all steps but the report")
+    blocks: list[Block] = [Table(title="What each step cost", columns=columns, rows=rows)]
+    blocks.append(Text(sentences=[BASIS if summary.usd is not None else UNPRICED], is_fine_print=True))
+    return Section(
+        title="Costs",
+        weight=WEIGHT,
+        highlights=[total] if summary.usd is not None else [],
+        outcome=_outcome(verdict, seconds) if costs.has_budget else None,
+        blocks=blocks,
+    )
+
+
+def _outcome(verdict: Verdict, seconds: float) -> Outcome:
+    limits = [each for each in verdict.measures if each.limit is not None]
+    used = [
+        f"{each.value or 0:.4g} of {each.limit:.4g} {'USD' if each.name == 'usd' else 'machine-hours'}"
+        for each in limits
+    ]
+    is_over = verdict.decision is Decision.FAIL
+    return Outcome(
+        headline="The budget is used up" if is_over else "The run stayed within its budget",
+        label="over budget" if is_over else "within budget",
+        tone="bad" if is_over else "good",
+        reasons=[f"{' and '.join(used)} after {seconds / HOUR:.2g} h in steps."],
+    )
