@@ -12,8 +12,8 @@ UNPRICED = (
     "costs.machine and, unless the project's table has it, its dollars an hour in costs.prices."
 )
 BASIS = (
-    "The machine's whole price, for as long as the engine saw the step: its start and all tries, where it says. Without "
-    "disks, traffic and this last step."
+    "The machine's whole price, for as long as the engine saw the step: its start and all tries, where it says. "
+    "Without disks, traffic and this last step."
 )
 
 

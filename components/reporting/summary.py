@@ -96,9 +96,7 @@ class Step(Part):
     peak_memory_bytes: int | None = Field(description="largest resident memory of the step's process")
     device: str | None = Field(description="`cpu` or `cuda`, as the step reported it")
     machine: str | None = Field(description="machine and market, e.g. `g6.2xlarge spot`, where somebody has named it")
-    usd: float | None = Field(
-        description="price of that machine while the engine saw the step, all tries counted; null without a price"
-    )
+    usd: float | None = Field(description="price of it while the engine saw the step, in all tries; null without one")
     error: str | None = Field(description="why it failed")
 
 
