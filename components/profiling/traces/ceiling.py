@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from components.common.contracts.profile import Roofline, RooflinePoint
 from components.common.hardware import Gpu, gpus
 from components.profiling.traces import names
@@ -50,12 +52,13 @@ def products(traces: Sequence[Trace]) -> list[Counted]:
     """Return the matrix kernels of operations whose shapes were recorded; an operation's kernels share its counts."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for trace in traces:
-        for row in trace.work[trace.work["kind"] == Work.KERNEL]:
-            name, counted = trace.names[row["name"]], trace.matmuls.get(int(row["operation"]))
-            if counted and names.is_matrix(name):
-                sums = found[name]
-                sums[0], sums[1] = sums[0] + counted.flops, sums[1] + counted.bytes
-                sums[2] += float(row["end"] - row["start"])
+        is_matrix = [names.is_matrix(name) for name in trace.names]
+        rows = trace.work[(trace.work["kind"] == Work.KERNEL) & np.isin(trace.work["operation"], list(trace.matmuls))]
+        times = (rows["end"] - rows["start"]).tolist()
+        for name, operation, time in zip(rows["name"].tolist(), rows["operation"].tolist(), times, strict=True):
+            if is_matrix[name]:
+                sums, counted = found[trace.names[name]], trace.matmuls[operation]
+                sums[0], sums[1], sums[2] = sums[0] + counted.flops, sums[1] + counted.bytes, sums[2] + time
     return [Counted(name, *sums) for name, sums in found.items()]
 
 

@@ -70,12 +70,12 @@ def collectives(traces: Sequence[Trace]) -> list[CollectiveTime]:
     """Return the collective operations of all traces, most time first."""
     times: dict[str, list[tuple[float, Collective | None]]] = defaultdict(list)
     for trace in traces:
-        for row in trace.work[trace.work["kind"] == Work.KERNEL]:
-            name = trace.names[row["name"]]
-            if names.is_communication(name):
-                told = trace.collectives.get(int(row["cause"]))
-                one = names.collective(told.name if told else name)
-                times[one].append((float(row["end"] - row["start"]), told))
+        talks = np.array([names.is_communication(name) for name in trace.names], dtype=bool)
+        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        for row in rows[talks[rows["name"]]]:
+            told = trace.collectives.get(int(row["cause"]))
+            one = names.collective(told.name if told else trace.names[row["name"]])
+            times[one].append((float(row["end"] - row["start"]), told))
     found = [_collective(name, calls) for name, calls in times.items()]
     return sorted(found, key=lambda one: -one.total_ms)
 

@@ -26,6 +26,7 @@ HOSTS = {
 }  # fmt: skip
 STEP = re.compile(r"ProfilerStep#?\s*\d+")
 CUDA = 1  # c10::DeviceType
+LARGEST = 2**31
 BYTES = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2, "double": 8}
 
 
@@ -120,7 +121,7 @@ class Gathered:
 
     def _host(self, event: Event, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
         args, name = event.args or Arguments(), str(event.name)
-        if STEP.fullmatch(name):
+        if name.startswith("ProfilerStep") and STEP.fullmatch(name):
             self.steps.append(span)
             kind = Host.RANGE
         operation = _integer(_external(args))
@@ -218,6 +219,8 @@ def _external(args: Arguments) -> Any:
 
 
 def _number(value: Any) -> float | None:
+    if type(value) is float:  # nearly all are: nothing else is worth its time
+        return value if isfinite(value) else None
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -227,7 +230,9 @@ def _number(value: Any) -> float | None:
 
 def _integer(value: Any, otherwise: int = -1) -> int:
     """Return a number, also out of `stream 7`."""
+    if type(value) is int:
+        return value if abs(value) < LARGEST else otherwise
     if isinstance(value, str):
         value = value.rsplit(" ", 1)[-1]
     found = _number(value)
-    return otherwise if found is None or abs(found) >= 2**31 else int(found)
+    return otherwise if found is None or abs(found) >= LARGEST else int(found)
