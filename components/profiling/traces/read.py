@@ -1,6 +1,5 @@
 """Opens what a profiler has written, by what the file holds and not by its name."""
 
-import io
 from pathlib import Path
 
 from components.common import storage, stores
@@ -36,7 +35,7 @@ def read(uri: str) -> Trace | list[Counted]:
                     return nsight.read(path, uri)
                 if (b'"ID"' in start and b'"Kernel Name"' in start) or start.startswith(b"==PROF=="):
                     file.seek(0)
-                    return compute.read(io.TextIOWrapper(file, errors="replace"), uri)
+                    return compute.read((line.decode(errors="replace") for line in file), uri)
                 return kineto.read(file, uri)
         except OSError as error:
             raise stores.explained(error, uri) from error
