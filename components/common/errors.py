@@ -1,4 +1,4 @@
-"""Errors that end in one clear line, never a traceback: exit code 2 for a user's mistake, else 1."""
+"""Errors that end in one clear line, never a traceback: exit code 2 for a user's mistake, 75 if preempted, else 1."""
 
 import difflib
 from collections.abc import Iterable
@@ -14,6 +14,10 @@ class UserError(ValueError):
 
 class UnavailableError(RuntimeError):
     """Something outside the code does not answer and may do so later: exit code 1, which engines try again."""
+
+
+class PreemptedError(RuntimeError):
+    """The work ends early, after a checkpoint was saved: exit code 75, which engines try again without counting it."""
 
 
 def may_pass(status: int) -> bool:

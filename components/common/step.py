@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.common import storage, telemetry
-from components.common.errors import UnavailableError, UserError
+from components.common.errors import PreemptedError, UnavailableError, UserError
 from components.common.memory import peak_memory
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | None]) -> None:
-    """Run a step and exit: 0 when done, 2 for a user's mistake, 1 when a retry may help.
+    """Run a step and exit: 0 when done, 2 for a user's mistake, 75 when preempted, 1 when a retry may help.
 
     Args:
         parser: the step's flags.
@@ -87,6 +87,9 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         seconds = time.monotonic() - started
         spent = account.after(parser.component, seconds) if account else {}
         _report(args, parser.component, seconds, metrics | spent)
+    except PreemptedError as error:
+        print(f"{parser.component}: preempted; {error}", file=sys.stderr)
+        sys.exit(PREEMPTED)
     except (UserError, UnavailableError) as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)

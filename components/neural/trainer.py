@@ -1,6 +1,7 @@
 """The training loop, one for every model family, over one process or many."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -46,17 +47,65 @@ class Training:
         self.done += 1
         return loss
 
+    def state(self) -> dict[str, Tensor]:
+        """Return parameters, optimizer and order of rows as they are now, by names that no layout changes."""
+        if not self.optimizer.state:
+            self._allocate()
+        found = {"rows": self.rows.state()}
+        for part in self.replica.parts:
+            found |= {f"model.{name}": value for name, value in part.state_dict().items()}
+            for name, parameter in part.named_parameters():
+                values = self.optimizer.state[parameter].items()
+                found |= {f"optimizer.{name}.{key}": value.detach() for key, value in values}
+        return found
 
-def fit(replica: Replica, rows: Resident) -> nn.Sequential:
+    def load(self, state: dict[str, Tensor], done: int, scaler: dict[str, float]) -> None:
+        """Go on after a step; `state` is that of `state()`, filled in place."""
+        self.rows.load(state["rows"])
+        self.done = done
+        self.scaler.load_state_dict(scaler)
+
+    def _allocate(self) -> None:
+        """Have the optimizer make its state, by a step that changes nothing."""
+        for parameter in (each for group in self.optimizer.param_groups for each in group["params"]):
+            parameter.grad = torch.zeros_like(parameter)
+        self.optimizer.param_groups[0]["lr"] = 0.0
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+class Keeper(Protocol):
+    """Saves a training now and then: `components.neural.checkpoints`."""
+
+    def resume(self, training: Training) -> None:
+        """Take a training to where it was saved."""
+
+    def after(self, training: Training) -> None:
+        """Save a training after a step, when it is time."""
+
+    def finish(self) -> None:
+        """Wait until what has begun is written."""
+
+
+def fit(replica: Replica, rows: Resident, checkpoints: Keeper | None = None) -> nn.Sequential:
     """Train a network; call it inside `devices.reproducible`, after the replica is made.
 
     Returns:
         the whole network, in every process.
+
+    Raises:
+        PreemptedError: when the machine is about to be taken away, after a checkpoint has been saved.
     """
     rows.seed()
     training = Training(replica, rows)
-    progress = Progress(training.steps, rows.size, replica.recipe.flops())
+    if checkpoints:
+        checkpoints.resume(training)
+    progress = Progress(training.steps, rows.size, replica.recipe.flops(), training.done)
     for batch in training.batches():
         loss = training.step(batch)
         progress.advance(training.done, loss)
+        if checkpoints:
+            checkpoints.after(training)
+    if checkpoints:
+        checkpoints.finish()
     return replica.whole()

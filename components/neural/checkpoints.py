@@ -1,0 +1,224 @@
+"""Checkpoints of a training: written aside while it runs, complete or ignored, resumed by any number of processes.
+
+A checkpoint is a folder of PyTorch's distributed checkpoint, each process's share in a file of its own.
+`checkpoint.json` is written last, by which it is complete.
+"""
+
+import logging
+import os
+import pickle
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, FsspecWriter
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+
+from components.common import storage
+from components.common.errors import PreemptedError, UserError
+from components.neural import preemption
+from components.neural.preemption import Notice
+from components.neural.trainer import Training
+
+log = logging.getLogger("nightshift")
+
+FILE = "checkpoint.json"
+KEPT = 2
+PREEMPTED = "NIGHTSHIFT_PREEMPTED"  # path of a file that tells the launcher that a checkpoint was saved
+NOTHING, SAVE, STOP = range(3)
+
+# of a single process, which is meant to be one
+warnings.filterwarnings("ignore", "torch.distributed is disabled, unavailable or uninitialized")
+
+
+@contextmanager
+def kept(root: str, seconds: float) -> "Iterator[Checkpoints]":
+    """Give the checkpoints of a training below a URI; a checkpoint begins every so many seconds, and on SIGTERM."""
+    with preemption.heeded() as notice:
+        yield Checkpoints(root, seconds, notice)
+
+
+def discard(root: str) -> None:
+    """Remove all checkpoints below a URI."""
+    if "://" not in root:
+        storage.remove_folder(root)
+        return
+    for entry in storage.walk(root):
+        storage.remove(entry.uri)
+
+
+class Checkpoints:
+    """The checkpoints of one training, as each of its processes sees them.
+
+    Args:
+        root: URI of their folder, which holds those of this training only.
+        seconds: between two.
+        notice: whether the training has to end.
+    """
+
+    def __init__(self, root: str, seconds: float, notice: Notice) -> None:
+        self.root, self.seconds, self.notice = root, seconds, notice
+        self._processes = Together() if dist.is_initialized() else Alone()
+        self._saved = time.monotonic()
+        self._pending: tuple[int, Future[Any], dict[str, float]] | None = None
+
+    def resume(self, training: Training) -> None:
+        """Take a training to where its newest complete checkpoint was saved, if there is one."""
+        newest = self._processes.first(max(self.complete(), default=0))
+        if not newest:
+            return
+        state = training.state()
+        folder = self._folder(newest)
+        dcp.load(state, storage_reader=Reader(folder), **self._processes.options)  # type: ignore[attr-defined]
+        training.load(state, newest, storage.read_json(storage.join(folder, FILE))["scaler"])
+        log.info("resuming after step %d, from %s", newest, folder)
+
+    def after(self, training: Training) -> None:
+        """Save a checkpoint when it is time.
+
+        Raises:
+            PreemptedError: when the machine is about to be taken away, after a checkpoint has been saved.
+        """
+        if self._pending and self._pending[1].done():
+            self._publish()
+        decided = self._processes.agreed(self._wish())
+        if decided == NOTHING:
+            return
+        self.save(training)
+        if decided == STOP:
+            self.finish()
+            if path := os.environ.get(PREEMPTED):
+                Path(path).touch()
+            raise PreemptedError(f"step {training.done} of {training.steps} is saved in {self._folder(training.done)}")
+
+    def save(self, training: Training) -> None:
+        """Begin to write a checkpoint; the training may go on meanwhile."""
+        self._publish()
+        # on the CPU the writer would otherwise see what the next steps make of it
+        state = {name: value.clone() for name, value in training.state().items()}
+        folder = self._folder(training.done)
+        writer = FsspecWriter(folder, sync_files="://" not in folder)
+        future = dcp.async_save(state, storage_writer=writer, **self._processes.options)  # type: ignore[attr-defined]
+        assert isinstance(future, Future)
+        self._pending = training.done, future, training.scaler.state_dict()
+        self._saved = time.monotonic()
+
+    def finish(self) -> None:
+        """Wait until what has begun is written."""
+        self._publish()
+        self._processes.first(0)
+
+    def complete(self) -> list[int]:
+        """Return the steps after which there is a complete checkpoint."""
+        folders = [name for name in storage.names(self.root) if name.startswith("step-")]
+        return sorted(
+            int(name.removeprefix("step-")) for name in folders if storage.exists(storage.join(self.root, name, FILE))
+        )
+
+    def _wish(self) -> int:
+        if self.notice.given:
+            return STOP
+        return SAVE if time.monotonic() - self._saved >= self.seconds else NOTHING
+
+    def _publish(self) -> None:
+        """Wait for what is being written, declare it complete, and remove what it makes superfluous."""
+        if not self._pending:
+            return
+        step, future, scaler = self._pending
+        future.result()
+        self._pending = None
+        if not self._processes.is_first:
+            return
+        storage.write_json(storage.join(self._folder(step), FILE), {"step": step, "scaler": scaler})
+        keep = {f"step-{number:012d}" for number in self.complete()[-KEPT:]}
+        for name in set(storage.names(self.root)) - keep:
+            discard(storage.join(self.root, name))
+
+    def _folder(self, step: int) -> str:
+        return storage.join(self.root, f"step-{step:012d}")
+
+
+@dataclass
+class Alone:
+    """One process, which decides for itself."""
+
+    is_first = True
+    options = {"no_dist": True}  # noqa: RUF012
+
+    def agreed(self, wish: int) -> int:
+        """Return what is to be done."""
+        return wish
+
+    def first(self, value: int) -> int:
+        """Return the first process's value."""
+        return value
+
+
+class Together:
+    """Several processes, which do the same after the same step."""
+
+    def __init__(self) -> None:
+        self.is_first = dist.get_rank() == 0
+        # of its own, since a checkpoint is written while gradients are exchanged
+        self.options = {"process_group": dist.new_group(backend="gloo")}
+        self._group = dist.new_group(backend="gloo")
+        self._asked: tuple[Any, Tensor] | None = None
+
+    def agreed(self, wish: int) -> int:
+        """Return the most urgent wish of all processes after the step before: they exchange it during this one."""
+        decided = NOTHING
+        if self._asked:
+            work, wishes = self._asked
+            work.wait()
+            decided = int(wishes)
+        wishes = torch.tensor(wish if decided != SAVE or wish == STOP else NOTHING)
+        self._asked = dist.all_reduce(wishes, dist.ReduceOp.MAX, group=self._group, async_op=True), wishes
+        return decided
+
+    def first(self, value: int) -> int:
+        """Return the first process's value; all processes wait for it."""
+        if self._asked:
+            self._asked[0].wait()
+            self._asked = None
+        shared = torch.tensor(value)
+        dist.broadcast(shared, 0, group=self._group)
+        dist.barrier(group=self._group)
+        return int(shared)
+
+
+class Reader(FsspecReader):
+    """Reads a checkpoint whose metadata, which PyTorch pickles, can hold nothing but descriptions of tensors."""
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:  # noqa: ARG002
+        """Return what the checkpoint holds.
+
+        Raises:
+            UserError: when there is something else in it.
+        """
+        with self.fs.create_stream(self.fs.concat_path(self.path, ".metadata"), "rb") as file:
+            metadata: Metadata = _Descriptions(cast(IO[bytes], file)).load()
+        if metadata.storage_meta is None:
+            metadata.storage_meta = StorageMeta()
+        metadata.storage_meta.load_id = self.load_id
+        return metadata
+
+
+class _Descriptions(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module in {"torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"}:
+            return super().find_class(module, name)
+        if (module, name) in ALLOWED or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
+            return super().find_class(module, name)
+        raise UserError(f"the checkpoint's metadata names {module}.{name}, which no checkpoint needs; delete it")
+
+
+ALLOWED = {("torch", "Size"), ("torch.serialization", "_get_layout")}

@@ -1,0 +1,76 @@
+"""Started alone or by torchrun: train a network with checkpoints, and leave its weights and losses.
+
+Flags: folder, the layout as JSON, seconds between checkpoints, seconds that a step takes at least.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from components.common.config.neural import Trainer
+from components.common.errors import PreemptedError
+from components.common.step import PREEMPTED
+from components.neural import checkpoints, devices, processes, trainer
+from components.neural.data import Resident
+from components.neural.recipes import mlp
+from components.neural.recipes.mlp import MLP, Parameters
+from components.neural.trainer import Training
+
+CPU = torch.device("cpu")
+PARAMETERS = Parameters(hidden=8, layers=3, epochs=4, batch_size=10, learning_rate=0.02, microbatches=2)
+STEPS = 44  # 103 rows
+
+
+def fitted(replica: Any, keeper: Any = None) -> torch.nn.Sequential:
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(103, 5)).astype(np.float32)
+    labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
+    return trainer.fit(replica, Resident(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size), keeper)
+
+
+class Slow:
+    """Checkpoints that leave a line a step."""
+
+    def __init__(self, inner: checkpoints.Checkpoints, folder: Path, seconds: float) -> None:
+        self.inner, self.folder, self.seconds = inner, folder, seconds
+
+    def resume(self, training: Training) -> None:
+        self.inner.resume(training)
+        self._note(f"resumed {training.done}")
+
+    def after(self, training: Training) -> None:
+        self._note(f"step {training.done}")
+        time.sleep(self.seconds)
+        self.inner.after(training)
+
+    def finish(self) -> None:
+        self.inner.finish()
+
+    def _note(self, line: str) -> None:
+        if processes.is_first():
+            with (self.folder / "steps.txt").open("a") as file:
+                print(line, file=file)
+
+
+def main() -> None:
+    folder, shared = Path(sys.argv[1]), Trainer.model_validate(json.loads(sys.argv[2]))
+    every, pause = (float(word) for word in sys.argv[3:5])
+    try:
+        with processes.joined(CPU), checkpoints.kept(str(folder / "kept"), every) as kept:
+            with devices.reproducible(0, threads=1):
+                replica = processes.replica(MLP(5, PARAMETERS), shared, CPU)
+                model = fitted(replica, Slow(kept, folder, pause))
+            if processes.is_first():
+                torch.save(model.state_dict(), folder / "weights.pt")
+    except PreemptedError as error:
+        print(error, file=sys.stderr)
+        sys.exit(PREEMPTED)
+
+
+if __name__ == "__main__":
+    main()
