@@ -36,7 +36,7 @@ def define(site: Site) -> Any:
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
         rows = {"features": table.output}
-        trained = training(**day, **rows, device=device)
+        trained = training(**day, **rows, device=device, state=state)
         profile = profiling(**day, **rows, device=device, model=trained.output)
         # before the evaluation, which judges what is deployed
         optimized = optimization(config=config, **rows, model=trained.output)

@@ -1,15 +1,17 @@
 """Flags in, files out: see `components/training/__init__.py`."""
 
 import contextlib
+import json
 import logging
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from components.common import splits, step
+from components.common import splits, step, storage
 from components.common.config import Config, parse
 from components.common.config.tabular import CandidateKind
 from components.common.contracts import package, tables
 from components.common.contracts.section import write_section
+from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.common.lineage import code_version
 from components.common.splits import Days
@@ -27,6 +29,7 @@ def parser() -> step.Parser:
         .takes(
             config="the use case's config (JSON)",
             date="logical date, YYYY-MM-DD",
+            state="where things are kept (JSON); checkpoints are used here",
             features="URI of the features manifest",
             model="URI of the folder to write",
         )
@@ -54,7 +57,8 @@ def _trained(args: Namespace, config: Config) -> "Trained":
     from components.training import core
 
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
-    setting = core.Setting(config, table.details["numeric"], table.details["categorical"], args.device)
+    inputs = table.details["numeric"], table.details["categorical"]
+    setting = core.Setting(config, *inputs, args.device, checkpoints=_checkpoints(args))
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
     features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
@@ -62,9 +66,19 @@ def _trained(args: Namespace, config: Config) -> "Trained":
     return core.train(setting, plan, features, lineage)
 
 
+def _checkpoints(args: Namespace) -> str:
+    """Return where this training's checkpoints lie: another one's, of other rows or settings, lie elsewhere."""
+    made_of = [json.loads(args.config), args.date, args.device, tables.read_table(args.features).sha256]
+    root = State.parse(args.state).checkpoints
+    return storage.join(root, parse(args.config).name, "training", storage.fingerprint(made_of)[:16])
+
+
 def _saved(args: Namespace, trained: "Trained", top_k: int) -> dict[str, float | None]:
+    from components.neural import checkpoints
+
     write_section(args.model, section.build(trained.package, top_k))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
+    checkpoints.discard(_checkpoints(args))
     measured = trained.package.candidates[trained.package.selected].validation
     return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
 

@@ -12,6 +12,7 @@ def training(
     config: dict[str, Any],
     date: str,
     device: str,
+    state: dict[str, Any],
     features: dsl.Input[dsl.Dataset],
     model: dsl.Output[dsl.Model],
 ) -> dsl.ContainerSpec:
@@ -23,6 +24,7 @@ def training(
             "--config", config,
             "--date", date,
             "--device", device,
+            "--state", state,
             "--features", features.uri,
             "--model", model.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,

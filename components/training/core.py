@@ -94,6 +94,7 @@ class Setting:
         numeric: numeric inputs, in order.
         categorical: categorical inputs, in order.
         device: `cpu` or `cuda`.
+        checkpoints: URI of the folder of this training's checkpoints; empty for none.
         tolerance: by how much the scores of a candidate's graph may differ from the library's.
     """
 
@@ -101,6 +102,7 @@ class Setting:
     numeric: list[str]
     categorical: list[str]
     device: str
+    checkpoints: str = ""
     tolerance: float = TOLERANCE
 
 
@@ -197,7 +199,7 @@ def fit(setting: Setting, name: str, matrix: Matrix, labels: Labels) -> Fitted:
     task = setting.config.task
     model = task.candidates[name]
     field = f"task.candidates.{name}.parameters"
-    job = Job(field, model.parameters, task.seed, task.threads, setting.device, task.trainer)
+    job = Job(field, model.parameters, task.seed, task.threads, setting.device, task.trainer, setting.checkpoints)
     return estimators.fit(model.kind, job, matrix, labels)
 
 

@@ -7,6 +7,7 @@ libraries' documentation and have not been run.
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,12 +19,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
+from components.common import storage
 from components.common.config.neural import Trainer
 from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError, check_names
 from components.neural import devices, processes, trainer
 from components.neural.data import Resident
 from components.neural.recipes import mlp
+from components.neural.trainer import Keeper
 from components.tabular.scaler import Matrix, Scaler
 from components.training import onnx_export
 from components.training.onnx_export import Tree
@@ -47,6 +50,7 @@ class Job:
         threads: CPU threads.
         device: `cpu` or `cuda`.
         trainer: how processes share the training of a network.
+        checkpoints: URI of the folder of this training's checkpoints; empty for none.
     """
 
     field: str
@@ -55,6 +59,7 @@ class Job:
     threads: int
     device: str
     trainer: Trainer = REPLICATED
+    checkpoints: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,12 +171,22 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     scaler = Scaler.fitted(matrix)
     device = devices.torch_device(job.device)
     rows = Resident(*mlp.resident(scaler.apply(matrix), labels, device), parameters.batch_size)
-    with devices.reproducible(job.seed, parameters.threads):
-        model = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), job.trainer, device), rows)
+    with _kept(job, matrix, labels) as kept, devices.reproducible(job.seed, parameters.threads):
+        model = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), job.trainer, device), rows, kept)
     return Fitted(
         lambda: onnx_export.dense(scaler, mlp.layers(model)),
         lambda rows: mlp.probabilities(model, scaler.apply(rows)),
     )
+
+
+def _kept(job: Job, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:
+    """Give the checkpoints of a fit, in a folder that its rows name: a candidate is fitted on two windows."""
+    if not job.checkpoints:
+        return nullcontext()
+    from components.neural import checkpoints
+
+    rows = storage.sha256(matrix.tobytes() + labels.tobytes())[:16]
+    return checkpoints.kept(storage.join(job.checkpoints, job.field, rows), job.trainer.checkpoint_seconds)
 
 
 FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {

@@ -38,6 +38,14 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
         "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
     },
+    4: {
+        "hsdp 2 x 2": ({"shard": 2}, {}),
+        "dp 2 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
+        "fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "pp 2 x dp 2, zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+        "pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
+        "pp 2 x tp 2": ({**PIPELINE, "tensor": 2}, {**PIECES, "clip": 0.05}),
+    },
     8: {
         "hsdp 2 x 4": ({"shard": 4}, {}),
         "dp 4 x tp 2": ({"tensor": 2}, {"clip": 0.05}),

@@ -4,6 +4,7 @@ Flags: folder, the layout as JSON, seconds between checkpoints, seconds that a s
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -41,6 +42,7 @@ class Slow:
 
     def resume(self, training: Training) -> None:
         self.inner.resume(training)
+        (self.folder / f"{os.environ.get('RANK', '0')}.pid").write_text(str(os.getpid()))
         self._note(f"resumed {training.done}")
 
     def after(self, training: Training) -> None:

@@ -18,7 +18,7 @@ COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", PLANS)
+@pytest.mark.parametrize("processes", [2, 4])  # and 8: python -m benchmarks.trainer plans
 def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_process(processes):
     words = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.components.neural.plans"]
     command = [sys.executable, "-m", "torch.distributed.run", *words]

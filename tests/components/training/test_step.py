@@ -1,8 +1,11 @@
 """The step on real partitions."""
 
 import json
+import re
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +17,14 @@ from components.common.errors import UserError
 from components.tabular.inputs import Scorer
 from components.training.__main__ import body, parser
 from tests.components.training import samples
+from tests.processes import started, wait_until
 
 
 def flags(folder, models=None, device="cpu"):
     features = samples.write_features(folder, samples.features())
-    return samples.flags(models, device=device, features=features, model=str(folder / "model"))
+    roots = {name: str(folder / name) for name in ("lake", "registry", "runs", "audit", "checkpoints")}
+    state = json.dumps(roots | {"target": "local"})
+    return samples.flags(models, device=device, features=features, state=state, model=str(folder / "model"))
 
 
 def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_metrics(tmp_path):
@@ -65,6 +71,38 @@ def test_under_torchrun_processes_train_the_same_network_together(tmp_path):
     assert set(together) == {"net", "line"}
     assert np.array_equal(together["line"], alone["line"])
     assert np.abs(together["net"] - alone["net"]).max() < 1e-5
+
+
+def test_a_training_that_is_preempted_ends_with_75_and_the_next_one_resumes_and_leaves_the_same_model(tmp_path):
+    long = samples.MODELS["net"]["parameters"] | {"epochs": 1000}
+    given = flags(tmp_path, {"net": {"kind": "mlp", "parameters": long}, "line": samples.MODELS["line"]})
+    command = [sys.executable, "-W", "error", "-m", "components.training", *given]
+    with started(command, stderr=subprocess.PIPE, text=True) as step:
+        for line in step.stderr:
+            if line == "net: fitting 300 rows\n":
+                break
+        # it heeds the signal from the first step on
+        wait_until(lambda: heeds(Path(f"/proc/{step.pid}/status").read_text()), "it heeds")
+        step.send_signal(signal.SIGTERM)
+        _, said = step.communicate(timeout=300)
+    assert step.returncode == 75, said
+    assert not (tmp_path / "model").exists()
+    assert re.search(r"training: preempted; step \d+ of 10000 is saved in ", said)
+
+    done = samples.run("training", given)
+
+    assert done.returncode == 0, done.stderr
+    assert "resuming after step" in done.stderr
+    resumed = package.load(str(tmp_path / "model")).sha256
+    assert not any((tmp_path / "checkpoints").rglob("*.distcp"))
+    assert samples.run("training", given).returncode == 0
+    assert resumed == package.load(str(tmp_path / "model")).sha256
+
+
+def heeds(status):
+    """Whether a process has a handler for SIGTERM."""
+    caught = int(re.search(r"SigCgt:\s+([0-9a-f]+)", status)[1], 16)
+    return caught >> (signal.SIGTERM - 1) & 1
 
 
 def test_a_wrong_parameter_leaves_no_model(tmp_path):

@@ -1,0 +1,179 @@
+"""A training that is interrupted, in any way, ends with the weights it would have had."""
+
+import os
+import pickle
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from components.common.config.neural import Precision
+from components.common.errors import PreemptedError, UserError
+from components.neural import checkpoints, devices
+from components.neural.checkpoints import Checkpoints, Reader
+from components.neural.preemption import Notice
+from components.neural.recipes.mlp import MLP
+from components.neural.replica import Replica
+from tests import processes
+from tests.components.neural import elastic, resumable
+from tests.components.neural.resumable import CPU, PARAMETERS, STEPS
+
+
+class StoppedError(Exception):
+    pass
+
+
+class Stopping:
+    """Checkpoints after every step, and something that happens after one of them."""
+
+    def __init__(self, inner, step=0, happens=lambda: None):
+        self.inner, self.step, self.happens, self.resumed = inner, step, happens, 0
+
+    def resume(self, training):
+        self.inner.resume(training)
+        self.resumed = training.done
+
+    def after(self, training):
+        if training.done == self.step:
+            self.happens()
+        self.inner.after(training)
+
+    def finish(self):
+        self.inner.finish()
+
+
+def replica(precision: Precision = Precision.FLOAT32) -> Replica:
+    return Replica(MLP(5, PARAMETERS.model_copy(update={"precision": precision})), CPU)
+
+
+def fitted(keeper=None, precision: Precision = Precision.FLOAT32) -> dict[str, torch.Tensor]:
+    with devices.reproducible(0, threads=1):
+        return resumable.fitted(replica(precision), keeper).state_dict()
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def close(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return max((first[name] - second[name]).abs().max().item() for name in first) < 1e-5
+
+
+def stop():
+    raise StoppedError
+
+
+def saved_three(folder: Path) -> None:
+    """Leave checkpoints after the first three steps."""
+    kept = Checkpoints(str(folder), 0, Notice())
+    with pytest.raises(StoppedError):
+        fitted(Stopping(kept, 4, stop))
+    kept.finish()
+
+
+@pytest.mark.parametrize(
+    ("step", "precision"),  # 11 steps an epoch
+    [(1, Precision.FLOAT32), (11, Precision.FLOAT32), (12, Precision.FLOAT32), (16, Precision.FP16)],
+)
+def test_a_training_that_fails_resumes_from_its_newest_checkpoint_with_equal_weights(tmp_path, step, precision):
+    with pytest.raises(StoppedError):
+        fitted(Stopping(Checkpoints(str(tmp_path), 0, Notice()), step, stop), precision)
+
+    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
+    resumed = fitted(again, precision)
+
+    # the newest one may not have been complete yet
+    assert max(step - 3, 0) <= again.resumed < step
+    assert same(resumed, fitted(None, precision))
+
+
+def test_on_sigterm_a_checkpoint_is_saved_after_the_step_and_nothing_is_lost(tmp_path):
+    with (
+        pytest.raises(PreemptedError, match=rf"step 15 of {STEPS} is saved in .*step-000000000015"),
+        checkpoints.kept(str(tmp_path), 1000) as kept,
+    ):
+        fitted(Stopping(kept, 15, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+
+    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
+    assert same(fitted(again), fitted())
+    assert again.resumed == 15
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_the_newest_two_checkpoints_are_kept_and_what_was_left_incomplete_is_removed(tmp_path):
+    (tmp_path / "step-000000000009").mkdir()
+    (tmp_path / "step-000000000009" / "__0_0.distcp").write_bytes(b"half")
+
+    saved_three(tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000000002", "step-000000000003"]
+
+
+def test_a_folder_without_its_last_file_is_no_checkpoint(tmp_path):
+    saved_three(tmp_path)
+    (tmp_path / "step-000000000003" / checkpoints.FILE).unlink()
+
+    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
+    fitted(again)
+
+    assert again.resumed == 2
+
+
+def test_without_time_having_passed_nothing_is_written(tmp_path):
+    fitted(Checkpoints(str(tmp_path / "none"), 1000, Notice()))
+
+    assert not (tmp_path / "none").exists()
+
+
+def test_metadata_that_would_run_code_are_refused(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "run"),)
+
+    (tmp_path / ".metadata").write_bytes(pickle.dumps(Evil()))
+
+    with pytest.raises(UserError, match=r"names posix\.mkdir, which no checkpoint needs"):
+        Reader(str(tmp_path)).read_metadata()
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path):
+    """Two processes with shards; then one, and four that share layers and stages."""
+    with processes.started(elastic.command(tmp_path, 2, '{"shard": 2}', 1000, 0.2), stderr=subprocess.PIPE) as launcher:
+        elastic.reached(tmp_path, 13, 1)
+        launcher.send_signal(signal.SIGTERM)
+        _, said = launcher.communicate(timeout=processes.SECONDS)
+    assert launcher.returncode == 75, said.decode()
+    saved = int(elastic.lines(tmp_path)[-1].split()[1])
+    four = tmp_path / "four"
+    four.mkdir()
+    (four / "kept").symlink_to(tmp_path / "kept")
+
+    # one step more than noted may have been taken: the processes agree on it during the next
+    alone = Stopping(Checkpoints(str(tmp_path / "kept"), 1000, Notice()))
+    expected = fitted()
+    assert close(fitted(alone), expected)
+    assert alone.resumed == saved
+    layout = '{"pipeline": 2, "tensor": 2}'
+    subprocess.run(elastic.command(four, 4, layout, 1000, 0), check=True, timeout=600, stderr=subprocess.DEVNULL)
+    assert close(torch.load(four / "weights.pt"), expected)
+    assert elastic.lines(four)[0] == f"resumed {saved}"
+
+
+@pytest.mark.slow
+def test_after_a_kill_the_first_new_attempt_ends_with_the_same_weights(tmp_path):
+    elastic.survived(tmp_path / "whole", [])
+    elastic.survived(tmp_path / "killed", [25])
+
+    starts = [line for line in elastic.lines(tmp_path / "killed") if line.startswith("resumed")]
+    assert starts[0] == "resumed 0" != starts[1]
+    assert same(*(torch.load(tmp_path / name / "weights.pt") for name in ("whole", "killed")))
+
+
+def test_a_name_in_a_checkpoint_is_the_same_in_a_part_of_the_network_as_in_the_whole():
+    model: nn.Sequential = replica().model
+    assert set(model.state_dict()) >= {"0.0.weight", "3.0.bias"}

@@ -1,0 +1,91 @@
+"""What clouds announce, from a metadata server on this machine."""
+
+import json
+import os
+import signal
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from components.common.errors import UserError
+from components.neural import preemption
+from tests.processes import wait_until
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """AWS's and Google's, as far as they are asked."""
+
+    ends, broken, asked = False, False, 0
+
+    def do_PUT(self):
+        assert int(self.headers["X-aws-ec2-metadata-token-ttl-seconds"]) > 0
+        self.answer(200 if self.path == "/latest/api/token" else 404, "secret")
+
+    def do_GET(self):
+        type(self).asked += 1
+        if self.broken:
+            self.answer(503, "")
+        elif self.path == "/computeMetadata/v1/instance/preempted" and self.headers["Metadata-Flavor"] == "Google":
+            self.answer(200, "TRUE" if self.ends else "FALSE")
+        elif self.headers["X-aws-ec2-metadata-token"] != "secret":
+            self.answer(401, "")
+        elif self.ends and self.path == "/latest/meta-data/spot/instance-action":
+            self.answer(200, json.dumps({"action": "terminate", "time": "2026-11-22T08:22:00Z"}))
+        else:
+            self.answer(404, "")
+
+    def answer(self, status, content):
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(content.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def metadata():
+    class Fresh(Metadata):
+        pass
+
+    with HTTPServer(("127.0.0.1", 0), Fresh) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield Fresh, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_a_spot_notice_becomes_sigterm_and_not_before(metadata, cloud):
+    server, address = metadata
+    with preemption.heeded() as notice:
+        server.broken = True
+        preemption.watch({"NIGHTSHIFT_SPOT": f"{cloud}={address}"}, seconds=0.01)
+        wait_until(lambda: server.asked > 2, "the broken server was asked")
+        server.broken = False
+        wait_until(lambda: server.asked > 20, "the server was asked")
+        assert not notice.given
+
+        server.ends = True
+        wait_until(lambda: notice.given, "the notice is taken")
+
+
+@pytest.mark.parametrize(("cloud", "asked"), [("aws", preemption.aws), ("gcp", preemption.gcp)])
+def test_each_cloud_is_asked_in_its_own_way(metadata, cloud, asked):
+    server, address = metadata
+    assert not asked(address)
+    server.ends = True
+    assert asked(address)
+
+
+def test_another_cloud_is_refused_with_those_that_are_known():
+    with pytest.raises(UserError, match=r"NIGHTSHIFT_SPOT is 'azure'; allowed: aws, gcp"):
+        preemption.watch({"NIGHTSHIFT_SPOT": "azure"})
+
+
+def test_after_the_training_sigterm_ends_the_process_again():
+    with preemption.heeded() as notice:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert notice.given
+
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
