@@ -1,5 +1,6 @@
 """Runs whose steps are containers."""
 
+import json
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from kfp import dsl
 
 from components.common.errors import UserError
 from components.common.image import image
-from pipelines import arguments, ir
+from pipelines import arguments, configs, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.containers import LABEL, Containers
 from pipelines.engines.local.run import Run
@@ -66,9 +67,11 @@ def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(en
 
 @pytest.mark.slow
 def test_a_run_in_containers_makes_the_same_bytes_as_one_in_processes(engine: Any, tmp_path: Path) -> None:
+    config = configs.load("fraud") | {"simulator": {"customers": 300, "terminals": 600}}
+    (tmp_path / "fraud.yaml").write_text(json.dumps(config))
+    where = ("--config", str(tmp_path / "fraud.yaml"), "--target", "register-only", "--date", DATE)
     for runner in ("docker", "process"):
-        workspace = tmp_path / runner
-        nightshift(workspace, "run", "--runner", runner, "--target", "register-only", "--date", DATE)
+        nightshift(tmp_path / runner, "run", "--runner", runner, *where)
     inside, outside = (newest(tmp_path / runner) for runner in ("docker", "process"))
     assert inside["status"] == "succeeded"
     assert inside["hashes"] == outside["hashes"]
