@@ -3,18 +3,21 @@
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from io import BytesIO
 
 import torch
 
 from components.common.config.tabular import CandidateKind, Tabular
 from components.common.contracts.package import ModelPackage
-from components.common.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
+from components.common.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
 from components.common.graph import Graph
 from components.common.memory import peak_memory
 from components.neural.recipes import mlp
-from components.profiling import instruments
+from components.profiling import instruments, sampling
+from components.profiling.traces import analysis, kineto
+from components.profiling.traces.analysis import Known
 from components.tabular.scaler import Matrix
 from components.training import estimators
 from components.training.estimators import Fitted, Job, Labels
@@ -61,7 +64,7 @@ class Subject:
 
 @dataclass
 class Watch:
-    """Seconds of each phase; on the GPU a phase ends when all work handed to it is done."""
+    """Seconds of each phase; on the GPU a phase is an NVTX range and ends when all work handed to it is done."""
 
     is_cuda: bool
     seconds: dict[PhaseName, float] = field(default_factory=dict)
@@ -70,9 +73,10 @@ class Watch:
     def phase(self, name: PhaseName) -> Iterator[None]:
         """Measure a phase."""
         started = time.perf_counter()
-        yield
-        if self.is_cuda:
-            torch.cuda.synchronize()
+        with torch.cuda.nvtx.range(name) if self.is_cuda else nullcontext():
+            yield
+            if self.is_cuda:
+                torch.cuda.synchronize()
         self.seconds[name] = time.perf_counter() - started
 
 
@@ -102,7 +106,7 @@ def measure(subject: Subject, watch: Watch, trained_sha256: str) -> tuple[Profil
     Returns:
         the measurements, and a Chrome trace, compressed.
     """
-    with watch.phase(PhaseName.FIT):
+    with sampling.sampled(sampling.library() if subject.is_cuda else None) as activity, watch.phase(PhaseName.FIT):
         fitted = subject.fit()
     peak = _peak(subject)
     with watch.phase(PhaseName.EXPORT):
@@ -122,10 +126,12 @@ def measure(subject: Subject, watch: Watch, trained_sha256: str) -> tuple[Profil
         rows_per_second=len(subject.matrix) / watch.seconds[PhaseName.FIT],
         data_wait_share=waiting,
         scoring=[scoring(graph, subject.matrix, 1), scoring(graph, subject.matrix, BATCH)],
+        activity=activity[0] if activity else None,
         peak_memory_bytes=peak,
         reproduced=hashlib.sha256(content).hexdigest() == trained_sha256,
         top_operations=operations,
         diagnosis=diagnosis(watch.seconds, operations),
+        findings=findings(trace) if subject.is_cuda else [],
     )
     return found, trace
 
@@ -169,6 +175,11 @@ def diagnosis(seconds: dict[PhaseName, float], operations: list[Operation]) -> s
     if waiting > MUCH_WAITING:
         return f"{takes}; the fit waits {waiting:.0%} of the time for its rows: storage nearer by would help most."
     return f"{takes}; within the fit, {operations[0].name} takes most, {operations[0].share:.0%}."
+
+
+def findings(trace: bytes) -> list[Finding]:
+    """Say what a trace shows of the GPU; of the first steps, where the fit marks none."""
+    return analysis.analyze([kineto.read(BytesIO(trace), TRACE)], Known()).diagnosis
 
 
 def _peak(subject: Subject) -> int:

@@ -2,6 +2,7 @@
 
 from components.common.contracts.profile import Operation, Phase, Profile
 from components.common.contracts.section import Column, Fact, Facts, Row, Section, Table, Text
+from components.profiling.traces import section as shown
 
 WEIGHT = 70
 
@@ -17,7 +18,11 @@ def build(profile: Profile) -> Section:
         Fact(label="Waiting for data", value=profile.data_wait_share, format="percent", note="before the fit"),
         Fact(label="Peak memory", value=profile.peak_memory_bytes, format="size", note="while training"),
     ]
-    tables = [_phases(profile.phases), _operations(profile.top_operations)]
+    if used := profile.activity:
+        note = "of the multiprocessors, sampled during the fit"
+        facts.append(Fact(label="GPU activity", value=used.sm_pct / 100, format="percent", note=note))
+    found = [shown.diagnosis(profile.findings), shown.advice(profile.findings)] if profile.findings else []
+    tables = [*found, _phases(profile.phases), _operations(profile.top_operations)]
     return Section(
         title="Training profile",
         weight=WEIGHT,

@@ -45,23 +45,13 @@ class Operation(Part):
     share: float = Field(description="of the own time of all operations, on the GPU if there is one; 0 to 1")
 
 
-class Profile(Artifact):
-    """What it costs to train and to ask the selected model."""
+class Activity(Part):
+    """How much of the GPU was used while it was sampled, means in per cent."""
 
-    model: str = Field(description="name of the selected candidate")
-    kind: str = Field(description="its kind, as in the config")
-    device: str = Field(description="`cpu` or `cuda`")
-    rows: int = Field(description="training rows")
-    phases: list[Phase] = Field(description="in their order")
-    rows_per_second: float = Field(description="training rows per second of the fit, however often it passes over them")
-    data_wait_share: float = Field(description="share of read, matrix and fit before the fit has its rows, 0 to 1")
-    scoring: list[Scoring] = Field(description="one row per call, then many")
-    peak_memory_bytes: int = Field(
-        description="on the CPU of the process, on the GPU of PyTorch's allocations or else all that is in use there"
-    )
-    reproduced: bool = Field(description="whether this fit gave the same graph, to the byte, as the training")
-    top_operations: list[Operation] = Field(description="of the fit: those with the most time of their own")
-    diagnosis: str = Field(description="what the figures say, a sentence")
+    samples: int
+    sm_pct: float = Field(description="multiprocessors with work; before Hopper the share of time with any kernel")
+    tensor_pct: float | None = Field(description="of the time on tensor cores; null before Hopper")
+    dram_pct: float = Field(description="of the memory's bandwidth; before Hopper the share of time with any access")
 
 
 class Finding(Part):
@@ -74,6 +64,27 @@ class Finding(Part):
     won_pct: float | None = Field(description="the same as a share of the step, 0 to 100")
     evidence: str = Field(description="what the trace says, a sentence with figures")
     fix: str = Field(description="what to change, as a sentence")
+
+
+class Profile(Artifact):
+    """What it costs to train and to ask the selected model."""
+
+    model: str = Field(description="name of the selected candidate")
+    kind: str = Field(description="its kind, as in the config")
+    device: str = Field(description="`cpu` or `cuda`")
+    rows: int = Field(description="training rows")
+    phases: list[Phase] = Field(description="in their order")
+    rows_per_second: float = Field(description="training rows per second of the fit, however often it passes over them")
+    data_wait_share: float = Field(description="share of read, matrix and fit before the fit has its rows, 0 to 1")
+    scoring: list[Scoring] = Field(description="one row per call, then many")
+    activity: Activity | None = Field(description="of the GPU during the fit; null without one, or without NVML")
+    peak_memory_bytes: int = Field(
+        description="on the CPU of the process, on the GPU of PyTorch's allocations or else all that is in use there"
+    )
+    reproduced: bool = Field(description="whether this fit gave the same graph, to the byte, as the training")
+    top_operations: list[Operation] = Field(description="of the fit: those with the most time of their own")
+    diagnosis: str = Field(description="what the figures say, a sentence")
+    findings: list[Finding] = Field(description="of the GPU's trace, what would win most first; empty on the CPU")
 
 
 class Share(Part):

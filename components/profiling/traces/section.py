@@ -69,8 +69,8 @@ def _part(percent: float | None) -> float | None:
 
 
 def _blocks(found: TraceProfile) -> Iterator[Block]:
-    yield _diagnosis(found)
-    yield _advice(found)
+    yield diagnosis(found.diagnosis)
+    yield advice(found.diagnosis)
     if found.breakdown:
         yield _breakdown(found)
     yield from _pictures(found)
@@ -83,18 +83,20 @@ def _blocks(found: TraceProfile) -> Iterator[Block]:
     yield Fold(title="Look closer", blocks=[Code(title="", text="\n".join(commands(found)))])
 
 
-def _diagnosis(found: TraceProfile) -> Table:
+def diagnosis(findings: Sequence[Finding]) -> Table:
+    """Return what to change as a table."""
     columns = [
         Column(title="What costs time, most first"),
         Column(title="To be won, ms", format="plain"),
         Column(title="Of the step", format="percent", has_bars=True),
     ]
-    rows = [Row(cells=[each.title, each.won_ms, _part(each.won_pct)]) for each in found.diagnosis]
+    rows = [Row(cells=[each.title, each.won_ms, _part(each.won_pct)]) for each in findings]
     return Table(title="Diagnosis", columns=columns, rows=rows, is_key=True)
 
 
-def _advice(found: TraceProfile) -> Text:
-    return Text(sentences=[f"{each.title}: {each.evidence} {each.fix}" for each in found.diagnosis])
+def advice(findings: Sequence[Finding]) -> Text:
+    """Return what shows it, and what helps."""
+    return Text(sentences=[f"{each.title}: {each.evidence} {each.fix}" for each in findings])
 
 
 def _breakdown(found: TraceProfile) -> Table:

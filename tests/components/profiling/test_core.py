@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from components.profiling import core, instruments
 from components.profiling.core import Subject, Watch
 from components.training import estimators
 from components.training.estimators import Job
+from tests.components.profiling.traces.samples import Events, save
 from tests.components.training import samples
 
 OPERATIONS = [Operation(name="aten::mm", calls=1, self_cpu_ms=1.0, self_device_ms=None, share=0.4)]
@@ -80,3 +82,9 @@ def test_the_diagnosis_says_when_the_fit_waits():
     quick = seconds | {PhaseName.READ: 0.1, PhaseName.FIT: 1.0}
     assert "waits 50% of the time for its rows" in core.diagnosis(slow, OPERATIONS)
     assert core.diagnosis(quick, OPERATIONS).endswith("within the fit, aten::mm takes most, 40%.")
+
+
+def test_what_the_trace_shows_of_a_gpu_is_found(tmp_path):
+    events = Events().kernel("sgemm", 0, 100, launched=(-9, 5)).kernel("sgemm", 300, 100, launched=(290, 5))
+    trace = Path(save(tmp_path / "trace.json.gz", events)).read_bytes()
+    assert core.findings(trace)[0].title == "Gaps between kernels (launch-bound)"

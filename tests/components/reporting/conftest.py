@@ -195,10 +195,12 @@ def write_profile(uri: str) -> None:
         rows_per_second=183_402.4,
         data_wait_share=0.064,
         scoring=[Scoring(batch=1, rows_per_second=60_000.0), Scoring(batch=4096, rows_per_second=2e6)],
+        activity=None,
         peak_memory_bytes=412_000_000,
         reproduced=True,
         top_operations=top,
         diagnosis="Matrix products take most of the time, so the arithmetic limits the training, not the data.",
+        findings=[],
     )
     value.write(f"{uri}/profile.json")
     write_bytes(f"{uri}/trace.json.gz", b"trace")

@@ -1,0 +1,116 @@
+"""How much of the GPU is used while something runs, sampled through NVML (nvidia-ml-py) in a thread.
+
+From Hopper on NVML has GPM, which knows the activity of multiprocessors, tensor cores and DRAM; before, only the share
+of time with any kernel and with any access to memory. Without a GPU or the library nothing is sampled. It has not run on
+a GPU: the tests give it a library of their own.
+"""
+
+import importlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from components.common.contracts.profile import Activity
+
+PERIOD = 0.1  # seconds: NVML's own figures are no newer
+
+
+@dataclass
+class Sampler:
+    """Samples one GPU; a sample is the per cent of SMs, tensor cores and DRAM in use, None where unknown."""
+
+    nvml: Any
+    device: Any
+    samples: list[tuple[float, float | None, float]] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        """Sample until the end; an error of NVML ends it earlier."""
+        with suppress(self.nvml.NVMLError):
+            supports = self.nvml.nvmlGpmQueryDeviceSupport(self.device).isSupportedDevice
+            for sample in self._by_gpm() if supports else self._by_utilization():
+                self.samples.append(sample)
+
+    def activity(self) -> Activity | None:
+        """Return the means, None without any sample."""
+        if not self.samples:
+            return None
+        sm, tensor, dram = zip(*self.samples, strict=True)
+        known = [each for each in tensor if each is not None]
+        return Activity(
+            samples=len(self.samples),
+            sm_pct=round(fmean(sm), 2),
+            tensor_pct=round(fmean(known), 2) if known else None,
+            dram_pct=round(fmean(dram), 2),
+        )
+
+    def _by_utilization(self) -> Iterator[tuple[float, None, float]]:
+        while not self.ended.wait(PERIOD):
+            found = self.nvml.nvmlDeviceGetUtilizationRates(self.device)
+            yield float(found.gpu), None, float(found.memory)
+
+    def _by_gpm(self) -> Iterator[tuple[float, float, float]]:
+        nvml = self.nvml
+        wanted = (nvml.NVML_GPM_METRIC_SM_UTIL, nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL, nvml.NVML_GPM_METRIC_DRAM_BW_UTIL)
+        before, after = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
+        try:
+            nvml.nvmlGpmSampleGet(self.device, before)
+            while not self.ended.wait(PERIOD):
+                nvml.nvmlGpmSampleGet(self.device, after)
+                sm, tensor, dram = _metrics(nvml, before, after, wanted)
+                yield sm, tensor, dram
+                before, after = after, before
+        finally:
+            nvml.nvmlGpmSampleFree(before)
+            nvml.nvmlGpmSampleFree(after)
+
+
+def _metrics(nvml: Any, before: Any, after: Any, wanted: tuple[int, ...]) -> list[float]:
+    """Return what was measured between two samples, in the order that is wanted."""
+    asked = nvml.c_nvmlGpmMetricsGet_t()
+    asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(wanted)
+    asked.sample1, asked.sample2 = before, after
+    for place, metric in enumerate(wanted):
+        asked.metrics[place].metricId = metric
+    found = nvml.nvmlGpmMetricsGet(asked)
+    return [float(found.metrics[place].value) for place in range(len(wanted))]
+
+
+def library() -> Any | None:
+    """Return NVML, None where the library or the driver is missing."""
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    return nvml
+
+
+@contextmanager
+def sampled(nvml: Any | None, number: int = 0) -> Iterator[list[Activity]]:
+    """Sample a GPU during a block; afterwards the list holds its activity, or nothing.
+
+    Args:
+        nvml: the library, None to sample nothing.
+        number: of the GPU, as NVML counts.
+    """
+    found: list[Activity] = []
+    if nvml is None:
+        yield found
+        return
+    sampler = Sampler(nvml, nvml.nvmlDeviceGetHandleByIndex(number))
+    thread = threading.Thread(target=sampler.run, daemon=True)
+    thread.start()
+    try:
+        yield found
+    finally:
+        sampler.ended.set()
+        thread.join()
+        if activity := sampler.activity():
+            found.append(activity)

@@ -1,0 +1,89 @@
+"""Samples of a GPU, by a library that answers as NVML does; none of it has run on a GPU."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from components.profiling import sampling
+
+VALUES = {2: 80.0, 5: 40.0, 10: 60.0}
+
+
+class Nvml:
+    """GPU 1 of two; it has been asked when `asked` is set."""
+
+    NVML_GPM_METRIC_SM_UTIL, NVML_GPM_METRIC_ANY_TENSOR_UTIL, NVML_GPM_METRIC_DRAM_BW_UTIL = 2, 5, 10
+    NVML_GPM_METRICS_GET_VERSION = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, has_gpm, fails_after=1000):
+        self.has_gpm, self.left, self.held = has_gpm, fails_after, 0
+        self.asked = threading.Event()
+
+    def _count(self):
+        self.left -= 1
+        self.asked.set()
+        if self.left < 0:
+            raise self.NVMLError
+
+    def nvmlDeviceGetHandleByIndex(self, number):
+        return f"GPU {number}"
+
+    def nvmlGpmQueryDeviceSupport(self, device):
+        assert device == "GPU 1"
+        return SimpleNamespace(isSupportedDevice=self.has_gpm)
+
+    def nvmlDeviceGetUtilizationRates(self, device):
+        self._count()
+        return SimpleNamespace(gpu=90, memory=30)
+
+    def nvmlGpmSampleAlloc(self):
+        self.held += 1
+        return object()
+
+    def nvmlGpmSampleFree(self, sample):
+        self.held -= 1
+
+    def nvmlGpmSampleGet(self, device, sample):
+        return sample
+
+    def c_nvmlGpmMetricsGet_t(self):
+        return SimpleNamespace(metrics=[SimpleNamespace(metricId=0, value=0.0) for _ in range(8)])
+
+    def nvmlGpmMetricsGet(self, asked):
+        self._count()
+        assert asked.sample1 is not asked.sample2
+        for metric in asked.metrics[: asked.numMetrics]:
+            metric.value = VALUES[metric.metricId]
+        return asked
+
+
+def sample(nvml):
+    with sampling.sampled(nvml, 1) as found:
+        assert nvml.asked.wait(60)
+    return found
+
+
+@pytest.mark.parametrize(("has_gpm", "figures"), [(1, (80, 40, 60)), (0, (90, None, 30))])
+def test_activity_is_sampled_during_a_block(has_gpm, figures):
+    nvml = Nvml(has_gpm)
+    (found,) = sample(nvml)
+    assert (found.sm_pct, found.tensor_pct, found.dram_pct) == figures
+    assert found.samples >= 1
+    assert nvml.held == 0
+
+
+@pytest.mark.parametrize("has_gpm", [0, 1])
+def test_an_error_of_the_library_ends_the_samples_and_not_the_run(has_gpm):
+    nvml = Nvml(has_gpm, fails_after=0)
+    assert sample(nvml) == []
+    assert nvml.held == 0
+
+
+def test_without_a_library_nothing_is_sampled():
+    with sampling.sampled(None) as found:
+        pass
+    assert found == []
