@@ -1,8 +1,8 @@
 """How much of the GPU is used while something runs, sampled through NVML (nvidia-ml-py) in a thread.
 
 From Hopper on NVML has GPM, which knows the activity of multiprocessors, tensor cores and DRAM; before, only the share
-of time with any kernel and with any access to memory. Without a GPU or the library nothing is sampled. It has not run on
-a GPU: the tests give it a library of their own.
+of time with any kernel and with any access to memory. Without a GPU or the library nothing is sampled. It has not run
+on a GPU: the tests give it a library of their own.
 """
 
 import importlib

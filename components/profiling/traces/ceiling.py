@@ -81,7 +81,7 @@ def roofline(device: Gpu, precision: str, counted: Sequence[Counted], basis: str
 def _point(one: Counted) -> RooflinePoint:
     return RooflinePoint(
         name=one.name,
-        flops_per_byte=round(one.flops / one.bytes, 3),
-        tflops=round(one.flops / one.time / 1e6, 4),
+        flops_per_byte=float(f"{one.flops / one.bytes:.6g}"),  # of any magnitude
+        tflops=float(f"{one.flops / one.time / 1e6:.6g}"),
         ms=round(one.time / 1000, 4),
     )

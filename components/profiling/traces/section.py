@@ -298,7 +298,7 @@ def short(name: str) -> str:
 
 
 def _axis(label: str, values: Sequence[float]) -> Axis:
-    high = max(values, default=0.0) or 1.0
+    high = max(0.0, *values) or 1.0
     power = 10.0 ** floor(log10(high))
     top = next(power * step for step in STEPS if power * step >= high * 0.999)
     return Axis(label=label, ticks=[round(top * part / 4, 12) for part in range(5)])

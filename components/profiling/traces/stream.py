@@ -61,7 +61,7 @@ class Event(msgspec.Struct, gc=False):
     args: Arguments | None = None
 
 
-PROBLEMS = (msgspec.DecodeError, RecursionError)
+PROBLEMS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 DECODER = msgspec.json.Decoder(list[Event])
 
 

@@ -64,6 +64,7 @@ BROKEN = {
     "only metadata": (b'{"traceEvents": [{"ph": "M", "name": "process_name"}]}', "none of the CPU or of a GPU"),
     "args that are no object": (b'{"traceEvents": [{"ph": "X", "args": 3}]}', r"\[0\].args"),
     "an event that is no object": (b'{"traceEvents": [3]}', r"\[0\]"),
+    "a text that is no UTF-8": (b'{"a": "\xff", "traceEvents": []}', "is no trace"),
     "a broken end": (b'{"traceEvents": [{"ph": "X"}], "a": }', "is no trace"),
     "a deep nest": (b'{"traceEvents": [' + b"[" * 100_000, "truncated or broken"),
 }
