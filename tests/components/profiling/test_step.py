@@ -19,7 +19,10 @@ def trained(tmp_path_factory):
     """Flags of the step, by which the folder lies that training has left."""
     folder = tmp_path_factory.mktemp("trained")
     features, model = samples.write_features(folder, samples.features()), str(folder / "model")
-    training.body(training.parser().parse_args(samples.flags(device="cpu", features=features, model=model)))
+    roots = {name: str(folder / name) for name in ("lake", "registry", "runs", "audit", "checkpoints")}
+    state = json.dumps(roots | {"target": "local"})
+    flags = samples.flags(device="cpu", features=features, model=model, state=state)
+    training.body(training.parser().parse_args(flags))
     return {"features": features, "model": model}
 
 
