@@ -1,0 +1,219 @@
+"""The trainer beside others, in ratios from one run; `kills` and `plans` show what is too long for the tests.
+
+    python -m benchmarks.trainer [batches] [mlp] [loop] [ddp] [plans] [kills]
+
+CPU seconds count where other work shares the cores; wall seconds stand beside them.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from components.common.config.neural import Trainer
+from components.neural import devices, processes, trainer
+from components.neural.checkpoints import Checkpoints
+from components.neural.data import Resident
+from components.neural.preemption import Notice
+from components.neural.recipes import mlp
+from components.neural.recipes.mlp import MLP, Parameters
+from components.neural.replica import Replica
+from components.neural.trainer import Training
+from tests.components.neural import elastic
+from tests.components.neural.resumable import STEPS
+
+CPU = torch.device("cpu")
+WIDTH = 15  # inputs of the fraud example
+KILLS = 20
+console = Console(width=110)
+
+
+def rows(count: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(count, WIDTH)).astype(np.float32)
+    return matrix, (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
+
+
+def resident(count: int, size: int) -> Resident:
+    return Resident(*mlp.resident(*rows(count), CPU), size)
+
+
+def timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Wall and CPU seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def compared(title: str, count: int, variants: dict[str, Callable[[], object]], rounds: int) -> None:
+    """Print rows per second of each variant, in turn, and how often the first one is as fast as each: medians."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    for _ in range(rounds):
+        for name, work in variants.items():
+            found[name].append(timed(work))
+    table = Table("variant", "rows/s", "rows per CPU second", "the first is so often as fast (CPU)", title=title)
+    first = next(iter(found.values()))
+    for name, times in found.items():
+        wall, cpu = (statistics.median(each[i] for each in times) for i in (0, 1))
+        ratio = statistics.median(other[1] / own[1] for own, other in zip(first, times, strict=True))
+        table.add_row(name, f"{count / wall:,.0f}", f"{count / cpu:,.0f}", f"{ratio:.3f}")
+    console.print(table)
+
+
+def batches() -> None:
+    """Tabular batches, without a model."""
+    count = 50_000
+    data = resident(count, 256)
+    loader = DataLoader(TensorDataset(data.inputs, data.labels), batch_size=256, shuffle=True)
+    whole = {"resident": lambda: [0 for _ in data.epoch()], "per-sample DataLoader": lambda: [0 for _ in loader]}
+    compared("batches of 256 rows, no model", count, whole, 7)
+
+
+def mlp_training() -> None:
+    """The same architecture, batch, precision, optimizer, threads and epochs."""
+    count, parameters = 50_000, Parameters(epochs=2)
+    matrix, labels = rows(count)
+
+    def ours() -> None:
+        with devices.reproducible(0, parameters.threads):
+            trainer.fit(Replica(MLP(WIDTH, parameters), CPU), resident(count, parameters.batch_size))
+
+    def sklearn() -> None:
+        model = MLPClassifier(
+            (parameters.hidden,),
+            batch_size=parameters.batch_size,
+            learning_rate_init=parameters.learning_rate,
+            max_iter=parameters.epochs,
+            n_iter_no_change=1000,
+            alpha=0,
+        )
+        with threadpool_limits(1):
+            model.fit(matrix, labels)
+
+    def per_sample() -> None:
+        data = resident(count, parameters.batch_size)
+        loader = DataLoader(TensorDataset(data.inputs, data.labels), parameters.batch_size, shuffle=True)
+        with devices.reproducible(0, parameters.threads):
+            for _ in range(parameters.epochs):
+                bare(MLP(WIDTH, parameters), loader)
+
+    warnings.filterwarnings("ignore", message="Stochastic Optimizer: Maximum iterations")
+    variants = {"ours": ours, "scikit-learn's MLPClassifier": sklearn, "per-sample loop": per_sample}
+    compared("MLP, 256 units, batch 256, float32, one thread", count * parameters.epochs, variants, 5)
+
+
+def bare(recipe: MLP, data: object) -> None:
+    """Forward, backward, step, and nothing else."""
+    model = recipe.model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=recipe.fit.learning_rate, fused=True)
+    loss = nn.BCEWithLogitsLoss()
+    for inputs, labels in data:
+        optimizer.zero_grad()
+        loss(model(inputs).flatten(), labels).backward()
+        optimizer.step()
+
+
+def loop() -> None:
+    """What the loop adds to forward, backward and step, with checkpoints and progress on."""
+    count, parameters = 100_000, Parameters(epochs=1)
+    data, recipe = resident(count, parameters.batch_size), MLP(WIDTH, parameters)
+    with tempfile.TemporaryDirectory() as folder, devices.reproducible(0, 1):
+        kept = Checkpoints(folder, 3600, Notice())
+        variants = {
+            "bare": lambda: bare(recipe, data.epoch()),
+            "ours": lambda: trainer.fit(Replica(recipe, CPU), data, kept),
+        }
+        compared("forward, backward, step of 256 rows: at least 0.97 for ours", count, variants, 15)
+
+
+WIDE = Parameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
+SCALED = 200_000
+
+
+def worker(file: Path) -> None:
+    """One of the processes that `ddp` starts."""
+    with processes.joined(CPU), devices.reproducible(0, 1):
+        data = resident(SCALED, WIDE.batch_size)
+        training = Training(processes.replica(MLP(WIDTH, WIDE), Trainer(), CPU), data)
+        steps = training.batches()
+        training.step(next(steps))
+        wall, cpu = timed(lambda: [training.step(batch) for batch in steps])
+        if processes.is_first():
+            file.write_text(json.dumps([wall, cpu]))
+
+
+def ddp() -> None:
+    """Two processes of one thread each, beside one."""
+    found: dict[int, list[list[float]]] = {1: [], 2: []}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "seconds.json"
+        for _ in range(3):
+            for count, times in found.items():
+                words = ["--standalone", "--nproc-per-node", str(count), "-m", "benchmarks.trainer"]
+                command = [sys.executable, "-m", "components.neural", *words, "worker", "--file", str(file)]
+                subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+                times.append(json.loads(file.read_text()))
+    speedups = [[one[i] / two[i] for one, two in zip(found[1], found[2], strict=True)] for i in (0, 1)]
+    wall, cpu = (statistics.median(each) for each in speedups)
+    console.print(f"DDP, 2 processes over 1: {wall:.2f}x in wall seconds; {cpu:.2f}x in CPU seconds of one process")
+
+
+def plans() -> None:
+    """By how much the weights of each plan differ from one process's."""
+    for count in (2, 4, 8):
+        words = ["--standalone", "--nproc-per-node", str(count), "-m", "tests.components.neural.plans"]
+        console.print(f"{count} processes", style="bold")
+        subprocess.run([sys.executable, "-m", "components.neural", *words], check=True, stderr=subprocess.DEVNULL)
+
+
+def kills() -> None:
+    """Kill a random process of two at random moments; compare the final weights with an undisturbed training's."""
+    moments = sorted(random.SystemRandom().randrange(STEPS) for _ in range(KILLS))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        elastic.survived(folder / "whole", [])
+        seconds = elastic.survived(folder / "killed", moments)
+        first, second = (torch.load(folder / each / "weights.pt") for each in ("whole", "killed"))
+        starts = [line for line in elastic.lines(folder / "killed") if line.startswith("resumed")]
+    equal = all(torch.equal(first[each], second[each]) for each in first)
+    console.print(
+        f"{len(starts) - 1} recoveries on the first attempt after {len(moments)} kills, at steps {moments}; each took "
+        f"{min(seconds):.1f} to {max(seconds):.1f} s; final weights {'equal bit by bit' if equal else 'DIFFER'}"
+    )
+
+
+PARTS = {"batches": batches, "mlp": mlp_training, "loop": loop, "ddp": ddp, "plans": plans, "kills": kills}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.trainer", description=__doc__)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "worker"], default=list(PARTS))
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.file:
+        worker(args.file)
+        return
+    torch.set_num_threads(1)
+    for part in args.parts:
+        PARTS[part]()
+
+
+if __name__ == "__main__":
+    main()
