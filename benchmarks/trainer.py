@@ -144,7 +144,7 @@ def loop() -> None:
 
 
 WIDE = Parameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
-SCALED = 200_000
+SCALED = 60_000
 
 
 def worker(file: Path) -> None:

@@ -6,9 +6,10 @@ libraries' documentation and have not been run.
 """
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,11 +29,14 @@ from components.neural.data import Resident
 from components.neural.recipes import mlp
 from components.neural.trainer import Keeper
 from components.tabular.scaler import Matrix, Scaler
-from components.training import onnx_export
+from components.training import boosting, onnx_export
 from components.training.onnx_export import Tree
 
 Labels = npt.NDArray[np.int8]
 
+log = logging.getLogger("nightshift")
+
+ROUNDS = 100  # of XGBoost, where the parameters do not say
 # set by the step itself, or fixed because the exported graph is written for one value only
 RESERVED = {"booster", "device", "n_jobs", "objective", "random_state"}
 
@@ -102,8 +106,20 @@ def _xgboost(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
             "with --device cuda write tree_method: hist and max_bin: 1024 or more"
         )
     own = {"random_state": job.seed, "n_jobs": job.threads, "device": job.device}
-    model = _fitted(xgboost.XGBClassifier, job, own, matrix, labels)
+    model = _boosted(job, own, matrix, labels)
     return Fitted(lambda: _xgboost_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _boosted(job: Job, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
+    if not job.checkpoints:
+        return _fitted(xgboost.XGBClassifier, job, own, matrix, labels)
+    with boosting.kept(_folder(job, matrix, labels), job.trainer.checkpoint_seconds) as (saving, booster):
+        if booster:
+            log.info("resuming after round %d", done := booster.num_boosted_rounds())
+            left = job.parameters.get("n_estimators", ROUNDS) - done
+            job = replace(job, parameters={**job.parameters, "n_estimators": left})
+        own = {**own, "callbacks": [saving]}
+        return _fitted(xgboost.XGBClassifier, job, own, matrix, labels, xgb_model=booster)
 
 
 def _xgboost_graph(model: Any, width: int) -> bytes:
@@ -180,13 +196,17 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
 
 
 def _kept(job: Job, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:
-    """Give the checkpoints of a fit, in a folder that its rows name: a candidate is fitted on two windows."""
     if not job.checkpoints:
         return nullcontext()
     from components.neural import checkpoints
 
+    return checkpoints.kept(_folder(job, matrix, labels), job.trainer.checkpoint_seconds)
+
+
+def _folder(job: Job, matrix: Matrix, labels: Labels) -> str:
+    """Return where a fit's checkpoints lie, which its rows name: a candidate is fitted on two windows."""
     rows = storage.sha256(matrix.tobytes() + labels.tobytes())[:16]
-    return checkpoints.kept(storage.join(job.checkpoints, job.field, rows), job.trainer.checkpoint_seconds)
+    return storage.join(job.checkpoints, job.field, rows)
 
 
 FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {
@@ -197,14 +217,16 @@ FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {
 }
 
 
-def _fitted(estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArray[Any], labels: Labels) -> Any:
+def _fitted(
+    estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArray[Any], labels: Labels, **words: Any
+) -> Any:
     """Fit an estimator of the scikit-learn interface with the job's parameters, and our own where they are silent."""
     check_names(job.field, job.parameters, set(estimator().get_params()) - RESERVED)
     model = estimator(**{**own, **job.parameters})
     try:
         # sums differ with the number of BLAS threads, so it is not left to the machine
         with threadpool_limits(job.threads):
-            return model.fit(matrix, labels)
+            return model.fit(matrix, labels, **words)
     except (TypeError, ValueError) as error:
         said = " ".join(str(error).split("Stack trace")[0].split())
         raise UserError(f"{job.field}: {estimator.__name__} refuses them: {said}") from None
