@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
 from components.common.errors import UserError
 from components.common.step import PREEMPTED, USER_ERROR
-from components.neural import checkpoints, preemption
+from components.neural import preemption
 
 SECONDS = 110  # for a checkpoint, of the two minutes that AWS gives
 
@@ -27,7 +27,7 @@ def main(words: list[str]) -> int:
     """Run torchrun with its own flags; return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "saved"
-        os.environ[checkpoints.PREEMPTED] = str(saved)
+        os.environ[preemption.SAVED] = str(saved)
         try:
             preemption.watch()
             run.run(run.parse_args(["--shutdown-timeout", str(SECONDS), *words]))  # type: ignore[no-untyped-call]

@@ -5,7 +5,6 @@ A checkpoint is a folder of PyTorch's distributed checkpoint, each process's sha
 """
 
 import logging
-import os
 import pickle
 import time
 import warnings
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
@@ -24,7 +22,7 @@ from torch.distributed.checkpoint._fsspec_filesystem import FsspecReader, Fsspec
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 
 from components.common import storage
-from components.common.errors import PreemptedError, UserError
+from components.common.errors import UserError
 from components.neural import preemption
 from components.neural.preemption import Notice
 from components.neural.trainer import Training
@@ -33,7 +31,6 @@ log = logging.getLogger("nightshift")
 
 FILE = "checkpoint.json"
 KEPT = 2
-PREEMPTED = "NIGHTSHIFT_PREEMPTED"  # path of a file that tells the launcher that a checkpoint was saved
 NOTHING, SAVE, STOP = range(3)
 
 # of a single process, which is meant to be one
@@ -96,9 +93,8 @@ class Checkpoints:
         self.save(training)
         if decided == STOP:
             self.finish()
-            if path := os.environ.get(PREEMPTED):
-                Path(path).touch()
-            raise PreemptedError(f"step {training.done} of {training.steps} is saved in {self._folder(training.done)}")
+            place = self._folder(training.done)
+            raise preemption.preempted(f"step {training.done} of {training.steps} is saved in {place}")
 
     def save(self, training: Training) -> None:
         """Begin to write a checkpoint; the training may go on meanwhile."""

@@ -13,13 +13,15 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
-from components.common.errors import UserError, nearest
+from components.common.errors import PreemptedError, UserError, nearest
 
 log = logging.getLogger("nightshift")
 
 SPOT = "NIGHTSHIFT_SPOT"  # whose notices to watch for: aws or gcp, or e.g. aws=http://127.0.0.1:1338
+SAVED = "NIGHTSHIFT_SAVED"  # path of a file that tells the launcher that a checkpoint was saved
 SECONDS = 5.0  # between two questions; AWS gives two minutes' notice, Google Cloud 30 seconds
 TIMEOUT = 2.0
 
@@ -46,6 +48,13 @@ def heeded() -> Iterator[Notice]:
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(wakeup)
+
+
+def preempted(said: str, environment: Mapping[str, str] = os.environ) -> PreemptedError:
+    """Return the error that ends a process after it has saved a checkpoint, and tell the launcher, if there is one."""
+    if path := environment.get(SAVED):
+        Path(path).touch()
+    return PreemptedError(said)
 
 
 def watch(environment: Mapping[str, str] = os.environ, seconds: float = SECONDS) -> None:

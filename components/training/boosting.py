@@ -9,7 +9,6 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from components.common import storage
-from components.common.errors import PreemptedError
 from components.neural import preemption
 from components.neural.preemption import Notice
 
@@ -40,7 +39,7 @@ class Saving(TrainingCallback):  # type: ignore[misc]
         storage.write_bytes(self.uri, bytes(model.save_raw("ubj")))
         self._saved = time.monotonic()
         if self.notice.given:
-            raise PreemptedError(f"round {model.num_boosted_rounds()} is saved in {self.uri}")
+            raise preemption.preempted(f"round {model.num_boosted_rounds()} is saved in {self.uri}")
         return False
 
 

@@ -83,6 +83,12 @@ def test_another_cloud_is_refused_with_those_that_are_known():
         preemption.watch({"NIGHTSHIFT_SPOT": "azure"})
 
 
+def test_the_launcher_is_told_that_a_checkpoint_was_saved(tmp_path):
+    error = preemption.preempted("step 3 is saved", {preemption.SAVED: str(tmp_path / "saved")})
+
+    assert (str(error), (tmp_path / "saved").exists()) == ("step 3 is saved", True)
+
+
 def test_after_the_training_sigterm_ends_the_process_again():
     with preemption.heeded() as notice:
         os.kill(os.getpid(), signal.SIGTERM)
