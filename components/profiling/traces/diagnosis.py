@@ -133,6 +133,16 @@ def _pauses(case: Case) -> Finding | None:
     return case.finding("Gaps while the host does something else", one.idle[Cause.PAUSE], evidence, fix)
 
 
+def _waits(case: Case) -> Finding | None:
+    one = case.one
+    evidence = (
+        f"For {one.ms(one.idle[Cause.DEVICE]):.3g} ms a step the GPU is idle although its next work was launched; "
+        "it waits for another stream, or for what is not in the trace."
+    )
+    fix = "Look in Perfetto at what ends when these gaps do: streams that wait for each other, other ranks, copies."
+    return case.finding("Waits on the GPU itself", one.idle[Cause.DEVICE], evidence, fix)
+
+
 def _communication(case: Case) -> Finding | None:
     one = case.one
     share = 100 * one.exposed_communication / one.communication if one.communication else 0.0
@@ -226,5 +236,5 @@ def _kernels(case: Case) -> Rows:
 
 
 RULES: tuple[Rule, ...] = (
-    _data, _pageable, _synchronization, _allocation, _launches, _pauses, _communication, _imbalance, _copies
+    _data, _pageable, _synchronization, _allocation, _launches, _pauses, _waits, _communication, _imbalance, _copies
 )  # fmt: skip

@@ -25,7 +25,7 @@ from components.profiling.traces import compute, names
 
 WEIGHT = 71
 ROWS = 8  # of a table, before the rest is folded
-LENGTH = 90  # of a kernel's name
+LENGTH = 60  # of a kernel's name
 STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0)  # of an axis, times a power of ten
 
 

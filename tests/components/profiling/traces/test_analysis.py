@@ -59,6 +59,8 @@ def test_what_was_launched_before_the_gap_waits_for_the_gpu_itself(tmp_path):
     events = Events().steps((0, 100)).kernel("a", 0, 40, launched=(-20, 5)).kernel("b", 50, 50, launched=(10, 5))
     one = breakdown.measure(events.trace(tmp_path), 0)
     assert (one.idle[Cause.DEVICE], one.idle[Cause.LAUNCH]) == (10, 0)
+    first = said(events.trace(tmp_path)).diagnosis[0]
+    assert (first.title, first.won_pct) == ("Waits on the GPU itself", 10)
 
 
 def test_a_busy_gpu_is_the_limit(tmp_path):
