@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from components.common import registry, release, splits, step, storage
+from components.common import registry, release, sequential, splits, step, storage
 from components.common.config import Config, parse
 from components.common.config.policy import Rollout
 from components.common.contracts import package, tables
@@ -18,10 +18,10 @@ from components.common.contracts.state import Target as Kind
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 from components.common.release import Place
+from components.common.sequential import Tally
 from components.common.splits import Days
-from components.release import core, section, sequential
+from components.release import core, section
 from components.release.core import Moment
-from components.release.sequential import Tally
 from components.release.targets import Part, Target, bring, places
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from components.common.contracts.verdict import Decision, Measure, Opponent, Ver
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
-    from components.release.sequential import Tally
+    from components.common.sequential import Tally
 
 EVIDENCE = "evidence_for"
 DAY = timedelta(days=1)
@@ -164,7 +164,7 @@ def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict
         record: the release.
         rollout: of the config.
     """
-    from components.release import sequential
+    from components.common import sequential
 
     better, worse = (float(each[-1]) if days else 0.0 for each in sequential.path(days, rollout.alpha))
     count, champion = sum(day.count for day in days), record.live

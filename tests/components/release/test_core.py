@@ -6,9 +6,9 @@ from components.common.config.policy import Rollout
 from components.common.contracts.release import Action
 from components.common.contracts.verdict import Decision, Verdict
 from components.common.errors import UserError
+from components.common.sequential import Tally
 from components.release import core
 from components.release.core import Slo
-from components.release.sequential import Tally
 from tests.components.release.releases import CHALLENGER, CHAMPION, ROLLOUT, at, live, played, started
 
 BETTER, WORSE, EQUAL = Tally(5000, 200, 1000), Tally(5000, -200, 1000), Tally(5000, 0, 1000)

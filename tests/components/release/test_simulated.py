@@ -5,8 +5,8 @@ import pytest
 
 from components.common.contracts.release import Action, Release
 from components.common.contracts.verdict import Verdict
+from components.common.sequential import Tally
 from components.release import core
-from components.release.sequential import Tally
 from tests.components.release.releases import CHALLENGER, ROLLOUT, played
 
 RELEASES, DAYS, LABELS, DELAY = 1000, 28, 1500, 7

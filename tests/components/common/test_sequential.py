@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from components.release import sequential
-from components.release.sequential import BETS, Tally
+from components.common import sequential
+from components.common.sequential import BETS, Tally
 
 ALPHA = 0.05
 

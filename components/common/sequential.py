@@ -1,4 +1,4 @@
-"""Is a challenger better than the champion? A test that may be looked at whenever labels arrive.
+"""Is one of two better? A test that may be looked at whenever observations arrive: of versions, and of measurements.
 
 An observation is how much less the challenger loses than the champion, between -1 and 1: on an event that both scored
 (`paired`), or on an entity that one of them answered (`assigned`). While the mean of what comes next is at most 0,

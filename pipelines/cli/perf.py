@@ -1,0 +1,78 @@
+"""The commands about speed."""
+
+import argparse
+from pathlib import Path
+
+from components.common import performance, registry, release
+from components.common.contracts import package
+from components.common.contracts.verdict import Decision
+from components.common.errors import UserError
+from components.common.registry import Version
+from components.common.release import Place
+from components.common.step import USER_ERROR
+from components.profiling.pairs import EACH, ROUNDS, Side, compared
+from pipelines.cli import options
+from pipelines.cli.models import add_registry, kept
+from pipelines.engines.local import runs
+
+CHAMPION = "champion"
+
+
+def add(commands: options.Commands) -> None:
+    """Add the commands."""
+    actions = options.add_command(commands, "perf", "Compare the speed of models.").add_subparsers(
+        required=True, metavar="action"
+    )
+    command = options.add_command(actions, "compare", compare.__doc__)
+    command.add_argument("run", nargs="?", default="latest", help="what is judged, as --baseline (default: latest run)")
+    command.add_argument("--baseline", required=True, help="a run, a model version's number, or `champion`")
+    command.add_argument("--baseline-code", metavar="FOLDER", type=Path, help="another checkout that runs the baseline")
+    command.add_argument("--pairs", type=int, default=EACH, help="of a kernel in a round (default: %(default)s)")
+    command.add_argument("--rounds", type=int, default=ROUNDS, help="with new processes (default: %(default)s)")
+    command.add_argument("--output", metavar="FILE", help="where to write the verdict (JSON)")
+    options.add_workspace(command)
+    add_registry(command)
+    command.add_argument("--name", help="the use case (default: the only one)")
+    command.set_defaults(command=compare)
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Measure a model beside another one, in turn, and say whether it has become slower; exit code 2 if so."""
+    if min(args.pairs, args.rounds) < 1:
+        raise UserError(f"--pairs is {args.pairs} and --rounds is {args.rounds}; give 1 or more")
+    if args.baseline_code and not (args.baseline_code / "components").is_dir():
+        raise UserError(
+            f"--baseline-code {args.baseline_code} has no folder `components`; give a checkout of this project"
+        )
+    ours, theirs = _model(args, args.run), _model(args, args.baseline)
+    pairs = compared(lambda: Side(theirs, args.baseline_code), lambda: Side(ours), args.pairs, args.rounds)
+    verdict = performance.judged(pairs, package.load(ours).sha256)
+    if args.output:
+        verdict.write(args.output)
+    for measure in verdict.measures:
+        options.say(f"{measure.name:20} {measure.value or 0:.3f} times the baseline, limit {measure.limit:.2f}")
+    options.say(f"{verdict.decision}: {' '.join(verdict.reasons)}")
+    return USER_ERROR if verdict.decision is Decision.FAIL else 0
+
+
+def _model(args: argparse.Namespace, named: str) -> str:
+    """Return the URI of a model: of a version in the registry, or of a run in the workspace."""
+    if named == CHAMPION or named.isdecimal():
+        return _version(args, named).uri
+    folder = runs.folder_of(named, options.state(args).runs)
+    # where a run has optimized its model, that is what is served
+    found = [path.parent for output in ("optimized", "model") for path in folder.glob(f"*/{output}/{package.MANIFEST}")]
+    if not found:
+        raise UserError(f"run {folder.name} has made no model; name one that trained, or a version's number")
+    return str(found[0])
+
+
+def _version(args: argparse.Namespace, named: str) -> Version:
+    state = kept(args)
+    name = registry.one(state.registry, args.name)
+    if named != CHAMPION:
+        return registry.find(state.registry, name, int(named))
+    champion = release.champion(Place.of(state, name))
+    if champion is None:
+        raise UserError(f"{name} has no champion yet; give a version's number, as in `nightshift models`")
+    return champion
