@@ -53,6 +53,14 @@ def test_every_moment_of_a_step_has_one_part(tmp_path):
     assert sum(part.pct for part in profile.breakdown) == pytest.approx(100)
     assert profile.step_ms == 1.0
     assert profile.step_times_ms == [1.0]
+    won = [(each.title, each.won_ms) for each in profile.diagnosis if each.won_ms is not None]
+    assert won == [
+        ("The data loader", 0.2),
+        ("Synchronizations", 0.15),
+        ("Copies from pageable memory", 0.13),
+        ("Gaps between kernels (launch-bound)", 0.07),
+        ("Exposed communication", 0.05),
+    ]
 
 
 def test_what_was_launched_before_the_gap_waits_for_the_gpu_itself(tmp_path):
