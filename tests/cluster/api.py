@@ -2,10 +2,11 @@
 
 import base64
 import json
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import yaml
 
 from tests.cluster import discovery, rbac
+from tests.cluster.access import Certificate
 from tests.cluster.kinds import BUILT_IN, NAMESPACE, POD, SERVICE_ACCOUNT, Json, Kind
 from tests.cluster.logs import Log
 from tests.cluster.operations import Operations
@@ -93,14 +95,16 @@ class Api:
         """
         if not self.tokens:
             return ADMIN
-        found = self.tokens.get((header or "").removeprefix("Bearer "))
+        # clients inside a cluster write the word without a capital
+        scheme, _, token = (header or "").partition(" ")
+        found = self.tokens.get(token) if scheme.lower() == "bearer" else None
         if found is None:
             raise RefusedError(401, "Unauthorized")
         return found
 
     def token(self, namespace: str, account: str) -> str:
         """Make a token of a service account."""
-        token = f"token-{len(self.tokens)}-{account}"
+        token = f"{account}-{secrets.token_urlsafe()}"
         self.tokens[token] = User.account(namespace, account)
         return token
 
@@ -341,15 +345,27 @@ def _lines(log: Log, query: dict[str, str]) -> Iterator[bytes]:
 
 
 @contextmanager
-def served(api: Api) -> Iterator[Api]:
-    """Serve on a free port of the loopback interface."""
+def served(api: Api, certificate: Certificate | None = None) -> Iterator[int]:
+    """Serve on a free port of the loopback interface, with a certificate on another one over TLS too; yields that."""
+    with ExitStack() as stack:
+        api.url = f"http://127.0.0.1:{_open(stack, api)}"
+        port = _open(stack, api, certificate) if certificate else 0
+        stack.callback(_stop, api)
+        yield port
+
+
+def _open(stack: ExitStack, api: Api, certificate: Certificate | None = None) -> int:
     server = Server(("127.0.0.1", 0), Handler)
     server.api = api
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    with serving(server):
-        try:
-            yield api
-        finally:
-            api.stopped.set()
-            with api.store.changed:
-                api.store.changed.notify_all()
+    if certificate:
+        # a client's handshake is its own thread's work
+        options: Any = {"server_side": True, "do_handshake_on_connect": False}
+        server.socket = certificate.context.wrap_socket(server.socket, **options)
+    stack.enter_context(serving(server))
+    return server.server_port
+
+
+def _stop(api: Api) -> None:
+    api.stopped.set()
+    with api.store.changed:
+        api.store.changed.notify_all()

@@ -6,6 +6,7 @@ from pathlib import Path
 from signal import SIGKILL
 from typing import Any
 
+from tests.cluster.access import Access, Certificate
 from tests.cluster.api import Api, served
 from tests.cluster.controllers import Controllers
 from tests.cluster.kinds import BUILT_IN, DEFINITION, NAMESPACE, NODE, POD, Json, custom, definitions
@@ -144,7 +145,12 @@ class Cluster:
 
 @contextlib.contextmanager
 def running(
-    runtime: Runtime, folder: Path, crds: Path | None = None, acts: bool = True, **settings: Any
+    runtime: Runtime,
+    folder: Path,
+    crds: Path | None = None,
+    acts: bool = True,
+    accounts: bool = False,
+    **settings: Any,
 ) -> Iterator[Cluster]:
     """Run a cluster without nodes; its state is below a folder.
 
@@ -153,6 +159,7 @@ def running(
         folder: for volumes; what a claim holds is in `claims/<namespace>/<name>`.
         crds: with CustomResourceDefinitions, e.g. `CRDS`.
         acts: whether anything happens by itself.
+        accounts: whether pods find their accounts' tokens, as they do on a real one, and the API over TLS.
         settings: of the kubelets.
     """
     store = Store()
@@ -162,12 +169,15 @@ def running(
         each["status"] = {}
         condition(each, "Established", "True", "InitialNamesAccepted")
         store.add(DEFINITION, each)
-    kubelet = Kubelet(store, api.operations, Settings(runtime, folder / "pods", folder / "claims", **settings))
-    api.log = kubelet.log
     for name in ("default", "kube-system"):
         api.operations.create(NAMESPACE, {"metadata": {"name": name}})
-    controllers = Controllers(store, api.operations, kubelet.sync)
-    with served(api):
+    certificate = Certificate.made(folder) if accounts else None
+    with served(api, certificate) as port:
+        access = Access(port, certificate, api.token) if certificate else None
+        places = (folder / "pods", folder / "claims", access)
+        kubelet = Kubelet(store, api.operations, Settings(runtime, *places, **settings))
+        api.log = kubelet.log
+        controllers = Controllers(store, api.operations, kubelet.sync)
         if acts:
             controllers.start()
         try:

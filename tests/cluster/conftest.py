@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from kubernetes import client, config
 
+from pipelines.environments import KUBEFLOW_INSIDE
 from tests.cluster import docker
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.runtimes import ProcessRuntime
@@ -36,7 +38,8 @@ def containers(tmp_path: Path) -> Iterator[Cluster]:
     missing = pytest.fail if os.environ.get("CI") else pytest.skip
     if not docker.reachable():
         missing("no container engine answers")
-    runtime = docker.DockerRuntime()
+    kubeflow = str(urlsplit(KUBEFLOW_INSIDE).hostname)
+    runtime = docker.DockerRuntime({f"registry.example.com/{IMAGE}": IMAGE}, hosts=(kubeflow,))
     if runtime.user(IMAGE) is None:
         missing(f"image {IMAGE} is not built, run: make images")
     with running(runtime, tmp_path) as found:

@@ -3,11 +3,13 @@
 import json
 import signal
 import subprocess
+from collections.abc import Mapping
 from typing import IO, Any
 
 from tests.cluster.runtimes import Container, Ended, StartError
 
 LABEL = "nightshift.test-cluster"
+HOST_CHARACTERS = 63  # of a pod's name, which is its host's
 
 
 class DockerProcess:
@@ -40,19 +42,40 @@ class DockerRuntime:
     Images are never pulled: those that are not there cannot be.
     """
 
-    def __init__(self, network: str = "host") -> None:
-        self._network = network
+    def __init__(
+        self,
+        images: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+        hosts: tuple[str, ...] = (),
+    ) -> None:
+        """Say what is different from a node.
+
+        Args:
+            images: the names here of images that pods know by others.
+            environment: of every container, unless its own says otherwise.
+            hosts: names of services that run on this machine.
+        """
+        self._images = images or {}
+        self._environment = environment or {}
+        self._hosts = [f"--add-host={name}:127.0.0.1" for name in hosts]
 
     def user(self, image: str) -> str | None:
-        found = _inspected("image", image)
+        found = _inspected("image", self._images.get(image, image))
         return None if found is None else found["Config"].get("User") or ""
 
     def start(self, container: Container) -> DockerProcess:
-        words = ["create", "--pull", "never", "--name", container.name, "--network", self._network]
-        done = _docker(*words, "--label", LABEL, *_options(container), container.image, *_command(container))
+        words = ["create", "--pull", "never", "--name", container.name, "--network", "host", *self._hosts]
+        given = [f"--env={name}={value}" for name, value in self._environment.items()]
+        image = self._images.get(container.image, container.image)
+        done = _docker(*words, "--label", LABEL, *given, *_options(container), image, *_command(container))
         if done.returncode:
             raise StartError(done.stderr.strip())
         return DockerProcess(container.name)
+
+
+def execute(name: str, command: list[str]) -> "subprocess.CompletedProcess[str]":
+    """Run a command in a container, as its user, as probes are."""
+    return _docker("exec", name, *command)
 
 
 def reachable() -> bool:
@@ -77,6 +100,8 @@ def _options(container: Container) -> list[str]:
     for mount in container.mounts:
         found += ["--volume", f"{mount.source}:{mount.path}{':ro' if mount.read_only else ''}"]
     found += [*_identity(container), *_limits(container)]
+    if host := container.environment.get("HOSTNAME"):
+        found += ["--hostname", host[:HOST_CHARACTERS]]
     if container.folder:
         found += ["--workdir", container.folder]
     if container.command:

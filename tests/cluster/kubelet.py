@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.cluster.access import Access
 from tests.cluster.kinds import POD, Json
 from tests.cluster.logs import Log
 from tests.cluster.operations import Operations
@@ -23,6 +24,7 @@ class Settings:
     runtime: Runtime
     folder: Path  # of the pods' volumes and messages
     claims: Path  # of the claims' contents: namespace/name
+    access: Access | None = None  # of pods to the API
     again: float = 0.3  # seconds until a container that could not start is tried again, and until the first restart
 
 

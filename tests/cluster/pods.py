@@ -121,9 +121,7 @@ class Runner(threading.Thread):
                 self._say("FailedMount", f"MountVolume.SetUp failed: {error}")
                 self._wait()
         for volume in self._pod["spec"].get("volumes", []):
-            if "emptyDir" in volume or "persistentVolumeClaim" in volume:
-                group = self._pod["spec"].get("securityContext", {}).get("fsGroup")
-                volumes.give(self._folders[volume["name"]], group)
+            volumes.give(self._store, self._pod, volume, self._folders[volume["name"]])
 
     def _wait(self, seconds: float | None = None) -> None:
         if self._ending.wait(self._settings.again if seconds is None else seconds):
@@ -225,7 +223,8 @@ class Runner(threading.Thread):
         context = pod | item.get("securityContext", {})
         if context.get("runAsNonRoot"):
             _refuse_root(context.get("runAsUser"), user)
-        environment = volumes.environment(self._store, self._pod, item)
+        access = self._settings.access
+        environment = volumes.environment(self._store, self._pod, item) | (access.variables if access else {})
         limits = item.get("resources", {}).get("limits", {})
         name = f"{self._pod['metadata']['uid']}-{item['name']}-{self._statuses[item['name']]['restartCount']}"
         group = context.get("runAsGroup")
@@ -249,7 +248,8 @@ class Runner(threading.Thread):
         )
 
     def _mounts(self, item: Json) -> list[Mount]:
-        found = []
+        access = self._settings.access
+        found = access.mounts(self._store, self._pod, self._root / "access") if access else []
         for mount in item.get("volumeMounts", []):
             source = self._folders[mount["name"]] / mount.get("subPath", "")
             if not source.exists():

@@ -7,10 +7,11 @@ import shutil
 from pathlib import Path
 
 from tests.cluster import quantities
-from tests.cluster.kinds import CONFIG_MAP, SECRET, Json, Kind
+from tests.cluster.kinds import CLAIM, CONFIG_MAP, SECRET, Json, Kind
 from tests.cluster.store import Store
 
 REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
+GROUP = 0o2070  # its group may do everything, and what is made in it is the group's
 OPEN = 0o777  # what a container's user, whoever it is, may write to
 
 
@@ -37,7 +38,8 @@ def _folder(store: Store, pod: Json, volume: Json, folder: Path, claims: Path) -
     if claim := volume.get("persistentVolumeClaim"):
         folder = claims / namespace / claim["claimName"]
     folder.mkdir(parents=True, exist_ok=True)
-    if "emptyDir" in volume or claim:
+    # the root of a new file system is root's, as far as there is one here
+    if "emptyDir" in volume or (claim and os.getuid()):
         folder.chmod(OPEN)
     sources = volume["projected"]["sources"] if "projected" in volume else [volume]
     for source in sources:
@@ -57,6 +59,8 @@ def _fill(store: Store, pod: Json, source: Json, folder: Path) -> None:
                     raise ConfigError(f"references non-existent {key} key: {key_}")
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
                 (folder / path).write_bytes(values[key_])
+    if wanted := source.get("serviceAccountToken"):
+        (folder / wanted["path"]).write_text(f"{pod['spec']['serviceAccountName']} for {wanted['audience']}")
     for item in source.get("downwardAPI", {}).get("items", []):
         (folder / item["path"]).write_text(_field(pod, item["fieldRef"]["fieldPath"]))
 
@@ -135,7 +139,13 @@ def expanded(text: str, values: dict[str, str]) -> str:
     return REFERENCE.sub(value, text)
 
 
-def give(path: Path, group: int | None) -> None:
-    """Give a volume to the group that a pod's fsGroup names."""
-    if group is not None and os.getuid() == 0:
-        shutil.chown(path, group=group)
+def give(store: Store, pod: Json, volume: Json, folder: Path) -> None:
+    """Give a volume that pods may write to to the group that the pod's fsGroup names, where this is root's process."""
+    group, claim = pod["spec"].get("securityContext", {}).get("fsGroup"), volume.get("persistentVolumeClaim")
+    if group is None or os.getuid() or not (claim or "emptyDir" in volume):
+        return
+    modes = store.get(CLAIM, claim["claimName"], pod["metadata"]["namespace"])["spec"]["accessModes"] if claim else []
+    # drivers leave what many nodes mount as it is
+    if "ReadWriteMany" not in modes:
+        shutil.chown(folder, group=group)
+        folder.chmod(folder.stat().st_mode | GROUP)

@@ -1,3 +1,5 @@
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,18 @@ def test_a_start_that_fails_says_why_and_leaves_nothing_running(tmp_path: Path) 
         standalone.start(tmp_path / "home", tmp_path, nowhere | {"NIGHTSHIFT_WORKSPACE": str(tmp_path)})
 
     assert standalone.running(tmp_path / "home") is None
+
+
+def test_two_that_start_at_the_same_moment_have_ports_of_their_own() -> None:
+    with socket.socket() as tried, ExitStack() as one, ExitStack() as another:
+        tried.bind(("127.0.0.1", 0))
+        port = tried.getsockname()[1]
+        tried.close()
+
+        assert standalone._reserved(one, port) == port
+        assert standalone._reserved(another, port) not in (port, 0)
+        one.close()
+        assert standalone._reserved(another, port) == port
 
 
 def test_its_folder_which_gets_the_password_is_for_nobody_else(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -42,6 +43,7 @@ from pipelines.engines.airflow.dags import use_case
 use_case({config})
 """
 USER = "admin"
+PORTS = (8080, 8082, 8081)  # of the page, of the API for tasks, and of the reports, where they are free
 START_SECONDS, STOP_SECONDS = 300, 5  # a triggerer told to end waits for ever for its child, which was told too
 
 
@@ -72,9 +74,7 @@ class Standalone:
 
     def client(self) -> httpx.Client:
         """Return a client of the REST API that has logged in."""
-        login = {"username": USER, "password": self.password}
-        token = httpx.post(f"{self.url}/auth/token", json=login).raise_for_status().json()["access_token"]
-        return httpx.Client(base_url=f"{self.url}/api/v2", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+        return client(self.url, self.password)
 
     def stop(self) -> None:
         """End all of its processes."""
@@ -95,6 +95,13 @@ class Standalone:
                     os.kill(pid, number)
 
 
+def client(url: str, password: str) -> httpx.Client:
+    """Return a client of the REST API of an Airflow, logged in as `admin`."""
+    login = {"username": USER, "password": password}
+    token = httpx.post(f"{url}/auth/token", json=login).raise_for_status().json()["access_token"]
+    return httpx.Client(base_url=f"{url}/api/v2", headers={"Authorization": f"Bearer {token}"}, timeout=30)
+
+
 def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     """Start Airflow and wait until each of its parts is healthy.
 
@@ -111,7 +118,13 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
     home.mkdir(mode=0o700, parents=True, exist_ok=True)  # the password lies in it
     if found := running(home):
         raise UserError(f"Airflow is already running at {found.url}; use it, or stop it first: make airflow-stop")
-    url, tasks, reports = (f"http://127.0.0.1:{_free(port)}" for port in (8080, 8082, 8081))
+    with contextlib.ExitStack() as until_started:
+        url, tasks, reports = (f"http://127.0.0.1:{_reserved(until_started, port)}" for port in PORTS)
+        return _started(home, dags, variables, (url, tasks, reports))
+
+
+def _started(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[str, str, str]) -> Standalone:
+    url, tasks, reports = urls
     environment = {**os.environ, **_settings(home, dags, url, tasks), "NIGHTSHIFT_REPORTS": reports, **variables}
     served = Place.named(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
@@ -150,15 +163,18 @@ def _log(home: Path) -> Path:
     return home / "log.txt"
 
 
-def _free(port: int) -> int:
-    """Return a port that is free, the given one if it is."""
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+def _reserved(until_started: contextlib.ExitStack, port: int) -> int:
+    """Return a port that is free and that no other start of this user is about to use, the given one if it is."""
+    lock = Path(tempfile.gettempdir()) / f"nightshift-{os.getuid()}-port-{port}"
+    try:
+        if port:
+            until_started.enter_context(locks.held(lock, seconds=0))
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             tried.bind(("127.0.0.1", port))
-        except OSError:
-            return _free(0)
-        return int(tried.getsockname()[1])
+            return int(tried.getsockname()[1])
+    except OSError:
+        return _reserved(until_started, 0)
 
 
 def _settings(home: Path, dags: Path, url: str, tasks: str) -> dict[str, str]:
