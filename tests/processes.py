@@ -13,8 +13,8 @@ Answer = TypeVar("Answer")
 SECONDS = 300.0  # far more than anything takes on a loaded machine; only a failure waits that long
 
 
-def wait_until(ask: Callable[[], Answer], what: str, seconds: float = SECONDS) -> Answer:
-    """Return the first true answer; a refused connection counts as a false one.
+def wait_until(ask: Callable[[], Answer], what: str, seconds: float = SECONDS, pause: float = 0.02) -> Answer:
+    """Return the first true answer, asking after each pause; a refused connection counts as a false one.
 
     Raises:
         AssertionError: when there is none in time; it names what was awaited.
@@ -26,7 +26,7 @@ def wait_until(ask: Callable[[], Answer], what: str, seconds: float = SECONDS) -
                 return answer
         except OSError:
             pass
-        time.sleep(0.02)
+        time.sleep(pause)
     raise AssertionError(f"not within {seconds:.0f} s: {what}")
 
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import secrets
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from tests.servers import serving
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 REVIEWS = ("selfsubjectaccessreviews", "subjectaccessreviews")
 TRUE = ("1", "true", "True")
+GONE = (ConnectionError, ssl.SSLEOFError)  # who has asked
 
 
 @dataclass
@@ -248,7 +250,7 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say what went wrong, but for those who have hung up."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exception(), GONE):
             super().handle_error(request, client_address)
 
 
@@ -270,7 +272,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(url.path, {name: values[-1] for name, values in parse_qs(url.query).items()})
         except RefusedError as error:
             self._send(error.code, error.status())
-        except (BrokenPipeError, ConnectionResetError):
+        except GONE:
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - their names

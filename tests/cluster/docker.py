@@ -1,6 +1,7 @@
 """Containers of a container engine, through the `docker` command, which every environment of the project finds."""
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -121,7 +122,8 @@ def _identity(container: Container) -> list[str]:
 
 
 def _limits(container: Container) -> list[str]:
-    found = [f"--cpus={container.cpus}"] if container.cpus else []
+    # the engine refuses more than there are
+    found = [f"--cpus={min(container.cpus, os.cpu_count() or 1)}"] if container.cpus else []
     if container.memory:
         # as much with swap as without: none
         found += [f"--memory={container.memory}", f"--memory-swap={container.memory}"]

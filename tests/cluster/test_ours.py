@@ -13,7 +13,7 @@ from pipelines import environments, ir
 from pipelines.commands import Commands
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import JOB, Json
-from tests.cluster.samples import SAFE, named, phase, pod
+from tests.cluster.samples import SAFE, named, pod, until
 from tests.kubeflow import Kubeflow
 from tests.processes import engine, wait_until
 
@@ -40,6 +40,19 @@ def manifests(name: str, *kinds: str) -> list[Json]:
     return [value for value in yaml.safe_load_all((ROOT / "infra" / name).read_text()) if value["kind"] in kinds]
 
 
+def ended(site: Cluster, name: str) -> str:
+    """Wait for a pod's end, and return its phase."""
+    found = until(site, lambda found: found["status"]["phase"] in ("Succeeded", "Failed"), f"{name} ends", name)
+    return str(found["status"]["phase"])
+
+
+def written(site: Cluster, container: str = "base") -> str:
+    """What the containers of a name have printed so far."""
+    started = [found for found in site.pods() if found["status"]["phase"] != "Pending"]
+    with_it = [found for found in started if container in {each["name"] for each in found["spec"]["containers"]}]
+    return b"".join(line for found in with_it for line in site.api.log(found, container).read(follow=False)).decode()
+
+
 def inside(kubeflow: Kubeflow) -> str:
     """Kubeflow's URL as pods know it, but for the port."""
     return environments.KUBEFLOW_INSIDE.rpartition(":")[0] + ":" + kubeflow.url.rpartition(":")[2]
@@ -57,12 +70,12 @@ def give_lustre_to_steps(site: Cluster) -> None:
 
 def test_steps_may_write_to_a_new_file_system_once_its_root_is_given_to_them(site: Cluster) -> None:
     site.apply(pod("echo x > /lustre/x", "before", container=MOUNTED, **LUSTRE))
-    phase(site, "Failed", "before")
+    assert ended(site, "before") == "Failed"
 
     give_lustre_to_steps(site)
 
     site.apply(pod("echo x > /lustre/x", "after", container=MOUNTED, **LUSTRE))
-    phase(site, "Succeeded", "after")
+    assert ended(site, "after") == "Succeeded"
 
 
 def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(site: Cluster, kubeflow: Kubeflow) -> None:
@@ -77,9 +90,7 @@ def test_the_exporter_shows_kubeflows_runs_with_what_its_deployment_gives_it(sit
     site.apply(account, deployment)
 
     def address() -> str | None:
-        started = [found for found in site.pods() if found["status"]["phase"] == "Running"]
-        lines = [line for found in started for line in site.api.log(found, "exporter").read(follow=False)]
-        said = re.search(r"http://\S+/metrics", b"".join(lines).decode())
+        said = re.search(r"http://\S+/metrics", written(site, "exporter"))
         return said and said[0]
 
     def shown() -> str:
@@ -100,7 +111,7 @@ def test_a_step_that_kubeflows_clock_starts_starts_the_scheduled_run_once(
     said = []
     for name in ("first", "again"):
         site.apply(launcher(name, recurring.runtime_config.parameters))
-        phase(site, "Succeeded", name)
+        assert ended(site, name) == "Succeeded", written(site)
         said.append(json.loads((tmp_path / f"claims/default/nightshift-lustre/{name}/launching/launch").read_text()))
 
     (run,) = kubeflow.runs
