@@ -20,7 +20,7 @@ from components.common.errors import UserError
 from components.common.step import PREEMPTED, USER_ERROR
 from components.neural import preemption
 
-SECONDS = 110  # for a checkpoint, of the two minutes that AWS gives
+SECONDS = "110"  # for a checkpoint, of the two minutes that AWS gives
 
 
 def main(words: list[str]) -> int:
@@ -30,7 +30,9 @@ def main(words: list[str]) -> int:
         os.environ[preemption.SAVED] = str(saved)
         try:
             preemption.watch()
-            run.run(run.parse_args(["--shutdown-timeout", str(SECONDS), *words]))  # type: ignore[no-untyped-call]
+            # not as a flag, which PyTorch 2.10 on GPUs does not know
+            os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SECONDS)
+            run.run(run.parse_args(words))  # type: ignore[no-untyped-call]
         except UserError as error:
             print(error, file=sys.stderr)
             return USER_ERROR
