@@ -38,7 +38,7 @@ def test_a_step_that_takes_the_state_writes_to_its_local_roots_and_only_reads_th
 def test_a_step_without_the_state_writes_to_its_own_folder_alone(run: Run, tmp_path: Path) -> None:
     volumes = seen(run, "profiling")
 
-    assert [path for path, mode in volumes.items() if mode == "rw"] == [str(run.folder / "training")]
+    assert [path for path, mode in volumes.items() if mode == "rw"] == [str(run.folder / "profiling")]
     assert volumes[str(tmp_path / "here" / "lake")] == "ro"
     assert str(tmp_path / "raw") not in volumes
 
