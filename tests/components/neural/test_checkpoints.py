@@ -18,6 +18,7 @@ from components.neural.preemption import Notice
 from components.neural.recipes.mlp import MLP
 from components.neural.replica import Replica
 from tests import processes
+from tests.components.common import s3
 from tests.components.neural import elastic, resumable
 from tests.components.neural.resumable import CPU, PARAMETERS, STEPS
 
@@ -120,6 +121,19 @@ def test_a_folder_without_its_last_file_is_no_checkpoint(tmp_path):
     fitted(again)
 
     assert again.resumed == 2
+
+
+def test_checkpoints_may_lie_in_an_object_store():
+    with s3.bucket() as url, s3.reached_at(url):
+        root = "s3://lake/checkpoints"
+        with pytest.raises(PreemptedError), checkpoints.kept(root, 1000) as kept:
+            fitted(Stopping(kept, 15, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+
+        again = Stopping(Checkpoints(root, 1000, Notice()))
+        assert same(fitted(again), fitted())
+        assert again.resumed == 15
+        checkpoints.discard(root)
+        assert Checkpoints(root, 1000, Notice()).complete() == []
 
 
 def test_without_time_having_passed_nothing_is_written(tmp_path):
