@@ -62,8 +62,9 @@ class Slack:
 
 @dataclass
 class Installed(Airflow):
-    """An Airflow, and the webhook it notifies."""
+    """An Airflow of one machine, and the webhook it notifies."""
 
+    running: standalone.Standalone
     folder: Path
     slack: Slack
 
@@ -88,9 +89,10 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
         standalone.add_use_case(str(path), dags)
     places = {"NIGHTSHIFT_WORKSPACE": str(workspace), "NIGHTSHIFT_PYTHON": str(PYTHON)}
     others = {"PYTHONPATH": str(ROOT), "AIRFLOW_CONN_NIGHTSHIFT_SLACK": slack.connection, "FIXING": str(folder)}
+    others["AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"] = str(SECONDS)  # no file changes here
     running = standalone.start(folder / "home", dags, places | others)
     try:
-        made = Installed(running, workspace, folder, slack)
+        made = Installed(running.client(), workspace, running, folder, slack)
         trainings = [f"{name}_training" for name in USE_CASES]
         for dag in ("fixing", "after_promotion", "small_ingestion", "small_monitoring", *trainings):
             made.unpause(dag)

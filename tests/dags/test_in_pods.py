@@ -1,48 +1,63 @@
-"""Airflow as on a cluster: its tasks and the steps are pods under our manifests, with PostgreSQL and MLflow's server.
+"""Airflow as on a cluster: its parts, its tasks and the steps are pods of our images, under our manifests and our
+values of its chart, with PostgreSQL and MLflow's server.
 
-The pods are processes here, without GPUs, so runs are started with `device: cpu`. Airflow does not see what they write.
+The pods are containers, without GPUs, so runs are started with `device: cpu`, in the image of the CPU. Airflow does not
+see what they write.
 """
 
-import sys
+import json
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg2
 import pytest
 import yaml
 
 from pipelines import environments
 from pipelines.engines.airflow import standalone
+from pipelines.engines.airflow.operators.kubernetes import USER
 from tests import postgresql, tracking
+from tests.cluster import docker
 from tests.cluster.cluster import Cluster, running
-from tests.cluster.rbac import ADMIN, User
-from tests.cluster.runtimes import ProcessRuntime
 from tests.cluster.samples import named
 from tests.cluster.services import Service, proxy
+from tests.dags import chart
 from tests.dags.person import CONFIG, DATE, PYTHON, ROOT, Airflow, ByHand, until
-from tests.infra.charts import CHARTS, REAL, made
-from tests.infra.rebuilt import rebuilt
+from tests.infra.charts import REAL
+from tests.processes import started
+from tests.servers import free_port
 
 NAMESPACE = "kubeflow"
 PAST = str(date.fromisoformat(DATE) - timedelta(days=1))
 LOGIN = {"username": "someone", "password": "something"}
+PASSWORD = "of the secret"
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 # no run but those that are asked for: what an event or the clock starts would want a GPU
 DAILY = {"controller": {"retrain": "daily"}, "schedule": {"ingestion": "0 0 29 2 *", "training": "0 0 29 2 *"}}
-SCHEDULER = User.account("airflow", "airflow-scheduler")
-RIGHTS = ("Role", "RoleBinding", "ServiceAccount")
 SPACES = "cluster/namespaces"
 MANIFESTS = {
+    "": [f"{SPACES}/priorities.yaml", "kubernetes/aws/lustre.yaml"],
     "airflow": [f"{SPACES}/{name}.yaml" for name in ("airflow/namespace", "airflow/quota", "common/limits")],
     NAMESPACE: [
         *(f"{SPACES}/kubeflow/{name}.yaml" for name in ("namespace", "quota", "disruption", "airflow")),
         f"{SPACES}/common/limits.yaml",
         "kubernetes/base/accounts.yaml",
+        "kubernetes/base/lustre.yaml",
     ],
 }
+# what the registry of a cluster holds; the image for GPUs is not built here
+REGISTRY, STEPS = "registry.example.com/", environments.AWS.placements
+IMAGES = {
+    chart.IMAGE: chart.IMAGE.removeprefix(REGISTRY),
+    **{each.image: STEPS[environments.Role.LIGHT].image.removeprefix(REGISTRY) for each in STEPS.values()},
+}
+CONFIG_FILE = "/etc/nightshift/small.yaml"
 
 
 @dataclass
@@ -54,47 +69,29 @@ class Inside(Airflow):
     def summary(self, run: str) -> Any:
         return self.artifact(f"runs/{run}/summary.json")
 
+    def log(self, dag: str, run: str, task: str, count: int = 1) -> list[str]:
+        """Return what the page of a try shows."""
+        found = self.call("GET", f"/dags/{dag}/dagRuns/{run}/taskInstances/{task}/logs/{count}")
+        return [str(line.get("event", line)) for line in found["content"]]
+
     def wait_for(self, step: str, run: str) -> dict[str, Any]:
         """Wait until the pod of a run's step runs, and return it."""
         of_step = {"task_id": step, "run_id": run}.items()
 
         def found() -> list[dict[str, Any]]:
+            assert "failed" not in self.states("small_training", run).values()
             pods = [each for each in self.nodes.pods(NAMESPACE) if each["status"]["phase"] == "Running"]
             return [each for each in pods if of_step <= each["metadata"]["labels"].items()]
 
         return until(found, f"a pod of {step} runs")[0]
 
 
-def worker(started: standalone.Standalone, variables: dict[str, str]) -> dict[str, Any]:
-    """The pod of a task, as Airflow's chart makes it of our values."""
-    given = variables | {
-        "AIRFLOW_HOME": started.home,
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{started.tasks}/execution/",
-        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
-        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
-    }
-    environment = [{"name": name, "value": value} for name, value in given.items()]
-    container = {"name": "base", "image": "nightshift/airflow", "env": environment}
-    spec = {
-        "serviceAccountName": "airflow-worker",
-        "restartPolicy": "Never",
-        "nodeSelector": {"nightshift/pool": "general"},
-        "containers": [container],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}, "spec": spec}
-
-
 def objects() -> Iterator[dict[str, Any]]:
-    """Our manifests of both namespaces, and what a cloud, a chart and a secret store bring."""
+    """Our manifests of both namespaces, and what a secret store brings."""
     for namespace, names in MANIFESTS.items():
         for name in names:
             for each in yaml.safe_load_all((ROOT / "infra" / name).read_text()):
-                yield each if each["kind"] == "Namespace" else inside(each, namespace)
-    yield inside(named("ServiceAccount", "airflow-worker"), "airflow")
-    (chart,) = [row for row in CHARTS if row["name"] == "airflow"]
-    yield from (rebuilt(each) for each in made(chart) if each["kind"] in RIGHTS)
-    claim = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-    yield inside(named("PersistentVolumeClaim", "nightshift-lustre", spec=claim))
+                yield inside(each, namespace) if namespace and each["kind"] != "Namespace" else each
     yield inside(named("Secret", "nightshift-mlflow", stringData=LOGIN))
 
 
@@ -103,16 +100,14 @@ def inside(value: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
     return value
 
 
-def furnish(nodes: Cluster, home: Path) -> None:
-    """Add our objects and nodes; Airflow's scheduler and its tasks have the rights of their accounts."""
+def furnish(nodes: Cluster) -> None:
+    """Add our objects and nodes."""
     nodes.apply(*objects())
-    gpu = environments.AWS.placements[environments.Role.GPU]
+    gpu = STEPS[environments.Role.GPU]
     taints = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"} for taint in gpu.tolerations]
     nodes.add_node("general", {"nightshift/pool": "general"})
     for name in ("gpu-1", "gpu-2", "gpu-3"):
         nodes.add_node(name, dict(gpu.nodes), taints, gpus=1)
-    nodes.config(home / "worker", nodes.log_in("worker", User.account("airflow", "airflow-worker")))
-    nodes.config(home / "scheduler", nodes.log_in("scheduler", SCHEDULER if REAL.exists() else ADMIN))
 
 
 def with_driver(folder: Path) -> str:
@@ -123,54 +118,113 @@ def with_driver(folder: Path) -> str:
     return str(folder)
 
 
+def require_images() -> None:
+    """Skip where no image can be run; one can in CI."""
+    missing = pytest.fail if os.environ.get("CI") else pytest.skip
+    if not REAL.exists():
+        pytest.skip("needs the facts of the charts in ../shared/charts")
+    if not docker.reachable():
+        missing("no container engine answers")
+    absent = [image for image in sorted(IMAGES.values()) if docker.DockerRuntime().user(image) is None]
+    if absent:
+        missing(f"{absent[0]} is not built, run: make images")
+
+
+@contextmanager
+def object_store(folder: Path) -> Iterator[str]:
+    """A server that speaks S3's API, with the bucket of Airflow's logs; yields its URL."""
+    port = free_port()
+    command = [str(PYTHON.parent / "moto_server"), "--host", "127.0.0.1", "--port", str(port)]
+    with (folder / "store.log").open("w") as log, started(command, stdout=log, stderr=log):
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: answers(httpx.put, f"{url}/bucket"), "the object store answers")
+        yield url
+
+
+def answers(ask: Any, url: str) -> bool:
+    try:
+        return bool(ask(url).is_success)
+    except httpx.HTTPError:
+        return False
+
+
+def installation(database: str, port: int, store: str) -> chart.Installation:
+    use_case = standalone.USE_CASE.format(name="small", config=repr(CONFIG_FILE))
+    files = {f"{chart.HOME}/dags/small.py": use_case, CONFIG_FILE: yaml.safe_dump(CONFIG | DAILY)}
+    config = {
+        "api": {"host": "127.0.0.1", "port": str(port)},
+        "logging": {"remote_base_log_folder": "s3://bucket/airflow"},
+        # cores are busy here
+        "core": {"dagbag_import_timeout": "600"},
+        "dag_processor": {"dag_file_processor_timeout": "900", "min_file_process_interval": "600"},
+        "workers": {"execution_api_timeout": "60"},
+    }
+    access = {
+        "AWS_ENDPOINT_URL": store,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+    }
+    return chart.Installation(f"postgresql+psycopg2://{database}/airflow", PASSWORD, port, access, config, files)
+
+
+def entered(url: str) -> httpx.Client:
+    """Log in to an Airflow once all of its parts are healthy."""
+    health = f"{url}/api/v2/monitor/health"
+
+    def healthy() -> bool:
+        parts = httpx.get(health).json().values() if answers(httpx.get, health) else ()
+        return {part["status"] for part in parts} == {"healthy"}
+
+    until(healthy, "Airflow is healthy")
+    return standalone.client(url, PASSWORD)
+
+
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterator[Inside]:
     """An Airflow in which a training and one of a past day are under way."""
-    folder = tmp_path_factory.mktemp("pods")
-    for name in ("dags", "registry"):
-        (folder / name).mkdir()
-    config = folder / "small.yaml"
-    config.write_text(yaml.safe_dump(CONFIG | DAILY))
-    standalone.add_use_case(str(config), folder / "dags")
+    require_images()
+    folder, port = tmp_path_factory.mktemp("pods"), free_port()
+    (folder / "registry").mkdir()
     with ExitStack() as stack:
         database = stack.enter_context(postgresql.serve("airflow", "mlflow"))
         place = (folder / "registry", str(PYTHON), f"postgresql+psycopg2://{database}/mlflow")
         registry = stack.enter_context(tracking.serve(*place, PYTHONPATH=with_driver(folder / "driver")))
         services = {
+            "airflow-api-server:8080": Service(f"127.0.0.1:{port}"),
             "mlflow.nightshift:5000": Service(registry.removeprefix("http://"), ":".join(LOGIN.values())),
             "pushgateway.nightshift:9091": Service(),
         }
-        variables = stack.enter_context(proxy(services)) | {"PYTHONPATH": str(ROOT), "HOME": str(folder)}
-        path = f"{PYTHON.parent}:/usr/bin:/bin"
-        nodes = stack.enter_context(running(ProcessRuntime(environment=variables | {"PATH": path}), folder))
-        furnish(nodes, folder)
-        places = {
-            "NIGHTSHIFT_ENVIRONMENT": "aws",
-            "NIGHTSHIFT_WORKSPACE": str(folder / "out of sight"),
-            "KUBECONFIG": str(folder / "worker"),
-            "PYTHONPATH": str(ROOT),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "dags"),
-        }
-        template = folder / "worker.yaml"
-        settings = {
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}/airflow",
-            "AIRFLOW__CORE__EXECUTOR": "KubernetesExecutor",
-            "AIRFLOW__KUBERNETES_EXECUTOR__NAMESPACE": "airflow",
-            "AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER": "False",
-            "AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE": str(folder / "scheduler"),
-            "AIRFLOW__KUBERNETES_EXECUTOR__POD_TEMPLATE_FILE": str(template),
-            "AIRFLOW__KUBERNETES_EXECUTOR__WORKER_PODS_CREATION_BATCH_SIZE": "4",
-        }
-        started = standalone.start(folder / "home", folder / "dags", places | settings)
-        stack.callback(started.stop)
-        template.write_text(yaml.safe_dump(worker(started, places)))
-        found = Inside(started, folder / "claims" / NAMESPACE / "nightshift-lustre", nodes)
-        found.call("POST", "/pools", {"name": "gpu", "slots": 2})
+        runtime = docker.DockerRuntime(IMAGES, stack.enter_context(proxy(services)))
+        nodes = stack.enter_context(running(runtime, folder, accounts=True))
+        furnish(nodes)
+        store = stack.enter_context(object_store(folder))
+        nodes.apply(*installation(database, port, store).objects())
+        found = Inside(entered(f"http://127.0.0.1:{port}"), folder / "claims" / NAMESPACE / "nightshift-lustre", nodes)
         for dag in ("training", "monitoring", "backfill"):
             found.unpause(f"small_{dag}")
         found.trigger("small_training", "first", date=DATE, device="cpu")
         found.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
         yield found
+
+
+def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:
+    """Return each distinct probe of Airflow's containers, with the name of the one that it is made in."""
+    found = {}
+    for pod in nodes.pods("airflow"):
+        for container in pod["spec"]["containers"]:
+            (status,) = [each for each in pod["status"]["containerStatuses"] if each["name"] == container["name"]]
+            name = f"{pod['metadata']['uid']}-{container['name']}-{status['restartCount']}"
+            asked = {json.dumps(container[kind]) for kind in PROBES if kind in container}
+            found |= {f"{container['name']} {each}": (name, json.loads(each)) for each in asked}
+    return found
+
+
+def is_alive(container: str, probe: Any) -> bool:
+    """Make a probe, as a node does."""
+    if "exec" in probe:
+        return docker.execute(container, probe["exec"]["command"]).returncode == 0
+    return httpx.get(f"http://127.0.0.1:{probe['httpGet']['port']}{probe['httpGet']['path']}").is_success
 
 
 def test_a_training_in_pods_makes_what_the_command_line_makes_though_a_node_is_lost_and_a_pod_deleted(
@@ -184,14 +238,34 @@ def test_a_training_in_pods_makes_what_the_command_line_makes_though_a_node_is_l
     assert airflow.summary(f"small-training-{DATE}-first")["hashes"] == by_hand.hashes()
     tries = {name: task["try_number"] for name, task in airflow.tasks("small_training", "first").items()}
     assert set(tries.values()) == {1}
-    assert not [each for each in airflow.nodes.pods(NAMESPACE) if each["metadata"]["labels"]["run_id"] == "first"]
+    assert not [each for each in airflow.nodes.pods(NAMESPACE) if each["metadata"]["labels"].get("run_id") == "first"]
 
 
-def test_the_scheduler_needs_no_more_rights_than_its_chart_gives_it(airflow: Inside) -> None:
-    if not REAL.exists():
-        pytest.skip("needs the facts of the charts in ../shared/charts")
+def test_each_part_of_airflow_answers_its_own_probe_and_no_other_part_does(airflow: Inside) -> None:
+    found = probes(airflow.nodes)
+
+    assert {name.partition(" ")[0] for name in found} == {"api-server", "dag-processor", "scheduler", "triggerer"}
+    assert {name: is_alive(*probe) for name, probe in found.items()} == dict.fromkeys(found, True)
+    (triggerer,) = [container for name, (container, _) in found.items() if name.startswith("triggerer")]
+    assert not is_alive(triggerer, next(probe for name, (_, probe) in found.items() if name.startswith("scheduler")))
+
+
+def test_the_migration_job_makes_the_pool_that_steps_on_gpus_wait_for(airflow: Inside) -> None:
+    assert airflow.call("GET", "/pools/gpu")["slots"] == 8
+
+
+def test_a_steps_lines_are_read_from_the_object_store_when_its_pods_are_gone(airflow: Inside) -> None:
     assert airflow.end("small_training", "first") == "success"
-    assert airflow.nodes.api.tokens["scheduler"] == SCHEDULER
+
+    lines = airflow.log("small_training", "first", "ingestion")
+    assert [line for line in lines if "[base] " in line and "ingestion" in line], lines
+
+
+def test_what_steps_write_is_their_users(airflow: Inside) -> None:
+    assert airflow.end("small_training", "first") == "success"
+
+    owners = {(each.stat().st_uid, each.stat().st_gid) for each in airflow.state.rglob("*")}
+    assert owners == {(USER, USER)}
 
 
 def test_what_steps_measured_reaches_the_report_and_the_promotion_is_announced(airflow: Inside) -> None:
