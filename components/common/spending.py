@@ -64,11 +64,12 @@ class Account:
         """Return the account of a step that was started with these flags.
 
         Raises:
-            UserError: when the config is not valid.
+            UserError: when the config is not valid, or names a machine that nobody knows.
         """
-        config = getattr(args, "config", "")
-        costs = parse(config).costs if config else Costs()
-        return cls(costs, prices.current(costs.machine), _before(args.executor_input))
+        costs = parse(args.config).costs
+        machine = prices.current(costs.machine)
+        prices.hourly(machine, costs.prices)
+        return cls(costs, machine, _before(args.executor_input))
 
     @property
     def spent(self) -> Spent:
@@ -111,8 +112,8 @@ class Account:
         return {"machine": self.machine, SPENT: json.dumps(whole)}
 
     @contextmanager
-    def kept(self, step: str) -> Iterator[None]:
-        """Keep a step within the budget, from before it works to its end.
+    def kept(self, step: str, is_interrupted: bool = True) -> Iterator[None]:
+        """Keep a step within the budget: before it works and, if it may be interrupted, to its end.
 
         Raises:
             UserError: when the budget is used up, before the step or while it works.
@@ -123,8 +124,10 @@ class Account:
         verdict = self.verdict()
         if verdict.decision is Decision.FAIL:
             raise UserError(f"{step} is not started. {' '.join(verdict.reasons)} {NEXT}")
-        seconds = self.left()
-        assert seconds is not None
+        seconds = self.left() if is_interrupted else None
+        if seconds is None:
+            yield
+            return
         with _timed(seconds, f"{step} is stopped after {seconds:.1f} s. {_used_up(self.costs)} {NEXT}"):
             yield
 

@@ -6,7 +6,6 @@ see a pod's, it names a second one for the metadata that all artifacts share, wh
 """
 
 import argparse
-import contextlib
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,13 +42,14 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         component: the step's name.
-        has_budget: whether the run's budget stops it.
+        has_budget: whether the run's budget keeps it from starting.
+        acts: whether it changes what others use: then the budget does not interrupt it.
     """
 
-    def __init__(self, component: str, description: str, has_budget: bool = True) -> None:
+    def __init__(self, component: str, description: str, has_budget: bool = True, acts: bool = False) -> None:
         super().__init__(prog=f"python -m components.{component}", description=description)
         self.component = component
-        self.has_budget = has_budget
+        self.has_budget, self.acts = has_budget, acts
         self.add_argument("--executor-input", type=json.loads, default={}, help="Kubeflow's executor input (JSON)")
 
     def takes(self, **flags: str) -> "Parser":
@@ -82,7 +83,8 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         args = parser.parse_args()
         account = _account(args)
         started = time.monotonic()
-        with account.kept(parser.component) if account and parser.has_budget else contextlib.nullcontext():
+        kept = account.kept(parser.component, not parser.acts) if account and parser.has_budget else nullcontext()
+        with kept:
             metrics = body(args) or {}
         seconds = time.monotonic() - started
         spent = account.after(parser.component, seconds) if account else {}
@@ -140,7 +142,7 @@ def measures(component: str, seconds: float, device: str) -> dict[str, Any]:
 def _versions() -> list[str]:
     found = []
     for name in LIBRARIES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
+        with suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
     return found
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 def parser() -> Parser:
     """Return the step's flags."""
-    return Parser("deployment", "Register a model, promote it where the verdicts allow, serve the champion.").takes(
+    return Parser(
+        "deployment", "Register a model, promote it where the verdicts allow, serve the champion.", acts=True
+    ).takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         features="URI of the features manifest",

@@ -15,7 +15,7 @@ from components.launching import core, section
 
 def parser() -> step.Parser:
     """Return the step's flags."""
-    flags = step.Parser("launching", "Start a pipeline on Kubeflow, once for a day.").takes_device()
+    flags = step.Parser("launching", "Start a pipeline on Kubeflow, once for a day.", acts=True).takes_device()
     flags.add_argument("--date", help="logical date, YYYY-MM-DD (default: the last complete UTC day)")
     flags.add_argument("--request", help="URI of monitoring's request; nothing is started unless it asks for it")
     return flags.takes(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def parser() -> step.Parser:
     """Return the step's flags."""
-    return step.Parser("release", "Take a release one step further, or back.").takes(
+    return step.Parser("release", "Take a release one step further, or back.", acts=True).takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         state="where things are kept (JSON)",

@@ -26,7 +26,7 @@ def body(args):
     print("working", flush=True)
     {body}
 
-step.run(step.Parser("training", "A sample.").takes(config="the config"), body)
+step.run(step.Parser("training", "A sample.", acts={acts}).takes(config="the config"), body)
 """
 
 
@@ -43,10 +43,12 @@ def account(*metadata: dict[str, Any], **costs: Any) -> Account:
     return Account.of(argparse.Namespace(config=config(**costs), executor_input=inputs(*metadata)))
 
 
-def ran(folder: Path, body: str, spent: dict[str, Any], **costs: Any) -> tuple[subprocess.CompletedProcess[str], Any]:
+def ran(
+    folder: Path, body: str, spent: dict[str, Any], acts: bool = False, **costs: Any
+) -> tuple[subprocess.CompletedProcess[str], Any]:
     """Run a step as an engine does; return how it went and the metadata that it handed on."""
     script, output = folder / "sample.py", folder / "executor_output.json"
-    script.write_text(SCRIPT.format(body=body))
+    script.write_text(SCRIPT.format(body=body, acts=acts))
     made = {"artifacts": {"model": {"artifacts": [{"name": "model", "uri": str(folder / "model")}]}}}
     asked = inputs({"spent": json.dumps(spent)}) | {"outputs": made | {"outputFile": str(output)}}
     words = [sys.executable, str(script), "--config", config(**costs), "--executor-input", json.dumps(asked)]
@@ -92,6 +94,8 @@ def test_a_price_of_zero_is_a_price() -> None:
 
     assert totals(found.after("features", 10.0))["features"] == Spent(10.0, 0.0)
     assert found.left() is None
+    with found.kept("features"):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -115,13 +119,27 @@ def test_a_step_is_not_started_when_the_budget_is_used_up(tmp_path: Path, costs:
 def test_a_step_is_stopped_when_what_was_left_of_the_budget_is_used_up(tmp_path: Path, body: str) -> None:
     started = time.monotonic()
 
-    # 0.5 of 3600.5 seconds are left
-    done, _ = ran(tmp_path, body, {"ingestion": [3600.0, None]}, budget_hours=3600.5 / 3600)
+    # 3 of 3603 seconds are left
+    done, _ = ran(tmp_path, body, {"ingestion": [3600.0, None]}, budget_hours=3603 / 3600)
 
     assert done.returncode == 2
     assert done.stdout == "working\n"
-    assert "training: training is stopped after 0.5 s. The budget of 1 machine-hours is used up." in done.stderr
+    assert "training: training is stopped after 3.0 s. The budget of 1.001 machine-hours is used up." in done.stderr
     assert time.monotonic() - started < 50
+
+
+def test_a_step_that_changes_what_others_use_is_not_stopped_on_the_way(tmp_path: Path) -> None:
+    done, found = ran(tmp_path, "time.sleep(1)", {"ingestion": [3600.0, None]}, acts=True, budget_hours=3600.1 / 3600)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert totals(found)["training"].seconds >= 1
+
+
+def test_a_machine_that_nobody_knows_is_named_before_the_work(tmp_path: Path) -> None:
+    done, _ = ran(tmp_path, "pass", {}, machine="bx", prices={"box": 1.0})
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("training: machine 'bx' has no price; known: ")
 
 
 def test_a_step_within_its_budget_is_left_alone(tmp_path: Path) -> None:
