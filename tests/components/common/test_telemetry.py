@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from components.common.telemetry import GATEWAY, PIPELINE
+from pipelines import configs
 from tests.prometheus import pushgateway, samples
 from tests.servers import free_port
 
@@ -34,7 +35,7 @@ def run(tmp_path: Path, found: dict[str, Any], gateway: str | None) -> subproces
     """Run a step that finds something, as an engine does."""
     (tmp_path / "sample.py").write_text(SCRIPT.format(found=found))
     outputs = {"outputFile": str(tmp_path / "output.json"), "artifacts": {"page": {"artifacts": [{"name": "page"}]}}}
-    flags = ["--config", json.dumps({"name": "fraud"}), "--executor-input", json.dumps({"outputs": outputs})]
+    flags = ["--config", json.dumps(configs.load("fraud")), "--executor-input", json.dumps({"outputs": outputs})]
     named = {GATEWAY: gateway} if gateway else {}
     environment = {key: value for key, value in os.environ.items() if key != GATEWAY} | named
     return subprocess.run(
