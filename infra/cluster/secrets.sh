@@ -17,9 +17,16 @@ secret() {
 }
 
 kubectl apply --server-side --force-conflicts -k "$(dirname "$0")/namespaces"
+# what served models want of requests, and what the release step asks them with; a cluster with all others may lack it
+if ! kubectl get secret --namespace kubeflow nightshift-serving --output name; then
+  token=$(password)
+  for namespace in nightshift kubeflow; do
+    secret $namespace nightshift-serving <<< "token=$token"
+  done
+fi
 # the last one that is made here: passwords belong together, so all are made or none
 if kubectl get secret --namespace monitoring grafana-admin --output name; then
-  echo "cluster-secrets: the secrets are there; nothing was changed"
+  echo "cluster-secrets: the other secrets are there; they were not changed"
   exit
 fi
 
@@ -35,12 +42,6 @@ MLFLOW_FLASK_SERVER_SECRET_KEY=$(password)"
 for namespace in nightshift kubeflow; do
   secret $namespace nightshift-mlflow <<< "username=nightshift
 password=$login"
-done
-
-# what served models want of requests, and what the release step asks them with
-token=$(password)
-for namespace in nightshift kubeflow; do
-  secret $namespace nightshift-serving <<< "token=$token"
 done
 
 database=$(password)

@@ -515,13 +515,13 @@ def secrets_of(value: Any) -> set[str]:
 
 @pytest.fixture
 def kubectl(tmp_path: Path) -> Path:
-    """A folder with a kubectl that writes down what it is asked, knows no secret, and takes what it is told."""
+    """A folder with a kubectl that writes down what it is asked, knows listed secrets, and takes what it is told."""
     command = tmp_path / "kubectl"
     command.write_text(
         f"""#!/bin/sh
         echo "$@" >> {tmp_path}/asked
         case "$*" in
-          "get secret"*) [ -e {tmp_path}/there ] ;;
+          "get secret"*) grep -qs "$5" {tmp_path}/there ;;
           "create "*) cat >> {tmp_path}/told ;;
           *) cat > /dev/null ;;
         esac
@@ -563,10 +563,20 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
 
 
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
-    (kubectl / "there").touch()
+    (kubectl / "there").write_text("grafana-admin nightshift-serving")
 
-    assert "nothing was changed" in secrets(kubectl, "s3://bucket/mlflow").stdout
+    assert "were not changed" in secrets(kubectl, "s3://bucket/mlflow").stdout
     assert not (kubectl / "told").exists()
+
+
+def test_a_cluster_with_all_other_secrets_gets_the_token_of_served_models_and_nothing_else(kubectl: Path) -> None:
+    (kubectl / "there").write_text("grafana-admin")
+
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+    first, second = (kubectl / "told").read_text().splitlines()
+    assert first == second and re.fullmatch(r"token=\S{20,}", first)
+    made = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
+    assert made == [("nightshift-serving", "nightshift"), ("nightshift-serving", "kubeflow")]
 
 
 def test_secrets_without_a_place_for_artifacts_are_refused(kubectl: Path) -> None:
