@@ -22,7 +22,7 @@ from components.common.sequential import Tally
 from components.common.splits import Days
 from components.release import core, section
 from components.release.core import Moment
-from components.release.targets import Part, Target, bring, places
+from components.release.targets import BadVersionError, Part, Target, bring, places
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,17 +179,25 @@ def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:
 
 
 def _served(job: Job, record: Release, entry: Entry | None) -> Entry | None:
-    """Have the target serve a state before the record says so; a version that does not answer ends its release."""
+    """Have the target serve a state before the record says so; a challenger that is wrong ends its release."""
     if job.target is None:
         return entry
+    wanted = entry or record
     try:
-        bring(job.target, _parts(job, entry or record), _parts(job, record))
-    except UserError as error:
-        if record.challenger is None or (entry and entry.action is Action.ROLLED_BACK):
+        bring(job.target, _parts(job, wanted), _parts(job, record))
+    except BadVersionError as error:
+        if not _tries(record, wanted):
             raise
         entry = core.withdraw(record, job.at, [str(error)])
-        bring(job.target, _parts(job, entry))
+        champion = _parts(job, entry)
+        bring(job.target, champion, champion)  # if that does not answer either, the challenger is not to blame
     return entry
+
+
+def _tries(record: Release, wanted: Entry) -> bool:
+    """Return whether the challenger of a release answers requests in a state."""
+    challenger = record.challenger
+    return bool(challenger and any(each.version == challenger.version and each.traffic for each in wanted.versions))
 
 
 def _parts(job: Job, entry: Entry) -> list[Part]:

@@ -5,17 +5,30 @@ calls that find out what is there first. So a process that was killed between an
 makes what is missing. What bears the right name and is not ours, or has other content, is refused and left alone.
 """
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from components.common.errors import UserError
+from components.common import storage
+from components.common.errors import UnavailableError, UserError
 from components.common.registry import Version
 from components.release.core import Slo
 
 TOLERANCE = 1e-6  # of a score
+ASKS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked
+STORED = "mlflow-artifacts:"  # what a tracking server calls its own store
+
+
+class BadVersionError(UserError):
+    """A version is wrong or does not start, which ends its release; any other mistake leaves the release as it is."""
+
+
+class NoAnswerError(UnavailableError):
+    """What a version was asked came back without an answer of a model server."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,8 @@ class Target(Protocol):
         """Have these versions answer, and return when the target says that they do; nothing is called if they do.
 
         Raises:
-            UserError: when one of them does not start, or something else bears the name.
+            BadVersionError: when one of them does not start.
+            UserError: when something else bears the name, or the target refuses.
             UnavailableError: when the target does not answer, or takes too long.
         """
 
@@ -52,7 +66,11 @@ class Target(Protocol):
         """Return the versions that the target says answer, and their shares; empty without any."""
 
     def ask(self, part: Part) -> Any:
-        """Return what a version answers its request with."""
+        """Return what a version answers its request with.
+
+        Raises:
+            BadVersionError: when it does not, however often it is asked.
+        """
 
     def measured(self, part: Part, since: datetime, until: datetime) -> Slo | None:
         """Return what a version's requests were like, None where the target does not say."""
@@ -70,7 +88,8 @@ def bring(target: Target, wanted: Sequence[Part], before: Sequence[Part] = ()) -
         before: what is put back when a version does not answer as it should.
 
     Raises:
-        UserError: when one does not; then `before` answers.
+        BadVersionError: when one does not; then `before` answers.
+        UserError: when the target refuses; then `before` answers, as far as it lets it.
         UnavailableError: when the target does not answer; call again, nothing is lost.
     """
     try:
@@ -88,12 +107,12 @@ def verify(target: Target, wanted: Sequence[Part]) -> None:
     """Check that the versions that are wanted are what answers.
 
     Raises:
-        UserError: when they are not.
+        BadVersionError: when they are not.
     """
     shares = {part.version.version: part.traffic for part in wanted}
     serving = target.serving()
     if serving.keys() != shares.keys() or any(not math.isclose(serving[key], shares[key]) for key in shares):
-        raise UserError(
+        raise BadVersionError(
             f"the endpoint serves {serving} where {shares} is wanted; look at its events, then run it again"
         )
     for part in wanted:
@@ -104,10 +123,10 @@ def check(part: Part, answer: Any) -> None:
     """Check what a version has answered its request with.
 
     Raises:
-        UserError: when it is not what its own files score.
+        BadVersionError: when it is not what its own files score.
     """
     if not answers(part, answer):
-        raise UserError(
+        raise BadVersionError(
             f"version {part.version.version} answered {answer!r} where its files score {part.score}; "
             "train and register the model again"
         )
@@ -119,6 +138,59 @@ def answers(part: Part, answer: Any) -> bool:
         return abs(float(answer["predictions"][0]["score"]) - part.score) <= TOLERANCE
     except (LookupError, TypeError, ValueError):
         return False
+
+
+def insist(part: Part, ask: Callable[[], Any], pause: Callable[[float], None]) -> Any:
+    """Return the first right answer of a version, else the last of `ASKS`.
+
+    Raises:
+        BadVersionError: when the last one is none.
+    """
+    for _ in range(ASKS - 1):
+        with suppress(NoAnswerError):
+            answer = ask()
+            if answers(part, answer):
+                return answer
+        pause(ASK_SECONDS)
+    try:
+        return ask()
+    except NoAnswerError as error:
+        raise BadVersionError(f"version {part.version.version} does not answer: {error}; look at its log") from None
+
+
+def parsed(url: str, body: bytes) -> Any:
+    """Return the JSON that a version has answered.
+
+    Raises:
+        NoAnswerError: when it is none.
+    """
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise NoAnswerError(f"{url} does not answer as a model server but {body[:200]!r}") from None
+
+
+def files(version: Version, artifacts: str) -> str:
+    """Return where a container finds the files of a version.
+
+    Args:
+        version: as it is registered.
+        artifacts: where the registry's server keeps its files, such as s3://bucket/mlflow; empty without a server.
+
+    Raises:
+        UserError: when it finds them nowhere.
+    """
+    uri = version.source or version.uri
+    is_stored = uri.startswith(STORED)
+    if is_stored and artifacts:
+        return storage.join(artifacts, uri.removeprefix(STORED).lstrip("/"))
+    if is_stored or "://" not in uri:
+        raise UserError(
+            f"the files of version {version.version} are at {uri}, where no container reads them; keep the "
+            f"registry (state.registry) in an object store, or give state.serving.artifacts, what {STORED} stands "
+            "for, such as s3://bucket/mlflow"
+        )
+    return uri
 
 
 def percents(parts: Sequence[Part], platform: str) -> list[int]:

@@ -15,10 +15,11 @@ from typing import Any
 
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.release.targets import Part, check, percents
+from components.release.targets import BadVersionError, Part, check, files, insist, parsed, percents, signin
 
 LABEL = "nightshift"
 PORT = 8080
+NOT_READY = 9  # FAILED_PRECONDITION: a revision has not become ready
 POLL_SECONDS, POLLS, TIMEOUT_SECONDS = 5.0, 240, 60
 STARTUP = {"httpGet": {"path": "/v2/health/ready"}, "periodSeconds": 5, "failureThreshold": 24}
 
@@ -39,6 +40,7 @@ class Place:
         min_replicas: instances of a version, at least; 0 lets one go that gets no requests.
         max_replicas: and at most.
         concurrency: requests that an instance is given at the same time.
+        artifacts: where the registry's server keeps its files, such as gs://bucket/mlflow; empty without a server.
     """
 
     project: str
@@ -50,6 +52,7 @@ class Place:
     min_replicas: int = 0
     max_replicas: int = 4
     concurrency: int = 80
+    artifacts: str = ""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class CloudRun:
         """Write the service, with a version as its newest, and wait until it is so.
 
         Raises:
-            UserError: when the version does not start.
+            BadVersionError: when the version does not start.
         """
         body = {"template": self._template(part), "traffic": traffic}
         if found:
@@ -190,7 +193,8 @@ class CloudRun:
         each = _statuses(found).get(self._revision(part))
         if found is None or each is None:
             raise UnavailableError(f"service {self._name!r} has changed meanwhile; run it again")
-        return json.loads(self._access.ask(f"{each['uri']}/score", found["uri"], json.dumps(part.request).encode()))
+        url, audience, body = f"{each['uri']}/score", found["uri"], json.dumps(part.request).encode()
+        return insist(part, lambda: parsed(url, self._access.ask(url, audience, body)), self._pause)
 
     def _template(self, part: Part) -> Object:
         return self._content(part) | {"revision": self._revision(part)}
@@ -202,7 +206,7 @@ class CloudRun:
         container = {
             "image": place.image,
             "command": ["python", "-m", "components.serving"],
-            "args": ["--model", part.version.uri, "--name", self._name],
+            "args": ["--model", files(part.version, self._place.artifacts), "--name", self._name],
             "ports": [{"containerPort": PORT}],
             "resources": {"limits": limits, "cpuIdle": True},
             "startupProbe": STARTUP,
@@ -240,7 +244,8 @@ class CloudRun:
         """Wait for the end of an operation.
 
         Raises:
-            UserError: when it fails.
+            BadVersionError: when a version does not start.
+            UserError: when it fails otherwise.
         """
         for _ in range(POLLS):
             if not operation or operation.get("done"):
@@ -250,7 +255,8 @@ class CloudRun:
         else:
             raise UnavailableError(f"Cloud Run has not changed service {self._name!r} yet; run it again")
         if operation and "error" in operation:
-            raise UserError(f"Cloud Run refuses: {operation['error'].get('message')}; look at its log")
+            kind = BadVersionError if operation["error"].get("code") == NOT_READY else UserError
+            raise kind(f"Cloud Run refuses: {operation['error'].get('message')}; look at its log")
 
     def _call(self, method: str, name: str, **given: Any) -> Object | None:
         """Call Cloud Run; None when nothing is of the name that is looked for or deleted.
@@ -268,7 +274,7 @@ class CloudRun:
         except RequestException as error:
             raise UnavailableError(f"Cloud Run does not answer: {error}; run it again") from None
         except GoogleAuthError as error:
-            raise UserError(f"Cloud Run cannot be asked: {error}") from None
+            raise signin.failed(error, "Cloud Run cannot be asked") from None
         if answer.status_code == HTTPStatus.NOT_FOUND and method in ("GET", "DELETE"):
             return None
         if answer.status_code == HTTPStatus.CONFLICT or may_pass(answer.status_code):

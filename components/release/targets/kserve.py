@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.common.registry import Version
-from components.release.targets import Part, holds
+from components.release.targets import BadVersionError, Part, files, holds, insist, parsed
 
 GROUP = "serving.kserve.io"
 SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
 OWNER, NEWEST, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "replaces"))
 PORT, TOKEN = 8321, "/etc/nightshift/token"
-STORED = "mlflow-artifacts:"  # what a tracking server calls its own store
 POLL_SECONDS, POLLS = 5.0, 240
 RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 
@@ -55,24 +52,6 @@ class Place:
                 f"state.serving.min_replicas is {self.min_replicas} and max_replicas {self.max_replicas}; "
                 "allowed: 0 <= min_replicas <= max_replicas, which is at least 1"
             )
-
-    def files(self, version: Version) -> str:
-        """Return where a container finds the files of a version.
-
-        Raises:
-            UserError: when it finds them nowhere.
-        """
-        uri = version.source or version.uri
-        is_stored = uri.startswith(STORED)
-        if is_stored and self.artifacts:
-            return storage.join(self.artifacts, uri.removeprefix(STORED).lstrip("/"))
-        if is_stored or "://" not in uri:
-            raise UserError(
-                f"the files of version {version.version} are at {uri}, where no container reads them; keep the "
-                f"registry in an object store, or give state.serving.artifacts, what {STORED} stands for, such as "
-                "s3://bucket/mlflow"
-            )
-        return uri
 
 
 class KServe:
@@ -128,13 +107,13 @@ class KServe:
         """Return the object once its newest version is ready.
 
         Raises:
-            UserError: when that does not start.
+            BadVersionError: when that does not start.
         """
         found, why = self._settled()
         if found is None:
             raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
         if why:
-            raise UserError(f"InferenceService {self._name!r} does not serve {notes(found)[NEWEST]}: {why}")
+            raise BadVersionError(f"InferenceService {self._name!r} does not serve {notes(found)[NEWEST]}: {why}")
         return found
 
     def _find(self) -> Object | None:
@@ -175,7 +154,8 @@ class KServe:
         return notes(found)[NEWEST] == key(part) and holds(found["spec"]["predictor"], self._predictor(part))
 
     def _asked(self, url: str, part: Part) -> Any:
-        return json.loads(self._ask(f"{url}/score", json.dumps(part.request).encode()))
+        body = json.dumps(part.request).encode()
+        return insist(part, lambda: parsed(url, self._ask(f"{url}/score", body)), self._pause)
 
     def _object(self, part: Part, annotations: dict[str, str], **predictor: Any) -> Object:
         ours = {OWNER: self._name, NEWEST: key(part), f"{GROUP}/deploymentMode": self.modes[0]}
@@ -201,7 +181,8 @@ class KServe:
         }
 
     def _container(self, part: Part) -> Object:
-        flags = {"model": self._place.files(part.version), "name": self._name, "host": "0.0.0.0", "port": PORT}  # noqa: S104
+        model = files(part.version, self._place.artifacts)
+        flags = {"model": model, "name": self._name, "host": "0.0.0.0", "port": PORT}  # noqa: S104
         return {
             "name": "kserve-container",
             "image": self._place.image,

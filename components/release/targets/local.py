@@ -11,10 +11,10 @@ from typing import Any
 from components.common import registry
 from components.common.contracts import package
 from components.common.contracts.state import State
-from components.common.errors import UnavailableError
+from components.common.errors import UnavailableError, UserError
 from components.deployment import endpoint
 from components.deployment.endpoint import NONE
-from components.release.targets import Part
+from components.release.targets import BadVersionError, Part
 from components.serving.files import Challenger
 from components.tabular.online import snapshot
 
@@ -41,7 +41,10 @@ class Local:
         version, challenger = parts[0].version, _challenger(parts)
         online = snapshot.newest(self._state.lake, self._name, package.load(version.uri).preprocessing)
         example = endpoint.example(version.uri, online)
-        endpoint.start_or_update(self._state, version, example, self._port, challenger)
+        try:
+            endpoint.start_or_update(self._state, version, example, self._port, challenger)
+        except UserError as error:
+            raise BadVersionError(str(error)) from None
 
     def serving(self) -> dict[int, float]:
         """Return what the server says; see `Target`."""

@@ -3,16 +3,17 @@
 import os
 from collections.abc import Mapping
 from dataclasses import fields
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 import urllib3
 
 from components.common.contracts.state import State
 from components.common.contracts.state import Target as Kind
-from components.common.errors import UnavailableError, UserError, check_names, may_pass
+from components.common.errors import UserError, check_names, may_pass
 from components.common.registry import Version
 from components.deployment import endpoint
-from components.release.targets import Part, Target
+from components.release.targets import BadVersionError, NoAnswerError, Part, Target, signin
 
 TIMEOUT_SECONDS = 10
 TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that holds it
@@ -36,8 +37,15 @@ def of(state: State, name: str) -> Target | None:
 
 
 def part(version: Version, traffic: float) -> Part:
-    """Return what a target needs of a version, scored by its own files."""
-    found = endpoint.example(version.uri)
+    """Return what a target needs of a version, scored by its own files.
+
+    Raises:
+        BadVersionError: when they do not score.
+    """
+    try:
+        found = endpoint.example(version.uri)
+    except UserError as error:
+        raise BadVersionError(str(error)) from None
     return Part(version, traffic, found.request, found.score)
 
 
@@ -45,9 +53,11 @@ def ask(url: str, body: bytes) -> bytes:
     """Return what a served model answers to a body.
 
     Raises:
-        UnavailableError: when it does not.
+        UserError: when it refuses the token.
+        NoAnswerError: when it does not answer.
     """
-    return _post(url, body, os.environ.get(TOKEN, ""))
+    wanted = f"{TOKEN} has to hold what the key `token` of the Secret state.serving.secret holds"
+    return _post(url, body, os.environ.get(TOKEN, ""), wanted)
 
 
 def _managed(serving: Mapping[str, Any], name: str) -> Target:
@@ -131,7 +141,7 @@ def _google() -> Any:
     try:
         return google.auth.default(scopes=[GOOGLE])[0]
     except GoogleAuthError as error:
-        raise UserError(f"no credentials for Google Cloud: {error}") from None
+        raise signin.failed(error, "no credentials for Google Cloud") from None
 
 
 def _identified(url: str, audience: str, body: bytes) -> bytes:
@@ -143,8 +153,8 @@ def _identified(url: str, audience: str, body: bytes) -> bytes:
     try:
         token = id_token.fetch_id_token(Request(), audience)
     except GoogleAuthError as error:
-        raise UserError(f"no identity to ask {audience} with: {error}; run it as a service account") from None
-    return _post(url, body, token)
+        raise signin.failed(error, f"no identity of a service account to ask {audience} with") from None
+    return _post(url, body, token, "the service account that asks needs roles/run.invoker")
 
 
 def _place(kind: type[Place], given: dict[str, Any]) -> Place:
@@ -162,12 +172,14 @@ def _place(kind: type[Place], given: dict[str, Any]) -> Place:
         raise UserError(f"state.serving: {error}; see docs/release.md") from None
 
 
-def _post(url: str, body: bytes, token: str) -> bytes:
+def _post(url: str, body: bytes, token: str, wanted: str) -> bytes:
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     try:
         answer = urllib3.request("POST", url, body=body, headers=headers, timeout=TIMEOUT_SECONDS)
     except urllib3.exceptions.HTTPError as error:
-        raise UnavailableError(f"{url} does not answer: {error}; run it again") from None
+        raise NoAnswerError(f"{url} does not answer: {error}") from None
+    if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        raise UserError(f"{url} answers {answer.status}; {wanted}")
     if may_pass(answer.status):
-        raise UnavailableError(f"{url} answers {answer.status}; run it again")
+        raise NoAnswerError(f"{url} answers {answer.status}")
     return answer.data

@@ -15,13 +15,13 @@ from typing import Any
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
 from components.release.core import Slo
-from components.release.targets import Part, holds
+from components.release.targets import BadVersionError, NoAnswerError, Part, holds, insist, parsed
 
 TAG = "nightshift"
 READY, FAILED = "InService", ("Failed", "OutOfService", "UpdateRollbackFailed")
 POLL_SECONDS, POLLS = 10.0, 180
 PERIOD_SECONDS = 3600  # over which CloudWatch sums up
-PASSING = ("ThrottlingException", "ResourceInUse", "RequestLimitExceeded")
+PASSING = ("ThrottlingException", "ResourceInUse", "RequestLimitExceeded", "ModelError")
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,7 @@ class SageMaker:
 
     def ask(self, part: Part) -> Any:
         """Ask a version's variant; see `Target`."""
-        answer = _called(
-            self._clients.runtime.invoke_endpoint,
-            EndpointName=self._name,
-            TargetVariant=_variant(part),
-            ContentType="application/json",
-            Body=json.dumps(part.request),
-        )
-        assert answer["InvokedProductionVariant"] == _variant(part)
-        return json.loads(answer["Body"].read())
+        return insist(part, lambda: self._invoked(part), self._pause)
 
     def measured(self, part: Part, since: datetime, until: datetime) -> Slo:
         """Return what CloudWatch has of a variant; see `Target`."""
@@ -127,6 +119,20 @@ class SageMaker:
             self._call("delete_endpoint_config", EndpointConfigName=name)
         for name in self._leftovers("model", {self._model(part) for part in parts}):
             self._call("delete_model", ModelName=name)
+
+    def _invoked(self, part: Part) -> Any:
+        try:
+            answer = _called(
+                self._clients.runtime.invoke_endpoint,
+                EndpointName=self._name,
+                TargetVariant=_variant(part),
+                ContentType="application/json",
+                Body=json.dumps(part.request),
+            )
+        except UnavailableError as error:
+            raise NoAnswerError(str(error)) from None
+        assert answer["InvokedProductionVariant"] == _variant(part)
+        return parsed(f"variant {_variant(part)}", answer["Body"].read())
 
     def _figures(self, part: Part, span: tuple[datetime, datetime], name: str, **which: list[str]) -> list[Any]:
         variant = {"EndpointName": self._name, "VariantName": _variant(part)}
@@ -165,7 +171,9 @@ class SageMaker:
         found = self._settled()
         if not found or found["EndpointStatus"] != READY or found["EndpointConfigName"] != config:
             why = (found or {}).get("FailureReason", "it gave no reason")
-            raise UserError(f"endpoint {self._name!r} does not serve {config}: {why}; look at its log in CloudWatch")
+            raise BadVersionError(
+                f"endpoint {self._name!r} does not serve {config}: {why}; look at its log in CloudWatch"
+            )
 
     def _has(self, found: dict[str, Any], parts: Sequence[Part]) -> bool:
         """Return whether an endpoint runs these versions, at any weights."""

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.common.errors import UserError
-from components.release.targets import Part, answers
+from components.release.targets import Part
 from components.release.targets.kserve import (
     GROUP,
     NEWEST,
-    POLL_SECONDS,
     PORT,
     REPLACES,
     KServe,
@@ -30,7 +29,6 @@ PRIORITY = "nightshift-serving"
 # no more requests come once endpoints are gone; then the server has its own time to answer what it has in hand
 DRAIN_SECONDS, GRACE_SECONDS = 10, 30
 START_SECONDS, PROBE_SECONDS = 300, 5
-ASKS = 4  # `POLL_SECONDS` apart: longer than a pod that was replaced is still asked
 
 
 @dataclass(frozen=True)
@@ -79,13 +77,7 @@ class Standard(KServe):
 
     def ask(self, part: Part) -> Any:
         """Ask the service of the pods; those that were replaced may answer it for some seconds; see `Target`."""
-        url = self._await()["status"]["address"]["url"]
-        for _ in range(ASKS - 1):
-            answer = self._asked(url, part)
-            if answers(part, answer):
-                return answer
-            self._pause(POLL_SECONDS)
-        return self._asked(url, part)
+        return self._asked(self._await()["status"]["address"]["url"], part)
 
     def _state(self, found: Object) -> tuple[bool, str]:
         deployment = self._deployment(found["metadata"]["uid"])

@@ -16,11 +16,12 @@ from typing import Any
 
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.release.targets import Part, holds, percents
+from components.release.targets import BadVersionError, Part, files, holds, percents, signin
 
 LABEL = "nightshift"
 PORT = 8080
 POLL_SECONDS, POLLS, TIMEOUT_SECONDS = 10.0, 360, 60.0
+ASK_SECONDS = 1.0  # after a request that failed
 SURE = 20  # a share is asked as often as leaves it out by chance once in e^20 times
 
 
@@ -36,6 +37,7 @@ class Place:
         machine: its type.
         min_replicas: of a version, at least.
         max_replicas: and at most.
+        artifacts: where the registry's server keeps its files, such as gs://bucket/mlflow; empty without a server.
     """
 
     project: str
@@ -45,6 +47,7 @@ class Place:
     machine: str = "n1-standard-2"
     min_replicas: int = 1
     max_replicas: int = 1
+    artifacts: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,15 @@ class Vertex:
 
         asked = {"endpoint": self._endpoint, "instances": part.request["instances"]}
         request = PredictRequest.from_json(json.dumps(asked))
+        failed = ""
         for _ in range(math.ceil(SURE / part.traffic)):
-            answer = _called(self._clients.predictions.predict, request)
-            if answer.deployed_model_id == self._deployment(part):
+            answer, why = self._predicted(request)
+            if answer and answer.deployed_model_id == self._deployment(part):
                 return _plain(answer)
-        raise UnavailableError(
+            failed = why or failed
+        raise BadVersionError(
             f"version {part.version.version} has not answered any of {math.ceil(SURE / part.traffic)} requests to "
-            f"endpoint {self._name!r}; run it again"
+            f"endpoint {self._name!r}{failed and f', which said: {failed}'}; look at its log"
         )
 
     def measured(self, *_: object) -> None:
@@ -118,6 +123,19 @@ class Vertex:
         for name in self._ours():
             if name not in needed:
                 self._delete(name)
+
+    def _predicted(self, request: Any) -> tuple[Any, str]:
+        """Return what the endpoint answers, or why it does not; that names no version, and another may be next."""
+        from google.api_core.exceptions import BadRequest, GoogleAPIError
+
+        try:
+            return _called(self._clients.predictions.predict, request, passing=GoogleAPIError), ""
+        except GoogleAPIError as error:
+            meant = _error(error)
+            if not isinstance(error, BadRequest) and not isinstance(meant, UnavailableError):
+                raise meant from None
+            self._pause(ASK_SECONDS)
+            return None, str(error)
 
     def _standing(self) -> Any:
         """Return the endpoint once nothing is changing it, None when there is none."""
@@ -170,7 +188,7 @@ class Vertex:
         }
         return {
             "display_name": self._model(part),
-            "artifact_uri": part.version.uri.rstrip("/"),
+            "artifact_uri": self._files(part),
             "container_spec": container,
             "labels": self._labels,
         }
@@ -237,13 +255,15 @@ class Vertex:
         """Begin an operation and wait for its end.
 
         Raises:
-            UserError: when it fails.
+            BadVersionError: when a version does not start.
+            UserError: when it fails otherwise.
         """
         operation = self._ended(_called(begin, request).operation)
         if operation.error.code:
-            from google.api_core.exceptions import from_grpc_status
+            from google.api_core.exceptions import FailedPrecondition, from_grpc_status
 
-            raise _error(from_grpc_status(operation.error.code, operation.error.message))
+            error = from_grpc_status(operation.error.code, operation.error.message)
+            raise BadVersionError(str(_error(error))) if isinstance(error, FailedPrecondition) else _error(error)
 
     def _awaited(self, resource: str) -> bool:
         """Wait for what is changing a resource, and return whether anything was."""
@@ -274,8 +294,11 @@ class Vertex:
         return {LABEL: self._name}
 
     def _model(self, part: Part) -> str:
-        known = [part.version.sha256, part.version.uri, self._place.image]
+        known = [part.version.sha256, self._files(part), self._place.image]
         return f"{self._name}-v{part.version.version}-{storage.fingerprint(known)[:12]}"
+
+    def _files(self, part: Part) -> str:
+        return files(part.version, self._place.artifacts).rstrip("/")
 
     def _path(self, model: str) -> str:
         return f"{self._parent}/models/{model}"
@@ -343,7 +366,7 @@ def _called(function: Callable[..., Any], request: Any, passing: Any = ()) -> An
     except GoogleAPIError as error:
         raise _error(error) from None
     except GoogleAuthError as error:
-        raise UserError(f"Vertex AI cannot be asked: {error}") from None
+        raise signin.failed(error, "Vertex AI cannot be asked") from None
 
 
 def _error(error: Any) -> Exception:

@@ -18,13 +18,13 @@ from components.common.contracts import tables
 from components.common.contracts.release import Release, Served
 from components.common.contracts.section import read_section
 from components.common.contracts.state import State
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.release import Place as Kept
 from components.deployment import endpoint
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import Part, Target, places
+from components.release.targets import BadVersionError, Part, Target, places
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components import samples
@@ -194,6 +194,56 @@ def test_on_a_target_without_shares_it_goes_from_shadow_to_live(tmp_path: Path, 
     step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: one)
     record = step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: one)
     assert (record.stage, one.served) == ("live", [1, 3])
+
+
+class Bad(One):
+    """A target that fails when the challenger is to answer."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._error = error
+
+    def apply(self, parts: Sequence[Part]) -> None:
+        if parts[0].version.version == 3:
+            raise self._error
+        super().apply(parts)
+
+
+@pytest.mark.parametrize(
+    "error", [UserError("Kubernetes refuses to replace it: Forbidden"), UnavailableError("it does not answer")]
+)
+def test_what_is_no_fault_of_the_version_leaves_the_record_as_it_is(
+    tmp_path: Path, stocked: str, error: Exception
+) -> None:
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: One())
+    before = release.read(Kept(stocked, "fraud"))
+    with pytest.raises(type(error), match=str(error)):
+        step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: Bad(error))
+    assert release.read(Kept(stocked, "fraud")) == before
+
+
+def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_answer_either(
+    tmp_path: Path, stocked: str
+) -> None:
+    class Mute(Bad):
+        def ask(self, part: Part) -> Any:
+            raise BadVersionError("it does not answer")
+
+        def clean(self, parts: Sequence[Part]) -> None:
+            assert parts  # or the endpoint would be gone
+
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: One())
+    before = release.read(Kept(stocked, "fraud"))
+    bad = BadVersionError("it does not start")
+    with pytest.raises(BadVersionError, match="it does not answer"):
+        step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: Mute(bad))
+    assert release.read(Kept(stocked, "fraud")) == before
+    record = step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: Bad(bad))
+    assert (record.live.version, record.rolled_back, record.reasons) == (1, {3}, ["it does not start"])
 
 
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])

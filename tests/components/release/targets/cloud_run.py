@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import requests
 
+from components.release.targets import places
 from components.release.targets.cloudrun import Access
 from tests.components.release.targets.versions import Counted, Fleet
 
@@ -318,9 +319,7 @@ def cloud_run(fleet: Fleet) -> Iterator[tuple[Run, Access]]:
 
     def ask(url: str, audience: str, body: bytes) -> bytes:
         run.counted.count("invoke")
-        answer = requests.post(url, body, headers={"Authorization": f"Bearer for {audience}"}, timeout=10)
-        answer.raise_for_status()
-        return answer.content
+        return places._post(url, body, f"for {audience}", "it needs a role")
 
     try:
         with Session(run.counted) as session:

@@ -1,17 +1,18 @@
 """Releases on Cloud Run: real requests to the server of `cloud_run.py`, checked against the published types."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import requests
+from google.auth.exceptions import RefreshError, TransportError
 
 from components.common.errors import UnavailableError, UserError
-from components.release.targets import Part, bring
+from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.cloudrun import Access, CloudRun, Place
 from tests.components.release.targets.cloud_run import PARENT, RefusedError, Run, check, cloud_run
-from tests.components.release.targets.versions import Fleet, killed_everywhere
+from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, page
 
 PLACE = Place("shop", "us-central1", "registry.example.com/nightshift/serving:0.2.0", "serving@shop.example.com")
 NOTHING: dict[str, Any] = {"services": {}, "revisions": []}
@@ -109,6 +110,21 @@ def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
     assert shares and all(each == {1: 1} for each in shares)
 
 
+def unavailable() -> bytes:
+    raise RefusedError(503, "the container answers 503")
+
+
+@pytest.mark.parametrize("answer", [unavailable, page])
+def test_a_version_that_starts_and_gives_no_answer_never_gets_a_request(
+    project: Project, fleet: Fleet, answer: Callable[[], bytes]
+) -> None:
+    bring(project.target(), fleet.parts(v1=1))
+    before = project.there.state()
+    with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
+        bring(project.target(), bad, fleet.parts(v1=1))
+    assert project.there.state() == before
+
+
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(project: Project, fleet: Fleet) -> None:
     steps = [fleet.parts(v1=1), fleet.parts(v1=0.95, v2=0.05), fleet.parts(v1=0.5, v2=0.5), fleet.parts(v2=1), []]
     killed = 0
@@ -196,6 +212,41 @@ def test_what_cannot_be_brought_about_is_said(project: Project, fleet: Fleet) ->
     nowhere = Access(requests.Session(), project.access.ask, "http://127.0.0.1:9")
     with nowhere.session, pytest.raises(UnavailableError, match="Cloud Run does not answer"):
         CloudRun("fraud", PLACE, nowhere, project.there.pause).apply(fleet.parts(v1=1))
+
+
+def test_a_refusal_is_no_fault_of_the_version(project: Project, fleet: Fleet) -> None:
+    operation = {"name": "it", "done": True, "error": {"code": 7, "message": "may not read the image"}}
+    with pytest.raises(UserError, match="Cloud Run refuses: may not read the image") as refused:
+        project.target()._finish(operation)
+    assert not isinstance(refused.value, BadVersionError)
+
+
+def test_behind_a_tracking_server_a_container_reads_where_that_keeps_its_files(project: Project, fleet: Fleet) -> None:
+    part = downloaded(fleet)
+    place = dataclasses.replace(PLACE, artifacts="gs://bucket/mlflow")
+    content = CloudRun("fraud", place, project.access)._content(part)
+    assert content["containers"][0]["args"][:2] == ["--model", "gs://bucket/mlflow/1/abc/artifacts/model"]
+    with pytest.raises(UserError, match=r"state\.registry.*state\.serving\.artifacts"):
+        project.target().apply([part])
+
+
+class Unsigned(requests.Session):
+    """A session whose credentials cannot be renewed."""
+
+    def __init__(self, cause: Exception | None) -> None:
+        super().__init__()
+        self._cause = cause
+
+    def request(self, *_: Any, **__: Any) -> requests.Response:
+        raise RefreshError("no token") from self._cause
+
+
+def test_a_metadata_server_that_hiccups_may_be_asked_again_and_wrong_credentials_not(
+    project: Project, fleet: Fleet
+) -> None:
+    for cause, kind in ((TransportError("reset"), UnavailableError), (None, UserError)):
+        with Unsigned(cause) as session, pytest.raises(kind, match="Cloud Run cannot be asked: no token"):
+            CloudRun("fraud", PLACE, Access(session, project.access.ask)).apply(fleet.parts(v1=1))
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Releases on Knative: real calls to the stand-in of a cluster, objects checked against KServe's own definition."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from kubernetes import client, config
 
 from components.common.errors import UnavailableError, UserError
-from components.release.targets import Part, bring
+from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.knative import Knative
 from components.release.targets.kserve import Place
 from tests.cluster.cluster import CRDS, Cluster, running
@@ -15,7 +15,7 @@ from tests.cluster.kinds import Json
 from tests.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.knative import Knative as Stood
 from tests.components.release.targets.kserve import Serving
-from tests.components.release.targets.versions import Fleet, killed_everywhere
+from tests.components.release.targets.versions import Fleet, down, killed_everywhere, page
 
 PLACE = Place("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "serving-token")
 
@@ -91,6 +91,16 @@ def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
         bring(endpoint, bad, fleet.parts(v1=1))
     assert serving.target().serving() == {1: 1}
     assert all(set(each) <= {1} for each in shares)
+
+
+@pytest.mark.parametrize("answer", [down, page])
+def test_a_version_that_starts_and_gives_no_answer_is_taken_back(
+    serving: Serving, fleet: Fleet, answer: Callable[[], bytes]
+) -> None:
+    bring(serving.target(), fleet.parts(v1=1))
+    with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
+        bring(serving.target(), bad, fleet.parts(v1=1))
+    assert serving.target().serving() == {1: 1}
 
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving: Serving, fleet: Fleet) -> None:

@@ -12,8 +12,8 @@ import pytest
 from components.common import registry
 from components.common.contracts import package
 from components.common.contracts.state import State
-from components.common.errors import UnavailableError, UserError
-from components.release.targets import places
+from components.common.errors import UserError
+from components.release.targets import NoAnswerError, files, places
 from components.release.targets.cloudrun import CloudRun
 from components.release.targets.kserve import Place
 from components.release.targets.local import Local
@@ -90,16 +90,16 @@ def test_a_container_finds_the_files_that_a_tracking_server_keeps_where_that_kee
     registry.register(tracking_server, "served", save_model(0.5), {})
     version = registry.find(tracking_server, "served", 1)
     place = Place("nightshift", IMAGE, "serving", "token", artifacts=str(tracking_store / "files"))
-    assert package.load(place.files(version)).sha256 == version.sha256
+    assert package.load(files(version, place.artifacts)).sha256 == version.sha256
 
 
 class Door(BaseHTTPRequestHandler):
-    """Answers with the request's token, and 503 to an empty body."""
+    """Answers with the request's token, and to an empty body with the status that its path names."""
 
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         self.rfile.read(length)
-        self.send_response(200 if length else 503)
+        self.send_response(200 if length else int(self.path[1:]))
         self.end_headers()
         self.wfile.write(self.headers.get("Authorization", "nobody").encode())
 
@@ -109,13 +109,17 @@ class Door(BaseHTTPRequestHandler):
 
 def test_served_models_are_asked_with_their_token(monkeypatch: pytest.MonkeyPatch) -> None:
     server = HTTPServer(("127.0.0.1", 0), Door)
-    url = f"http://127.0.0.1:{server.server_port}/score"
+    url = f"http://127.0.0.1:{server.server_port}"
     with serving(server):
         monkeypatch.delenv(places.TOKEN, raising=False)
         assert places.ask(url, b"{}") == b"nobody"
         monkeypatch.setenv(places.TOKEN, "something")
         assert places.ask(url, b"{}") == b"Bearer something"
-        with pytest.raises(UnavailableError, match="answers 503; run it again"):
-            places.ask(url, b"")
-    with pytest.raises(UnavailableError, match="does not answer"):
+        with pytest.raises(NoAnswerError, match="answers 503"):
+            places.ask(f"{url}/503", b"")
+        for status in (401, 403):
+            with pytest.raises(UserError, match=rf"/{status} answers {status}; {places.TOKEN} has to hold") as refused:
+                places.ask(f"{url}/{status}", b"")
+            assert type(refused.value) is UserError
+    with pytest.raises(NoAnswerError, match="does not answer"):
         places.ask(url, b"{}")

@@ -2,18 +2,19 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from components.common.errors import UnavailableError, UserError
 from components.release.core import Slo
-from components.release.targets import Part, bring
+from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components.release.targets.aws import Aws, aws
-from tests.components.release.targets.versions import Fleet, killed_everywhere
+from tests.components.release.targets.versions import Fleet, killed_everywhere, page
 
 PLACE = Place("arn:aws:iam::123456789012:role/serving", "123456789012.example.com/nightshift/serving:0.2.0")
 TAGS = [{"Key": "nightshift", "Value": "fraud"}]
@@ -29,6 +30,11 @@ def server(fleet: Fleet) -> Iterator[Aws]:
 def account(server: Aws) -> Aws:
     server.clear()
     return server
+
+
+def broken() -> bytes:
+    said = {"Error": {"Code": "ModelError", "Message": "it answers 500"}}
+    raise ClientError(said | {"ResponseMetadata": {"HTTPStatusCode": 424}}, "InvokeEndpoint")
 
 
 def target(account: Aws) -> SageMaker:
@@ -91,6 +97,16 @@ def test_a_version_that_does_not_start_or_answers_wrongly_leaves_what_was_there(
     assert target(account).serving() == {1: 1}
     if how == "broken":  # the other one was put back under its configuration
         assert account.state() == before
+
+
+@pytest.mark.parametrize("answer", [broken, page])
+def test_a_version_that_starts_and_gives_no_answer_leaves_what_was_there(
+    account: Aws, fleet: Fleet, answer: Callable[[], bytes]
+) -> None:
+    bring(target(account), fleet.parts(v1=1))
+    with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
+        bring(target(account), bad, fleet.parts(v1=1))
+    assert target(account).serving() == {1: 1}
 
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(account: Aws, fleet: Fleet) -> None:

@@ -9,7 +9,7 @@ from kubernetes import client, config
 
 from components.common.errors import UnavailableError, UserError
 from components.deployment import endpoint
-from components.release.targets import Part, bring, kserve
+from components.release.targets import BadVersionError, Part, bring, files, kserve
 from components.release.targets.standard import Scaled
 from components.release.targets.standard import Standard as Target
 from components.serving import options
@@ -19,7 +19,7 @@ from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.kserve import Serving
 from tests.components.release.targets.standard import NAME, Standard
-from tests.components.release.targets.versions import Fleet, killed_everywhere
+from tests.components.release.targets.versions import Fleet, down, killed_everywhere, page
 
 PLACE = Scaled("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "nightshift-serving")
 
@@ -117,6 +117,16 @@ def test_a_version_that_does_not_start_or_answers_wrongly_is_taken_back(
         assert serving.target().serving() == {1: 1}
 
 
+@pytest.mark.parametrize("answer", [down, page])
+def test_a_version_that_starts_and_gives_no_answer_is_taken_back(
+    serving: Serving, fleet: Fleet, answer: Callable[[], bytes]
+) -> None:
+    bring(serving.target(), fleet.parts(v1=1))
+    with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
+        bring(serving.target(), bad, fleet.parts(v1=1))
+    assert serving.target().serving() == {1: 1}
+
+
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving: Serving, fleet: Fleet) -> None:
     for before, wanted in (([], fleet.parts(v1=1)), (fleet.parts(v1=1), fleet.parts(v2=1))):
         killed_everywhere(
@@ -138,6 +148,8 @@ def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_ba
             bring(serving.target(), fleet.broken(), fleet.parts(v1=1))
 
     assert killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state) > 10
+    with fleet.silent(down):
+        assert killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state) > 10
     assert serving.target().serving() == {1: 1}
 
 
@@ -191,4 +203,4 @@ def test_what_does_not_become_ready_is_said_and_so_is_what_no_container_can_read
     for uri in ("mlflow-artifacts:/1/abc/artifacts/model", "/lustre/registry/1"):
         version = dataclasses.replace(fleet.parts(v1=1)[0].version, source=uri)
         with pytest.raises(UserError, match=r"where no container reads them; .* give state\.serving\.artifacts"):
-            PLACE.files(version)
+            files(version, "")

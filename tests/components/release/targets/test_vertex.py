@@ -1,5 +1,6 @@
 """Releases on Vertex AI: the library's own clients and messages, against the server of `vertex_ai.py`."""
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -7,16 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from components.common.errors import UnavailableError, UserError
-from components.release.targets import Part, bring
+from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.vertex import Clients, Place, Vertex
-from tests.components.release.targets.versions import Fleet, killed_everywhere
+from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="google-cloud-aiplatform is not installed")
 
 import grpc
 from google.cloud import aiplatform_v1 as api
 
-from tests.components.release.targets.vertex_ai import PARENT, VertexAI, clients, vertex_ai
+from tests.components.release.targets.vertex_ai import PARENT, VertexAI, _RefusedError, clients, vertex_ai
 
 PLACE = Place("shop", "us-central1", "registry.example.com/nightshift/serving:0.2.0", "serving@shop.example.com")
 
@@ -101,6 +102,29 @@ def test_a_version_that_does_not_start_or_answers_wrongly_leaves_what_was_there(
     with pytest.raises(UserError, match=said):
         bring(project.target(), bad, fleet.parts(v1=1))
     assert project.there.state() == before
+
+
+def unavailable() -> bytes:
+    raise _RefusedError(grpc.StatusCode.UNAVAILABLE, "the container answers 503")
+
+
+def test_a_version_that_starts_and_gives_no_answer_leaves_what_was_there(project: Project, fleet: Fleet) -> None:
+    bring(project.target(), fleet.parts(v1=1))
+    before = project.there.state()
+    said = r"version 3 has not answered any of 80 requests.* answers 503"
+    with fleet.silent(unavailable) as bad, pytest.raises(BadVersionError, match=said):
+        both = [*fleet.parts(v1=0.75), dataclasses.replace(bad[0], traffic=0.25)]
+        bring(project.target(), both, fleet.parts(v1=1))
+    assert project.there.state() == before
+
+
+def test_behind_a_tracking_server_a_container_reads_where_that_keeps_its_files(project: Project, fleet: Fleet) -> None:
+    part = downloaded(fleet)
+    place = dataclasses.replace(PLACE, artifacts="gs://bucket/mlflow")
+    content = Vertex("fraud", place, project.clients)._content(part)
+    assert content["artifact_uri"] == "gs://bucket/mlflow/1/abc/artifacts/model"
+    with pytest.raises(UserError, match=r"state\.registry.*state\.serving\.artifacts"):
+        project.target().apply([part])
 
 
 def test_a_version_gets_requests_only_once_it_has_started(project: Project, fleet: Fleet) -> None:

@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from components.release.targets import Part
+from components.release.targets import NoAnswerError, Part
 
 
 class Fleet:
@@ -15,6 +16,7 @@ class Fleet:
     def __init__(self) -> None:
         self._parts: dict[int, Part] = {}
         self._servers: dict[str, str] = {}
+        self.answers: dict[str, Callable[[], bytes]] = {}  # what versions do in place of their servers, by URI
 
     def add(self, part: Part, server: str) -> None:
         self._parts[part.version.version] = part
@@ -35,11 +37,24 @@ class Fleet:
         (part,) = self.parts(v2=1)
         return [dataclasses.replace(part, score=0.123)]
 
+    @contextmanager
+    def silent(self, answer: Callable[[], bytes]) -> Iterator[list[Part]]:
+        """A version that starts, and does something else than its server when it is asked."""
+        parts = self.broken()
+        uri = parts[0].version.uri
+        self.answers[uri] = answer
+        try:
+            yield parts
+        finally:
+            del self.answers[uri]
+
     def starts(self, uri: str) -> bool:
-        return uri in self._servers
+        return uri in self._servers or uri in self.answers
 
     def answer(self, uri: str, body: bytes) -> bytes:
         """What a version's server answers."""
+        if uri in self.answers:
+            return self.answers[uri]()
         request = urllib.request.Request(
             f"{self._servers[uri]}/invocations", body, {"Content-Type": "application/json"}
         )
@@ -48,6 +63,22 @@ class Fleet:
 
     def score(self, uri: str, part: Part) -> float:
         return float(json.loads(self.answer(uri, json.dumps(part.request).encode()))["predictions"][0]["score"])
+
+
+def downloaded(fleet: Fleet) -> Part:
+    """A version as it comes from a tracking server: its files are copied, anywhere."""
+    (part,) = fleet.parts(v1=1)
+    source = "mlflow-artifacts:/1/abc/artifacts/model"
+    return dataclasses.replace(part, version=dataclasses.replace(part.version, uri="/somewhere/copy", source=source))
+
+
+def page() -> bytes:
+    """What a proxy answers for a server that it does not reach."""
+    return b"<html>Bad gateway</html>"
+
+
+def down() -> bytes:
+    raise NoAnswerError("it answers 503")
 
 
 class Killed(BaseException):
