@@ -246,6 +246,25 @@ def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_ans
     assert (record.live.version, record.rolled_back, record.reasons) == (1, {3}, ["it does not start"])
 
 
+def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_answer(
+    tmp_path: Path, stocked: str
+) -> None:
+    class Brief(One):
+        answers = iter([BadVersionError("it does not answer")])
+
+        def ask(self, part: Part) -> Any:
+            for error in self.answers:
+                raise error
+            return super().ask(part)
+
+    write_features(tmp_path)
+    begin(stocked, 1, 3)
+    with pytest.raises(BadVersionError, match="it does not answer"):
+        step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: Brief())
+    found = release.read(Kept(stocked, "fraud"))
+    assert found and found.challenger and found.challenger.version == 3
+
+
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])
 def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_is_slow(
     tmp_path: Path, stocked: str, p99: float
