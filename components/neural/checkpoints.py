@@ -69,13 +69,19 @@ class Checkpoints:
         self._pending: tuple[int, Future[Any], dict[str, float]] | None = None
 
     def resume(self, training: Training) -> None:
-        """Take a training to where its newest complete checkpoint was saved, if there is one."""
+        """Take a training to where its newest complete checkpoint was saved, if there is one.
+
+        Raises:
+            UserError: when it holds anything but tensors.
+        """
         newest = self._processes.first(max(self.complete(), default=0))
         if not newest:
             return
         state = training.state()
         folder = self._folder(newest)
-        dcp.load(state, storage_reader=Reader(folder), **self._processes.options)  # type: ignore[attr-defined]
+        reader = Reader(folder)
+        reader.read_metadata()  # what it refuses would be a traceback below
+        dcp.load(state, storage_reader=reader, **self._processes.options)  # type: ignore[attr-defined]
         training.load(state, newest, storage.read_json(storage.join(folder, FILE))["scaler"])
         log.info("resuming after step %d, from %s", newest, folder)
 
@@ -208,13 +214,25 @@ class Reader(FsspecReader):
         return metadata
 
 
+METADATA, SIZES = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
+ALLOWED = {
+    (METADATA, "ChunkStorageMetadata"),
+    (METADATA, "Metadata"),
+    (METADATA, "MetadataIndex"),
+    (METADATA, "StorageMeta"),
+    (METADATA, "TensorProperties"),
+    (METADATA, "TensorStorageMetadata"),
+    (METADATA, "_MEM_FORMAT_ENCODING"),
+    (SIZES, "_StorageInfo"),
+    ("torch", "Size"),
+    ("torch.serialization", "_get_layout"),
+}
+
+
 class _Descriptions(pickle.Unpickler):
+    """Knows single names, no modules, which hold what they import; no BytesStorageMetadata: PyTorch unpickles those."""
+
     def find_class(self, module: str, name: str) -> Any:
-        if module in {"torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"}:
-            return super().find_class(module, name)
         if (module, name) in ALLOWED or (module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)):
             return super().find_class(module, name)
         raise UserError(f"the checkpoint's metadata names {module}.{name}, which no checkpoint needs; delete it")
-
-
-ALLOWED = {("torch", "Size"), ("torch.serialization", "_get_layout")}

@@ -2,13 +2,16 @@
 
 import os
 import pickle
+import re
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 
 from components.common.config.neural import Precision
 from components.common.errors import PreemptedError, UserError
@@ -142,15 +145,46 @@ def test_without_time_having_passed_nothing_is_written(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_metadata_that_would_run_code_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("posix", "mkdir"),
+        ("torch.distributed.checkpoint.filesystem", "os.mkdir"),
+        ("torch.distributed.checkpoint.filesystem", "pickle.loads"),
+        ("torch.distributed.checkpoint.metadata", "os.mkdir"),
+        ("torch", "os.mkdir"),
+    ],
+)
+def test_metadata_that_would_run_code_are_refused(tmp_path, module, name):
+    reached = str(tmp_path / "run")
+    (tmp_path / ".metadata").write_bytes(calling(module, name, reached))
+
+    with pytest.raises(UserError, match=rf"names {re.escape(module)}\.{re.escape(name)}, which no checkpoint needs"):
+        Reader(str(tmp_path)).read_metadata()
+    assert not (tmp_path / "run").exists()
+
+
+def calling(module: str, name: str, word: str) -> bytes:
+    """A pickle that calls what a module holds, or what that holds, with a word."""
+    texts = (pickle.SHORT_BINUNICODE + bytes([len(text)]) + text.encode() for text in (module, name, word))
+    one, two, three = texts
+    return (
+        pickle.PROTO + b"\x04" + one + two + pickle.STACK_GLOBAL + three + pickle.TUPLE1 + pickle.REDUCE + pickle.STOP
+    )
+
+
+def test_a_checkpoint_that_holds_a_pickle_is_refused_before_it_is_read(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "run"),)
 
-    (tmp_path / ".metadata").write_bytes(pickle.dumps(Evil()))
+    saved_three(tmp_path)
+    newest = tmp_path / "step-000000000003"
+    (newest / ".metadata").unlink()
+    dcp.save({"rows": Evil()}, storage_writer=FsspecWriter(str(newest)), no_dist=True)
 
-    with pytest.raises(UserError, match=r"names posix\.mkdir, which no checkpoint needs"):
-        Reader(str(tmp_path)).read_metadata()
+    with pytest.raises(UserError, match=r"names .*\.BytesStorageMetadata, which no checkpoint needs"):
+        fitted(Checkpoints(str(tmp_path), 1000, Notice()))
     assert not (tmp_path / "run").exists()
 
 
