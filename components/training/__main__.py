@@ -1,7 +1,6 @@
 """Flags in, files out: see `components/training/__init__.py`."""
 
 import contextlib
-import json
 import logging
 from argparse import Namespace
 from typing import TYPE_CHECKING
@@ -39,26 +38,30 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
     config = parse(args.config)
-    from components.neural import devices, processes
+    from components.neural import checkpoints, devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
         if processes.is_first():
-            return _saved(args, _trained(args, config), config.evaluation.top_k)
+            place = _checkpoints(args, config, code_version())
+            measured = _saved(args, _trained(args, config, place), config.evaluation.top_k)
+            checkpoints.discard(place)
+            return measured
         step.log.setLevel(logging.WARNING)
         networks = {name: each for name, each in config.task.candidates.items() if each.kind is CandidateKind.MLP}
         if networks:
             task = config.task.model_copy(update={"candidates": networks})
             with contextlib.suppress(UserError):  # the first process says it
-                _trained(args, config.model_copy(update={"task": task}))
+                place = _checkpoints(args, config, code_version())
+                _trained(args, config.model_copy(update={"task": task}), place)
     return {}
 
 
-def _trained(args: Namespace, config: Config) -> "Trained":
+def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     from components.training import core
 
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
     inputs = table.details["numeric"], table.details["categorical"]
-    setting = core.Setting(config, *inputs, args.device, checkpoints=_checkpoints(args))
+    setting = core.Setting(config, *inputs, args.device, checkpoints=checkpoints)
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
     features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
@@ -66,19 +69,20 @@ def _trained(args: Namespace, config: Config) -> "Trained":
     return core.train(setting, plan, features, lineage)
 
 
-def _checkpoints(args: Namespace) -> str:
-    """Return where this training's checkpoints lie: another one's, of other rows or settings, lie elsewhere."""
-    made_of = [json.loads(args.config), args.date, args.device, tables.read_table(args.features).sha256]
-    root = State.parse(args.state).checkpoints
-    return storage.join(root, parse(args.config).name, "training", storage.fingerprint(made_of)[:16])
+def _checkpoints(args: Namespace, config: Config, code: str) -> str:
+    """Return where a training's checkpoints lie: those of other rows, settings or code lie elsewhere.
+
+    How processes share the work is not among the settings, nor is what the config says of other steps.
+    """
+    task = config.task.model_dump(mode="json", exclude={"trainer"})
+    plan, rows = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features).sha256
+    root, made_of = State.parse(args.state).checkpoints, [task, plan, rows, args.device, code]
+    return storage.join(root, config.name, "training", storage.fingerprint(made_of)[:16])
 
 
 def _saved(args: Namespace, trained: "Trained", top_k: int) -> dict[str, float | None]:
-    from components.neural import checkpoints
-
     write_section(args.model, section.build(trained.package, top_k))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
-    checkpoints.discard(_checkpoints(args))
     measured = trained.package.candidates[trained.package.selected].validation
     return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
 

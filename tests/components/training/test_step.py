@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from components.common.config import parse
 from components.common.contracts import package
 from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.tabular.inputs import Scorer
-from components.training.__main__ import body, parser
+from components.training.__main__ import _checkpoints, body, parser
 from tests.components.training import samples
 from tests.processes import started, wait_until
 
@@ -89,7 +90,8 @@ def test_a_training_that_is_preempted_ends_with_75_and_the_next_one_resumes_and_
     assert not (tmp_path / "model").exists()
     assert re.search(r"training: preempted; step \d+ of 10000 is saved in ", said)
 
-    done = samples.run("training", given)
+    more = changed(given, costs={"budget_hours": 9}, task={"trainer": {"shard": 2}})
+    done = samples.run("training", more)
 
     assert done.returncode == 0, done.stderr
     assert "resuming after step" in done.stderr
@@ -97,6 +99,38 @@ def test_a_training_that_is_preempted_ends_with_75_and_the_next_one_resumes_and_
     assert not any((tmp_path / "checkpoints").rglob("*.distcp"))
     assert samples.run("training", given).returncode == 0
     assert resumed == package.load(str(tmp_path / "model")).sha256
+
+
+def changed(given, **sections):
+    """Flags with a config in which some fields of some sections are different."""
+    words = list(given)
+    at = words.index("--config") + 1
+    config = json.loads(words[at])
+    words[at] = json.dumps(config | {name: config.get(name, {}) | fields for name, fields in sections.items()})
+    return words
+
+
+def test_a_training_resumes_what_the_same_code_began_on_the_same_rows_and_settings(tmp_path):
+    def place(given, code="0.2.0"):
+        args = parser().parse_args(given)
+        return _checkpoints(args, parse(args.config), code)
+
+    given = flags(tmp_path)
+    usual = place(given)
+
+    assert place(changed(given, costs={"budget_usd": 9}, drift={"window_days": 3}, evaluation={"top_k": 9})) == usual
+    assert place(changed(given, task={"trainer": {"pipeline": 2, "checkpoint_seconds": 9}})) == usual
+    others = {
+        usual,
+        place(given, code="0.2.1"),
+        place([*given, "--device", "cuda"]),
+        place([*given, "--date", "2024-03-21"]),
+        place(changed(given, task={"seed": 1})),
+        place(changed(given, task={"candidates": {"line": samples.MODELS["line"]}})),
+        place(changed(given, protocol={"train_days": 3})),
+        place([*given, "--features", samples.write_features(tmp_path / "other", samples.features(seed=1))]),
+    }
+    assert len(others) == 8
 
 
 def heeds(status):
