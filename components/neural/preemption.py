@@ -40,7 +40,7 @@ class Notice:
 
 @contextmanager
 def heeded() -> Iterator[Notice]:
-    """Have SIGTERM give notice, which otherwise ends the process at once."""
+    """Have SIGTERM give notice, and end the process only once nobody has heeded it."""
     notice = Notice()
     before, wakeup = signal.signal(signal.SIGTERM, notice.give), signal.set_wakeup_fd(-1)
     try:
@@ -48,6 +48,8 @@ def heeded() -> Iterator[Notice]:
     finally:
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(wakeup)
+    if notice.given:  # too late for a checkpoint
+        signal.raise_signal(signal.SIGTERM)
 
 
 def preempted(said: str, environment: Mapping[str, str] = os.environ) -> PreemptedError:

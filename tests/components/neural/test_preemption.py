@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from components.common.errors import UserError
+from components.common.errors import PreemptedError, UserError
 from components.neural import preemption
 from tests.processes import wait_until
 
@@ -55,6 +57,16 @@ def metadata():
         server.shutdown()
 
 
+@pytest.fixture
+def taken():
+    """The SIGTERMs that arrive outside a training, which end nothing here."""
+    signals = []
+    before = signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    yield signals
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("taken")
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_a_spot_notice_becomes_sigterm_and_not_before(metadata, cloud):
     server, address = metadata
@@ -89,9 +101,31 @@ def test_the_launcher_is_told_that_a_checkpoint_was_saved(tmp_path):
     assert (str(error), (tmp_path / "saved").exists()) == ("step 3 is saved", True)
 
 
-def test_after_the_training_sigterm_ends_the_process_again():
-    with preemption.heeded() as notice:
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert notice.given
+def test_sigterm_that_comes_too_late_for_a_checkpoint_ends_the_process_after_the_training():
+    script = """if True:
+        import os, signal
+        from components.neural import preemption
+        with preemption.heeded() as notice:
+            os.kill(os.getpid(), signal.SIGTERM)
+            print("given", notice.given, flush=True)
+        print("the next candidate", flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
 
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert (done.returncode, done.stdout) == (-signal.SIGTERM, "given True\n")
+
+
+def test_a_notice_that_was_heeded_is_not_given_again(taken):
+    with pytest.raises(PreemptedError), preemption.heeded():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise PreemptedError
+
+    assert taken == []
+
+
+def test_after_the_training_sigterm_is_handled_as_before(taken):
+    with preemption.heeded() as notice:
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+    assert (notice.given, taken) == (False, [signal.SIGTERM])

@@ -35,7 +35,7 @@ def preempt(folder: Path, parameters: dict, matrix: np.ndarray, labels: np.ndarr
     """Leave what a boosting of these rows has saved when it was preempted in its fifth round."""
     place = estimators._folder(job(str(folder)), matrix, labels)
     message = r"round 5 is saved in .*booster\.ubj"
-    with boosting.kept(place, 1000) as (saving, _), pytest.raises(PreemptedError, match=message):
+    with pytest.raises(PreemptedError, match=message), boosting.kept(place, 1000) as (saving, _):
         model = xgboost.XGBClassifier(**parameters, random_state=0, n_jobs=2, callbacks=[Terminates(), saving])
         model.fit(matrix, labels)
 
