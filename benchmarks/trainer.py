@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from components.common import step
 from components.common.config.neural import Trainer
 from components.neural import devices, processes, trainer
 from components.neural.checkpoints import Checkpoints
@@ -155,7 +156,7 @@ def worker(file: Path) -> None:
         steps = training.batches()
         training.step(next(steps))
         wall, cpu = timed(lambda: [training.step(batch) for batch in steps])
-        if processes.is_first():
+        if step.is_first():
             file.write_text(json.dumps([wall, cpu]))
 
 

@@ -156,9 +156,14 @@ def _shortened(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def is_first() -> bool:
+    """Return whether this process speaks and writes for all that torchrun has started."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _report(args: argparse.Namespace, component: str, seconds: float, metrics: dict[str, Any]) -> None:
     outputs = args.executor_input.get("outputs", {})
-    if "outputFile" not in outputs:
+    if "outputFile" not in outputs or not is_first():
         return
     made = outputs.get("artifacts", {})
     took = measures(component, seconds, getattr(args, "device", "cpu"))

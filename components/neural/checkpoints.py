@@ -25,6 +25,7 @@ from components.common import storage
 from components.common.errors import UserError
 from components.neural import preemption
 from components.neural.preemption import Notice
+from components.neural.processes import PATIENCE
 from components.neural.trainer import Training
 
 log = logging.getLogger("nightshift")
@@ -171,8 +172,8 @@ class Together:
     def __init__(self) -> None:
         self.is_first = dist.get_rank() == 0
         # of its own, since a checkpoint is written while gradients are exchanged
-        self.options = {"process_group": dist.new_group(backend="gloo")}
-        self._group = dist.new_group(backend="gloo")
+        self.options = {"process_group": dist.new_group(backend="gloo", timeout=PATIENCE)}
+        self._group = dist.new_group(backend="gloo", timeout=PATIENCE)
         self._asked: tuple[Any, Tensor] | None = None
 
     def agreed(self, wish: int) -> int:

@@ -17,11 +17,6 @@ from components.neural.replica import Replica
 PATIENCE = timedelta(hours=6)
 
 
-def is_first() -> bool:
-    """Return whether this process speaks and writes for all."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 @contextmanager
 def joined(device: torch.device) -> Iterator[None]:
     """Join the other processes of torchrun, if there are any: gloo on the CPU, NCCL on GPUs."""

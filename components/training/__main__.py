@@ -41,7 +41,7 @@ def body(args: Namespace) -> dict[str, float | None]:
     from components.neural import checkpoints, devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
-        if processes.is_first():
+        if step.is_first():
             place = _checkpoints(args, config, code_version())
             measured = _saved(args, _trained(args, config, place), config.evaluation.top_k)
             checkpoints.discard(place)

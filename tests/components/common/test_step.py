@@ -145,6 +145,18 @@ def test_a_metric_that_is_no_number_fails_the_step_before_kubeflow_does(tmp_path
     assert not Path(asked["outputs"]["outputFile"]).exists()
 
 
+def test_of_the_processes_that_torchrun_has_started_the_first_one_reports(tmp_path: Path) -> None:
+    asked, message = executor_input(tmp_path), tmp_path / "message"
+    output, flags = Path(asked["outputs"]["outputFile"]), [*FLAGS, "--executor-input", json.dumps(asked)]
+
+    for rank in ("1", "0"):
+        assert not output.exists() and not message.exists()
+        said = {"RANK": rank, "NIGHTSHIFT_TERMINATION_MESSAGE": str(message)}
+        assert run(tmp_path, "return {'rows': 3}", flags, **said).returncode == 0
+
+    assert output.exists() and message.exists()
+
+
 def test_a_step_that_fails_reports_nothing(tmp_path: Path) -> None:
     asked = executor_input(tmp_path)
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from components.common import step
 from components.common.config.neural import Trainer
 from components.common.errors import PreemptedError
-from components.common.step import PREEMPTED
 from components.neural import checkpoints, devices, processes, trainer
 from components.neural.data import Resident
 from components.neural.recipes import mlp
@@ -54,7 +54,7 @@ class Slow:
         self.inner.finish()
 
     def _note(self, line: str) -> None:
-        if processes.is_first():
+        if step.is_first():
             with (self.folder / "steps.txt").open("a") as file:
                 print(line, file=file)
 
@@ -67,11 +67,11 @@ def main() -> None:
             with devices.reproducible(0, threads=1):
                 replica = processes.replica(MLP(5, PARAMETERS), shared, CPU)
                 model = fitted(replica, Slow(kept, folder, pause))
-            if processes.is_first():
+            if step.is_first():
                 torch.save(model.state_dict(), folder / "weights.pt")
     except PreemptedError as error:
         print(error, file=sys.stderr)
-        sys.exit(PREEMPTED)
+        sys.exit(step.PREEMPTED)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
@@ -16,8 +17,9 @@ from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 from components.common.config.neural import Precision
 from components.common.errors import PreemptedError, UserError
 from components.neural import checkpoints, devices
-from components.neural.checkpoints import Checkpoints, Reader
+from components.neural.checkpoints import Checkpoints, Reader, Together
 from components.neural.preemption import Notice
+from components.neural.processes import PATIENCE
 from components.neural.recipes.mlp import MLP
 from components.neural.replica import Replica
 from tests import processes
@@ -137,6 +139,22 @@ def test_checkpoints_may_lie_in_an_object_store():
         assert again.resumed == 15
         checkpoints.discard(root)
         assert Checkpoints(root, 1000, Notice()).complete() == []
+
+
+@pytest.fixture
+def group():
+    """A group of processes that is this one alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1, timeout=PATIENCE)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group")
+def test_processes_wait_as_long_for_a_checkpoint_as_for_one_another():
+    groups = Together()
+
+    for each in (groups.options["process_group"], groups._group):
+        assert each._get_backend(CPU).options._timeout == PATIENCE
 
 
 def test_without_time_having_passed_nothing_is_written(tmp_path):
