@@ -106,11 +106,10 @@ class Checkpoints:
     def save(self, training: Training) -> None:
         """Begin to write a checkpoint; the training may go on meanwhile."""
         self._publish()
-        # on the CPU the writer would otherwise see what the next steps make of it
-        state = {name: value.clone() for name, value in training.state().items()}
         folder = self._folder(training.done)
         writer = FsspecWriter(folder, sync_files="://" not in folder)
-        future = dcp.async_save(state, storage_writer=writer, **self._processes.options)  # type: ignore[attr-defined]
+        # the writer copies all tensors to the host before this returns, so that later steps do not touch them
+        future = dcp.async_save(training.state(), storage_writer=writer, **self._processes.options)  # type: ignore[attr-defined]
         assert isinstance(future, Future)
         self._pending = training.done, future, training.scaler.state_dict()
         self._saved = time.monotonic()

@@ -5,6 +5,7 @@ random forest come from cuML (26.02) and are converted by its `as_sklearn()`. Th
 libraries' documentation and have not been run.
 """
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -205,8 +206,9 @@ def _kept(job: Job, matrix: Matrix, labels: Labels) -> AbstractContextManager[Ke
 
 def _folder(job: Job, matrix: Matrix, labels: Labels) -> str:
     """Return where a fit's checkpoints lie, which its rows name: a candidate is fitted on two windows."""
-    rows = storage.sha256(matrix.tobytes() + labels.tobytes())[:16]
-    return storage.join(job.checkpoints, job.field, rows)
+    rows = hashlib.sha256(matrix.ravel(order="K").data)  # a view, whatever the order of the axes
+    rows.update(labels.data)
+    return storage.join(job.checkpoints, job.field, rows.hexdigest()[:16])
 
 
 FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {

@@ -27,11 +27,15 @@ PARAMETERS = Parameters(hidden=8, layers=3, epochs=4, batch_size=10, learning_ra
 STEPS = 44  # 103 rows
 
 
-def fitted(replica: Any, keeper: Any = None) -> torch.nn.Sequential:
+def rows() -> Resident:
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    return trainer.fit(replica, Resident(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size), keeper)
+    return Resident(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size)
+
+
+def fitted(replica: Any, keeper: Any = None) -> torch.nn.Sequential:
+    return trainer.fit(replica, rows(), keeper)
 
 
 class Slow:

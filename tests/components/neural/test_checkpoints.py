@@ -13,6 +13,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from components.common.config.neural import Precision
 from components.common.errors import PreemptedError, UserError
@@ -22,6 +23,7 @@ from components.neural.preemption import Notice
 from components.neural.processes import PATIENCE
 from components.neural.recipes.mlp import MLP
 from components.neural.replica import Replica
+from components.neural.trainer import Training
 from tests import processes
 from tests.components.common import s3
 from tests.components.neural import elastic, resumable
@@ -139,6 +141,33 @@ def test_checkpoints_may_lie_in_an_object_store():
         assert again.resumed == 15
         checkpoints.discard(root)
         assert Checkpoints(root, 1000, Notice()).complete() == []
+
+
+class Copies(TorchDispatchMode):
+    """Counts what this thread copies on the device."""
+
+    made = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.made += operation is torch.ops.aten.clone.default
+        return operation(*args, **(kwargs or {}))
+
+
+def test_a_checkpoint_is_what_was_there_when_it_began_without_a_copy_on_the_device(tmp_path):
+    kept, training = Checkpoints(str(tmp_path), 0, Notice()), Training(replica(), resumable.rows())
+    training.step(next(training.batches()))
+    before = {name: value.clone() for name, value in training.state().items()}
+
+    with Copies() as copies:
+        kept.save(training)
+    for value in training.state().values():
+        value.zero_()
+    kept.finish()
+
+    kept.resume(training)
+    assert copies.made == 0
+    assert same(training.state(), before)
+    assert before["optimizer.0.0.weight.exp_avg"].any()
 
 
 @pytest.fixture

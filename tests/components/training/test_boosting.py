@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -57,6 +58,19 @@ def test_other_rows_do_not_resume_it(tmp_path):
     fresh = estimators.fit("xgboost", job(str(tmp_path), **SHORT), MATRIX, LABELS)
 
     assert fresh.graph == estimators.fit("xgboost", job(**SHORT), MATRIX, LABELS).graph
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_rows_are_told_from_others_without_a_copy_of_them(order):
+    matrix, labels = np.ones((200_000, 20), dtype=np.float32, order=order), np.zeros(200_000, dtype=np.int8)
+    tracemalloc.start()
+    place = estimators._folder(job("kept"), matrix, labels)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 1e5 < matrix.nbytes
+    matrix[0, 0], labels[0] = 2, 1
+    assert estimators._folder(job("kept"), matrix, labels) != place
 
 
 def test_a_boosting_is_saved_when_its_time_has_come_and_goes_on(tmp_path):
