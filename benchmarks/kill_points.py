@@ -76,6 +76,7 @@ LIBRARIES = (
     "sklearn.linear_model",
     "torch._dynamo",
     "torch.onnx",
+    "components.neural.checkpoints",
     "onnxruntime",
     "plotly.offline",
     "components.drift.evidently_report",
@@ -99,6 +100,7 @@ MEASURED = {
     "state",
     "fingerprint",
 }
+MEASURED |= {"spent", "usd"}
 MEASURED |= {"computed_days"}  # of those the killed attempt has left
 RANDOM = re.compile(r"[0-9a-f]{32}|\d{8}T\d{12}")
 REGISTRY = (

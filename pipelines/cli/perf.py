@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from components.common import performance, registry, release
+from components.common import registry, release
 from components.common.contracts import package
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
@@ -38,6 +38,8 @@ def add(commands: options.Commands) -> None:
 
 def compare(args: argparse.Namespace) -> int:
     """Measure a model beside another one, in turn, and say whether it has become slower; exit code 2 if so."""
+    from components.common import performance  # NumPy, which Airflow's environment lacks
+
     if min(args.pairs, args.rounds) < 1:
         raise UserError(f"--pairs is {args.pairs} and --rounds is {args.rounds}; give 1 or more")
     if args.baseline_code and not (args.baseline_code / "components").is_dir():
