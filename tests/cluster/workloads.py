@@ -74,7 +74,8 @@ class Workloads:
         pod["spec"]["volumes"] = [*pod["spec"].get("volumes", []), volume]
 
     def _write(self, kind: Kind, value: Json, wanted: int) -> None:
-        ready = sum(map(is_ready, self._pods(value)))
+        staying = (pod for pod in self._pods(value) if "deletionTimestamp" not in pod["metadata"])
+        ready = sum(map(is_ready, staying))
         counts = {"numberReady": ready, "desiredNumberScheduled": wanted, "currentNumberScheduled": wanted}
         counts |= {"numberMisscheduled": 0}
         if kind != DAEMON_SET:
