@@ -233,18 +233,17 @@ def remove(uri: str) -> None:
     stores.attempt(uri, _unlinked)
 
 
-def remove_folder(path: str) -> None:
-    """Remove a local folder with all that is in it, if it is there.
+def remove_folder(uri: str) -> None:
+    """Remove a folder with all that is in it, if it is there.
 
     Raises:
-        UserError: when something in it may not be removed.
+        UserError: when something in it may not be removed, or the store refuses.
     """
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
+    if stores.is_local(stores.opened(uri)[0]):
+        stores.attempt(uri, _folder_unlinked)
         return
-    except OSError as error:
-        raise stores.explained(error, path) from error
+    for entry in walk(uri):
+        remove(entry.uri)
 
 
 @contextmanager
@@ -270,6 +269,11 @@ def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterat
 def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         fs.rm_file(path)
+
+
+def _folder_unlinked(_: "fsspec.AbstractFileSystem", path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
 
 
 def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:

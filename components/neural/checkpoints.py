@@ -45,15 +45,6 @@ def kept(root: str, seconds: float) -> "Iterator[Checkpoints]":
         yield Checkpoints(root, seconds, notice)
 
 
-def discard(root: str) -> None:
-    """Remove all checkpoints below a URI."""
-    if "://" not in root:
-        storage.remove_folder(root)
-        return
-    for entry in storage.walk(root):
-        storage.remove(entry.uri)
-
-
 class Checkpoints:
     """The checkpoints of one training, as each of its processes sees them.
 
@@ -143,7 +134,7 @@ class Checkpoints:
         storage.write_json(storage.join(self._folder(step), FILE), {"step": step, "scaler": scaler})
         keep = {f"step-{number:012d}" for number in self.complete()[-KEPT:]}
         for name in set(storage.names(self.root)) - keep:
-            discard(storage.join(self.root, name))
+            storage.remove_folder(storage.join(self.root, name))
 
     def _folder(self, step: int) -> str:
         return storage.join(self.root, f"step-{step:012d}")

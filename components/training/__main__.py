@@ -38,13 +38,13 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
     config = parse(args.config)
-    from components.neural import checkpoints, devices, processes
+    from components.neural import devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
         if step.is_first():
             place = _checkpoints(args, config, code_version())
             measured = _saved(args, _trained(args, config, place), config.evaluation.top_k)
-            checkpoints.discard(place)
+            storage.remove_folder(place)
             return measured
         step.log.setLevel(logging.WARNING)
         networks = {name: each for name, each in config.task.candidates.items() if each.kind is CandidateKind.MLP}

@@ -15,6 +15,7 @@ from torch import nn
 from torch.distributed.checkpoint._fsspec_filesystem import FsspecWriter
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from components.common import storage
 from components.common.config.neural import Precision
 from components.common.errors import PreemptedError, UserError
 from components.neural import checkpoints, devices
@@ -139,7 +140,7 @@ def test_checkpoints_may_lie_in_an_object_store():
         again = Stopping(Checkpoints(root, 1000, Notice()))
         assert same(fitted(again), fitted())
         assert again.resumed == 15
-        checkpoints.discard(root)
+        storage.remove_folder(root)
         assert Checkpoints(root, 1000, Notice()).complete() == []
 
 

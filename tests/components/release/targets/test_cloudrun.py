@@ -12,7 +12,7 @@ from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.cloudrun import Access, CloudRun, Place
 from tests.components.release.targets.cloud_run import PARENT, RefusedError, Run, check, cloud_run
-from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, page
+from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, killed_on_the_way, page
 
 PLACE = Place("shop", "us-central1", "registry.example.com/nightshift/serving:0.2.0", "serving@shop.example.com")
 NOTHING: dict[str, Any] = {"services": {}, "revisions": []}
@@ -127,16 +127,11 @@ def test_a_version_that_starts_and_gives_no_answer_never_gets_a_request(
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(project: Project, fleet: Fleet) -> None:
     steps = [fleet.parts(v1=1), fleet.parts(v1=0.95, v2=0.05), fleet.parts(v1=0.5, v2=0.5), fleet.parts(v2=1), []]
-    killed = 0
-    for before, wanted in zip([[], *steps], steps, strict=False):
-
-        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
-            if wanted:
-                bring(project.target(), wanted, before)
-            else:
-                project.target().clean(())
-
-        killed += killed_everywhere(project.there.counted, act, project.there.saved(), project.there.state)
+    killed = killed_on_the_way(
+        steps,
+        project.target,
+        lambda act: killed_everywhere(project.there.counted, act, project.there.saved(), project.there.state),
+    )
     assert killed > 40
     assert project.there.state() == NOTHING
 

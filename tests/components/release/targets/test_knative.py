@@ -15,7 +15,7 @@ from tests.cluster.kinds import Json
 from tests.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.knative import Knative as Stood
 from tests.components.release.targets.kserve import Serving
-from tests.components.release.targets.versions import Fleet, down, killed_everywhere, page
+from tests.components.release.targets.versions import Fleet, down, killed_everywhere, killed_on_the_way, page
 
 PLACE = Place("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "serving-token")
 
@@ -105,13 +105,11 @@ def test_a_version_that_starts_and_gives_no_answer_is_taken_back(
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving: Serving, fleet: Fleet) -> None:
     steps = [fleet.parts(v1=1), fleet.parts(v1=0.95, v2=0.05), fleet.parts(v1=0.5, v2=0.5), fleet.parts(v2=1)]
-    killed = 0
-    for before, wanted in zip([[], *steps], steps, strict=False):
-
-        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
-            bring(serving.target(), wanted, before)
-
-        killed += killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state)
+    killed = killed_on_the_way(
+        steps,
+        serving.target,
+        lambda act: killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state),
+    )
     assert killed > 20
     assert serving.target().serving() == {2: 1}
 

@@ -14,7 +14,7 @@ from components.release.core import Slo
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components.release.targets.aws import Aws, aws
-from tests.components.release.targets.versions import Fleet, killed_everywhere, page
+from tests.components.release.targets.versions import Fleet, killed_everywhere, killed_on_the_way, page
 
 PLACE = Place("arn:aws:iam::123456789012:role/serving", "123456789012.example.com/nightshift/serving:0.2.0")
 TAGS = [{"Key": "nightshift", "Value": "fraud"}]
@@ -111,14 +111,11 @@ def test_a_version_that_starts_and_gives_no_answer_leaves_what_was_there(
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(account: Aws, fleet: Fleet) -> None:
     steps = [fleet.parts(v1=1), fleet.parts(v1=0.95, v2=0.05), fleet.parts(v1=0.5, v2=0.5), fleet.parts(v2=1)]
-    killed = 0
-    for before, wanted in zip([[], *steps], steps, strict=False):
-
-        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
-            bring(target(account), wanted, before)
-
-        reset = account.saved()
-        killed += killed_everywhere(account.counted, act, reset, account.state)
+    killed = killed_on_the_way(
+        steps,
+        lambda: target(account),
+        lambda act: killed_everywhere(account.counted, act, account.saved(), account.state),
+    )
     assert killed > 30
     assert target(account).serving() == {2: 1}
 

@@ -10,7 +10,7 @@ import pytest
 from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.vertex import Clients, Place, Vertex
-from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere
+from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, killed_on_the_way
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="google-cloud-aiplatform is not installed")
 
@@ -143,16 +143,11 @@ def test_a_version_gets_requests_only_once_it_has_started(project: Project, flee
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(project: Project, fleet: Fleet) -> None:
     steps = [fleet.parts(v1=1), fleet.parts(v1=0.75, v2=0.25), fleet.parts(v1=0.5, v2=0.5), fleet.parts(v2=1), []]
-    killed = 0
-    for before, wanted in zip([[], *steps], steps, strict=False):
-
-        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
-            if wanted:
-                bring(project.target(), wanted, before)
-            else:
-                project.target().clean(())
-
-        killed += killed_everywhere(project.there.counted, act, project.there.saved(), project.there.state)
+    killed = killed_on_the_way(
+        steps,
+        project.target,
+        lambda act: killed_everywhere(project.there.counted, act, project.there.saved(), project.there.state),
+    )
     assert killed > 60
     assert project.there.state() == {"models": [], "endpoints": {}}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from components.release.targets import NoAnswerError, Part
+from components.release.targets import NoAnswerError, Part, Target, bring
 
 
 class Fleet:
@@ -128,4 +128,30 @@ def killed_everywhere(
         else:
             raise AssertionError(f"it made fewer than {number} calls this time")
         assert look() == wanted, f"killed before call {number}, {counted.calls[number]}"
+    return total
+
+
+def killed_on_the_way(
+    states: list[list[Part]], find: Callable[[], Target], killed: Callable[[Callable[[], None]], int]
+) -> int:
+    """Go from one state of a release to the next, killed before each call of each; nothing is left in an empty one.
+
+    Args:
+        states: one after the other.
+        find: gives the target.
+        killed: takes an act, see `killed_everywhere`.
+
+    Returns:
+        before how many calls it was killed.
+    """
+    total = 0
+    for before, wanted in zip([[], *states], states, strict=False):
+
+        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
+            if wanted:
+                bring(find(), wanted, before)
+            else:
+                find().clean(())
+
+        total += killed(act)
     return total
