@@ -12,6 +12,18 @@ FOLDER = Path(__file__).parent
 DEFAULT = "fraud"
 
 
+def file_of(name_or_file: str) -> Path:
+    """Return the file of a config: of a shipped one by its name.
+
+    Raises:
+        UserError: when there is none.
+    """
+    path = Path(name_or_file) if name_or_file.endswith((".yaml", ".yml")) else FOLDER / f"{name_or_file}.yaml"
+    if not path.exists():
+        raise UserError(f"config {name_or_file!r} does not exist; give a YAML file or one of {_choices(name_or_file)}")
+    return path
+
+
 def load(name_or_file: str) -> dict[str, Any]:
     """Read and check a config by the name of a shipped one or by its file.
 
@@ -21,9 +33,7 @@ def load(name_or_file: str) -> dict[str, Any]:
     Raises:
         UserError: when there is no such config, or it is not valid.
     """
-    path = Path(name_or_file) if name_or_file.endswith((".yaml", ".yml")) else FOLDER / f"{name_or_file}.yaml"
-    if not path.exists():
-        raise UserError(f"config {name_or_file!r} does not exist; give a YAML file or one of {_choices(name_or_file)}")
+    path = file_of(name_or_file)
     try:
         value = yaml.safe_load(path.read_text())
     except yaml.YAMLError as error:

@@ -1,0 +1,27 @@
+"""The command that measures how fast processes exchange tensors."""
+
+import argparse
+import subprocess
+import sys
+
+from components.common.errors import UserError
+from pipelines.cli import options
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "collectives", collectives.__doc__)
+    command.add_argument("--processes", type=int, default=2, help="on this machine; a GPU each (default: 2)")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="cpu: gloo (default), cuda: NCCL")
+    command.add_argument("--sizes", type=int, nargs="+", default=[], help="bytes (default: 1 KiB to 64 MiB)")
+    command.set_defaults(command=collectives)
+
+
+def collectives(args: argparse.Namespace) -> int:
+    """Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, with bandwidths as nccl-tests has them."""
+    if args.processes < 2:
+        raise UserError(f"--processes is {args.processes}; two or more exchange something")
+    launcher = ["components.neural", "--standalone", "--nproc-per-node", str(args.processes), "-m"]
+    sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
+    words = [*launcher, "components.neural.collectives", "--device", args.device, *sizes]
+    return subprocess.run([sys.executable, "-m", *words], check=False).returncode

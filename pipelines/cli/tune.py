@@ -1,0 +1,115 @@
+"""The command that makes the training of a config's network faster."""
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from components.common import performance, storage
+from components.common.config import Config, parse
+from components.common.config.tabular import CandidateKind
+from components.common.errors import UserError
+from components.common.figures import written
+from components.profiling import tuning
+from components.profiling.tuning import AXES, PROCESSES, Search, Setting, Side, Speed, Tried, Tuned, Variant
+from components.tabular import windows
+from pipelines import configs
+from pipelines.cli import options
+from pipelines.configs import edits
+
+NETWORKS = (CandidateKind.MLP,)
+LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
+ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "tune", tune.__doc__)
+    command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
+    command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
+    axes = [axis for axis in AXES if axis not in LISTED]
+    command.add_argument("--try", dest="axes", nargs="+", choices=axes, default=axes, help="(default: all)")
+    command.add_argument("--processes", type=int, nargs="+", default=[1], help="numbers of them to try (default: 1)")
+    command.add_argument("--batch-size", type=int, nargs="+", default=[], help="sizes to try; another training each")
+    command.add_argument("--rows", type=int, default=50_000, help="to train on, drawn at random (default: 50000)")
+    command.add_argument("--inputs", type=int, help="of a row (default: the config's, one for a categorical column)")
+    command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
+    command.set_defaults(command=tune)
+
+
+def tune(args: argparse.Namespace) -> int:
+    """Measure the training of a config's network in variants, in turn, and write the fastest into the config."""
+    if min([args.rows, *args.processes, *args.batch_size, 1 if args.inputs is None else args.inputs]) < 1:
+        raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
+    config = parse(configs.load(args.config))
+    name, setting = _network(config, args.candidate), _setting(args, config)
+    options.say(f"{name} on {args.device}, {setting.rows:,} rows of {setting.inputs} inputs")
+    search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
+    trainer = config.task.trainer.model_dump(mode="json")
+    found = tuning.tuned(Variant(config.task.candidates[name].parameters, trainer, args.processes[0]), search)
+    for said in conclusion(found, setting):
+        options.say(said)
+    return kept(found, configs.file_of(args.config), name, args.dry_run) if found.is_faster else 0
+
+
+def line(tried: Tried, setting: Setting) -> str:
+    """Return what is said of a variant: how fast it is, what it wins over the best before, how much it uses."""
+    what = f"{tried.axis} {tried.value}"
+    if not tried.comparison:
+        return f"  {what:18} not possible: {tried.refused}"
+    won, after = tried.comparison.won, tried.comparison.after
+    said = "" if tried.comparison.is_faster else f" (not faster by {performance.TOLERANCE:.0%} for sure)"
+    return f"  {what:18} {after.rows:>12,.0f} rows/s  {100 * won:+7.1f} %  {_used(after, setting)}{said}"
+
+
+def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
+    """Yield what is won in all, and what to know before it is kept."""
+    if not found.total or not found.is_faster:
+        yield "nothing is faster for sure; the config stays as it is"
+        return
+    before, after = found.total.before, found.total.after
+    yield f"{100 * found.total.won:.1f} % more rows/s: {before.rows:,.0f} -> {after.rows:,.0f}"
+    yield f"used: {_used(before, setting)} -> {_used(after, setting)}"
+    if another := [axis for axis in ANOTHER if axis in found.changes]:
+        yield f"changes what is learned, so compare the models: {', '.join(another)}"
+    if found.best.processes > 1:
+        yield f"start it by: python -m {' '.join(tuning.launcher(found.best.processes))} components.training ..."
+
+
+def _used(speed: Speed, setting: Setting) -> str:
+    share = "unknown share" if speed.used is None else written(speed.used, "percent")
+    return f"{written(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
+
+
+def _network(config: Config, named: str | None) -> str:
+    networks = [name for name, each in config.task.candidates.items() if each.kind in NETWORKS]
+    if named in networks:
+        return named
+    if named or len(networks) != 1:
+        raise UserError(f"--candidate is {named}; {config.name!r} has these networks: {', '.join(networks) or 'none'}")
+    return networks[0]
+
+
+def _setting(args: argparse.Namespace, config: Config) -> Setting:
+    numeric = windows.numeric_inputs(windows.of(config), config.columns.numeric)
+    return Setting(
+        device=args.device,
+        rows=args.rows,
+        inputs=args.inputs or len(numeric) + len(config.columns.categorical),
+        axes=[axis for axis in AXES if axis in (*args.axes, *LISTED)],
+        processes=args.processes,
+        batch_sizes=args.batch_size,
+    )
+
+
+def kept(found: Tuned, file: Path, name: str, is_dry: bool) -> int:
+    """Write what has changed into the config, or say which lines to write."""
+    places = {axis: ("trainer",) if axis in found.best.trainer else ("candidates", name, "parameters") for axis in AXES}
+    values = {("task", *places[axis], axis): each for axis, each in found.changes.items() if axis != PROCESSES}
+    if not values:
+        return 0
+    text = None if is_dry else edits.changed(file.read_bytes().decode(), values)
+    if text is not None:
+        storage.write_bytes(str(file.resolve()), text.encode())
+    return options.say(f"{'to write into' if text is None else 'written into'} {file}:\n{edits.lines(values)}")

@@ -1,0 +1,80 @@
+"""Changes to a config's file that leave its comments and layout alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+Path = tuple[str, ...]  # keys from the top
+
+
+def changed(text: str, values: Mapping[Path, Any]) -> str | None:
+    """Put values into a YAML file.
+
+    Args:
+        text: of the file.
+        values: where -> what, a scalar; a mapping on the way that is missing is added.
+
+    Returns:
+        the text of the file; None where it would not mean the same but for these values, as with aliases.
+    """
+    wanted = yaml.safe_load(text)
+    for path, value in values.items():
+        wanted = _placed(wanted, path, value)
+        text = _edited(text, path, value)
+    try:
+        return text if yaml.safe_load(text) == wanted else None
+    except yaml.YAMLError:
+        return None
+
+
+def lines(values: Mapping[Path, Any]) -> str:
+    """Return values as the YAML that a person would write."""
+    whole: Any = {}
+    for path, value in values.items():
+        whole = _placed(whole, path, value)
+    return yaml.safe_dump(whole, sort_keys=False).rstrip()
+
+
+def _placed(whole: Any, path: Path, value: Any) -> Any:
+    if not path:
+        return value
+    mapping = whole if isinstance(whole, dict) else {}
+    return mapping | {path[0]: _placed(mapping.get(path[0]), path[1:], value)}
+
+
+def _edited(text: str, path: Path, value: Any) -> str:
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for depth, key in enumerate(path):
+        if not isinstance(node, yaml.MappingNode):
+            return text
+        known = {name.value: child for name, child in node.value}
+        if key not in known:
+            return _inserted(text, node, f"{key}: {_written(_placed({}, path[depth + 1 :], value))}")
+        node = known[key]
+    return text[: node.start_mark.index] + _written(value) + text[node.end_mark.index :]
+
+
+def _inserted(text: str, mapping: yaml.MappingNode, entry: str) -> str:
+    if mapping.flow_style:
+        place = mapping.value[-1][1].end_mark.index if mapping.value else mapping.end_mark.index - 1
+        return text[:place] + (", " if mapping.value else "") + entry + text[place:]
+    # the marks of a block's end lie behind blank lines and comments, those of other values where they end
+    ends = [value.end_mark.index for _, value in mapping.value if not _is_block(value)]
+    column = mapping.value[0][0].start_mark.column
+    if not ends:
+        place = mapping.value[0][0].start_mark.index
+        return text[:place] + entry + "\n" + " " * column + text[place:]
+    end = text.find("\n", ends[-1])
+    place = len(text) if end < 0 else end
+    return text[:place] + "\n" + " " * column + entry + text[place:]
+
+
+def _is_block(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.CollectionNode) and not node.flow_style
+
+
+def _written(value: Any) -> str:
+    """Return a value as YAML on one line."""
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    return text.strip().removesuffix("...").strip()

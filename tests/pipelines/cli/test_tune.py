@@ -1,0 +1,114 @@
+"""`nightshift tune` and `nightshift collectives` as a person calls them, with real processes."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from components.common.config.neural import Trainer
+from components.common.errors import UserError
+from components.profiling.tuning import Tuned, Value, Variant
+from pipelines import configs
+from pipelines.cli.__main__ import _parser
+from pipelines.cli.tune import kept
+from tests.processes import SECONDS, engine
+
+NETWORK = "parameters: {hidden: 256, layers: 1, epochs: 15, batch_size: 256, learning_rate: 0.006}"
+DATA = ("--rows", "1024")
+
+
+def called(*words: str) -> int:
+    args = _parser().parse_args(list(words))
+    return int(args.command(args))
+
+
+def config(folder: Path, network: str = "parameters: {hidden: 8, batch_size: 4}") -> Path:
+    file = folder / "mine.yaml"
+    text = configs.file_of("fraud").read_text()
+    assert NETWORK in text
+    file.write_text(text.replace(NETWORK, f"{network}  # ours"))
+    return file
+
+
+def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comments_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = config(tmp_path)
+    before = file.read_text()
+
+    assert called("tune", "--config", str(file), "--batch-size", "2048", "512", "--try", "compression", *DATA) == 0
+
+    said = capsys.readouterr().out
+    assert file.read_text() == before.replace("batch_size: 4}  # ours", "batch_size: 512}  # ours")
+    assert configs.load(str(file))["task"]["candidates"]["mlp"]["parameters"] == {"hidden": 8, "batch_size": 512}
+    first, refused, row, *_ = said.splitlines()
+    assert first == "mlp on cpu, 1,024 rows of 15 inputs"
+    assert "batch_size 2048    not possible: batch_size is 2048, and there are 1024 rows; give more" in refused
+    assert re.fullmatch(r"  batch_size 512 +[\d,]+ rows/s +\+[\d.]+ %  [\d.]+ .?FLOP/s, \d+\.\d % of the CPU", row)
+    assert "changes what is learned, so compare the models: batch_size" in said
+    assert f"written into {file}:\n" in said
+
+
+def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = config(tmp_path)
+    before = file.read_text()
+
+    assert called("tune", "--config", str(file), "--try", "recompute", "microbatches") == 0
+
+    assert "nothing is faster for sure; the config stays as it is" in capsys.readouterr().out
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize(("network", "is_dry"), [("parameters: {hidden: 8}", True), ("parameters:", False)])
+def test_what_is_not_written_is_said_in_lines_to_copy(
+    network: str, is_dry: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = config(tmp_path, network)
+    before, trainer = file.read_text(), Trainer().model_dump(mode="json")
+    changes: dict[str, Value] = {"processes": 2, "compression": "bf16", "compile": True}
+
+    assert kept(Tuned(Variant({}, trainer, 2), changes, None), file, "mlp", is_dry) == 0
+
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"to write into {file}:"
+    assert yaml.safe_load("\n".join(lines)) == {
+        "task": {"trainer": {"compression": "bf16"}, "candidates": {"mlp": {"parameters": {"compile": True}}}}
+    }
+    assert file.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tune", "--config", "handbook-best"], "--candidate is None; 'handbook-best' has these networks: none"),
+        (["tune", "--config", "fraud", "--candidate", "xgboost"], "'fraud' has these networks: mlp"),
+        (["tune", "--config", "fraud", "--inputs", "0"], "have to be above 0"),
+        (["tune", "--config", "fraud", "--processes", "1", "0"], "have to be above 0"),
+        (["collectives", "--processes", "1"], "--processes is 1; two or more exchange something"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        called(*words)
+
+
+def test_every_collective_is_measured_with_every_size() -> None:
+    words = ["--processes", "2", "--sizes", "1000", "65536"]
+
+    done = subprocess.run(engine("collectives", *words), capture_output=True, text=True, timeout=SECONDS, check=False)
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, header, *rows = done.stdout.splitlines()
+    assert (first, header.split()[:3]) == ("2 processes, gloo", ["collective", "bytes", "us"])
+    found = {
+        (name, size): list(map(float, rest)) for name, size, *rest in (row.replace(",", "").split() for row in rows)
+    }
+    names = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    assert list(found) == [(name, size) for name in names for size in ("1000", "65536")]
+    for (name, size), (micros, algorithm, bus) in found.items():
+        assert algorithm == pytest.approx(int(size) / micros / 1e3, abs=1e-3, rel=0.1)
+        assert bus == pytest.approx(algorithm * (1 if name == "all-reduce" else 0.5), abs=1e-3)
