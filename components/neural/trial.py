@@ -85,7 +85,7 @@ def main() -> None:
     try:
         _answer(asked, devices.torch_device(asked["device"]))
     except (UserError, RuntimeError) as error:  # the latter: out of memory, no compiler
-        _say({"refused": (str(error) or type(error).__name__).splitlines()[0][:LENGTH]})
+        _say({"refused": " ".join((str(error) or type(error).__name__).split())[:LENGTH]})
         sys.exit(USER_ERROR)
 
 

@@ -142,7 +142,11 @@ class Side:
         asked |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
         words = [*launcher(self.variant.processes), "components.neural.trial", json.dumps(asked)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # an interrupt ends it by the end of its input
         )
         try:
             found = self._answer()
@@ -265,7 +269,8 @@ def tuned(given: Variant, search: "Search") -> Tuned:
     Raises:
         UserError: when the given variant cannot run.
     """
-    best, wins = given, {}
+    best = given
+    wins: dict[str, Tried] = {}
     for axis in search.setting.axes:
         winner = max(search.along(axis, best), key=lambda each: each.gain, default=None)
         if winner and winner.gain:

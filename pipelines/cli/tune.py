@@ -8,6 +8,7 @@ from pathlib import Path
 from components.common import performance, storage
 from components.common.config import Config, parse
 from components.common.config.tabular import CandidateKind
+from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 from components.common.figures import written
 from components.profiling import tuning
@@ -20,6 +21,11 @@ from pipelines.configs import edits
 NETWORKS = (CandidateKind.MLP,)
 LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
 ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
+SAID = {
+    Decision.FAIL: "faster",
+    Decision.PASS: f"not {performance.EXCLUDED:.0%} faster",
+    Decision.UNDECIDED: "undecided",
+}  # of a variant, by what the gate says of the one before
 
 
 def add(commands: options.Commands) -> None:
@@ -58,9 +64,9 @@ def line(tried: Tried, setting: Setting) -> str:
     what = f"{tried.axis} {tried.value}"
     if not tried.comparison:
         return f"  {what:18} not possible: {tried.refused}"
-    won, after = tried.comparison.won, tried.comparison.after
-    said = "" if tried.comparison.is_faster else f" (not faster by {performance.TOLERANCE:.0%} for sure)"
-    return f"  {what:18} {after.rows:>12,.0f} rows/s  {100 * won:+7.1f} %  {_used(after, setting)}{said}"
+    compared = tried.comparison
+    figures = f"{compared.after.rows:>12,.0f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
+    return f"  {what:18} {figures}; {SAID[compared.decision]}"
 
 
 def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
