@@ -147,6 +147,8 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # an interrupt ends it by the end of its input
+            # torchrun sets it too, with a warning
+            env={"OMP_NUM_THREADS": "1", **os.environ} if self.variant.processes > 1 else None,
         )
         try:
             found = self._answer()

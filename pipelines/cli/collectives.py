@@ -1,10 +1,12 @@
 """The command that measures how fast processes exchange tensors."""
 
 import argparse
+import os
 import subprocess
 import sys
 
 from components.common.errors import UserError
+from components.profiling.tuning import launcher
 from pipelines.cli import options
 
 
@@ -21,7 +23,8 @@ def collectives(args: argparse.Namespace) -> int:
     """Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, with bandwidths as nccl-tests has them."""
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
-    launcher = ["components.neural", "--standalone", "--nproc-per-node", str(args.processes), "-m"]
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
-    words = [*launcher, "components.neural.collectives", "--device", args.device, *sizes]
-    return subprocess.run([sys.executable, "-m", *words], check=False).returncode
+    words = [*launcher(args.processes), "components.neural.collectives", "--device", args.device, *sizes]
+    # torchrun sets it too, with a warning
+    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    return subprocess.run([sys.executable, "-m", *words], env=environment, check=False).returncode

@@ -44,7 +44,7 @@ def _placed(whole: Any, path: Path, value: Any) -> Any:
 
 
 def _edited(text: str, path: Path, value: Any) -> str:
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     for depth, key in enumerate(path):
         if not isinstance(node, yaml.MappingNode):
             return text
@@ -55,13 +55,14 @@ def _edited(text: str, path: Path, value: Any) -> str:
     return text[: node.start_mark.index] + _written(value) + text[node.end_mark.index :]
 
 
-def _inserted(text: str, mapping: yaml.MappingNode, entry: str) -> str:
+def _inserted(text: str, mapping: Any, entry: str) -> str:
+    place: int
     if mapping.flow_style:
         place = mapping.value[-1][1].end_mark.index if mapping.value else mapping.end_mark.index - 1
         return text[:place] + (", " if mapping.value else "") + entry + text[place:]
     # the marks of a block's end lie behind blank lines and comments, those of other values where they end
     ends = [value.end_mark.index for _, value in mapping.value if not _is_block(value)]
-    column = mapping.value[0][0].start_mark.column
+    column: int = mapping.value[0][0].start_mark.column
     if not ends:
         place = mapping.value[0][0].start_mark.index
         return text[:place] + entry + "\n" + " " * column + text[place:]

@@ -1,5 +1,7 @@
 """A network trained stretch by stretch, and bandwidths of collectives."""
 
+import json
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from components.common.config.neural import Trainer
 from components.common.errors import UserError
 from components.neural.collectives import Measured
 from components.neural.recipes.mlp import MLP, Parameters
-from components.neural.trial import ENDLESS, Trial
+from components.neural.trial import ENDLESS, Trial, main
 
 
 def trial(rows: int, **fit: object) -> Trial:
@@ -28,6 +30,15 @@ def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end() -> None
 def test_a_batch_that_is_larger_than_the_data_is_refused() -> None:
     with pytest.raises(UserError, match="batch_size is 30, and there are 20 rows; give more with --rows"):
         trial(20, batch_size=30)
+
+
+def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"device": "cpu", "rows": 20, "inputs": 3, "parameters": {"batch_size": 30}, "trainer": {}}
+
+    with pytest.raises(SystemExit, match="2"):
+        main(json.dumps(asked))
+
+    assert json.loads(capsys.readouterr().out)["refused"].startswith("batch_size is 30, and there are 20 rows")
 
 
 @pytest.mark.parametrize(
