@@ -23,7 +23,7 @@ LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
 ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
 SAID = {
     Decision.FAIL: "faster",
-    Decision.PASS: f"not {performance.EXCLUDED:.0%} faster",
+    Decision.PASS: f"not {100 * performance.EXCLUDED:.0f} % faster",
     Decision.UNDECIDED: "undecided",
 }  # of a variant, by what the gate says of the one before
 
