@@ -1,20 +1,19 @@
 """The shell of the features step: events manifest in, features manifest and missing partitions out."""
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import TYPE_CHECKING
 
 from components.common import storage
-from components.common.config import Config, parse
+from components.common.config import parse
 from components.common.contracts import tables
 from components.common.contracts.online import Replay
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
-from components.common.splits import Days, buffer_days, parse_date, plan, rows_of
+from components.common.splits import Days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
-from components.features import core, section
+from components.features import core, section, workers
+from components.features.job import ONE_PASS, Job
 from components.tabular import frames
 
 if TYPE_CHECKING:
@@ -33,47 +32,17 @@ def parser() -> Parser:
     return step.takes_device()
 
 
-@dataclass(frozen=True)
-class Job:
-    """What the features of every day are made of."""
-
-    config: Config
-    lake: str
-    events: tables.Table
-    backend: frames.Backend
-
-    @property
-    def buffer(self) -> timedelta:
-        """How far back the oldest window of a day reaches."""
-        return timedelta(days=buffer_days(self.config))
-
-    def uri(self, day: date) -> str:
-        """Return where a day's partition lies: its name is a hash of the events and settings it is made from.
-
-        The device is not part of it, CPU and GPU give the same bits.
-        """
-        past = [self.events.partition(past).sha256 for past in Days(day - self.buffer, day)]
-        settings = self.config.model_dump(
-            include={
-                "task": {"windows_days", "amount_decimals"},
-                "label_delay_days": True,
-                "columns": {"numeric", "categorical"},
-            }
-        )
-        key = storage.fingerprint([core.SCHEMA, settings, past])
-        return tables.partition_uri(self.lake, self.config.name, "features", day, key)
-
-
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Compute the days that are missing in the lake and list all days in the manifest."""
     config = parse(args.config)
     days = plan(config, parse_date(args.date)).features
-    job = Job(config, State.parse(args.state).lake, tables.read_table(args.events), frames.backend(args.device))
+    frames.backend(args.device)  # refused now rather than after the first reading
+    job = Job(config, State.parse(args.state).lake, tables.read_table(args.events), args.device)
     uris = {day: job.uri(day) for day in days}
     kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
     missing = {day: uri for day, uri in uris.items() if day not in kept}
     log.info("features: %d days are in the lake, %d to compute on %s", len(kept), len(missing), args.device)
-    made = dict(write_days(job, missing)) if missing else {}
+    made = write_days(job, missing, scratch(job, args.features)) if missing else {}
 
     parts = [(kept | made)[day] for day in days]
     state, replay = write_online(job, days.last, parts[-1])
@@ -101,22 +70,37 @@ def write_online(job: Job, day: date, part: tables.Partition) -> tuple[str, Repl
     return online.write(online.Past(job.config, day, job.events), job.lake, storage.read_frame(part.uri))
 
 
-def write_days(job: Job, missing: dict[date, str]) -> Iterator[tuple[date, tables.Partition]]:
-    """Compute and write the missing days, date -> URI; all in one pass, from the first to the last of them."""
-    frame = compute(job, Days(min(missing), max(missing)))
-    for day, uri in missing.items():
-        part = tables.write_partition(uri, day, rows_of(frame, Days(day, day)), {})
-        log.info("features: %s, %d rows", day, part.rows)
-        yield day, part
+def write_days(
+    job: Job, missing: dict[date, str], folder: str, at_once: int = ONE_PASS
+) -> dict[date, tables.Partition]:
+    """Compute and write the missing days, from the first to the last of them.
+
+    Args:
+        job: what features are made of.
+        missing: day -> URI of its partition.
+        folder: URI for what workers hand to each other.
+        at_once: events that the kernel takes in one pass; more are sharded.
+    """
+    days = Days(min(missing), max(missing))
+    cluster = workers.wanted()
+    if not cluster and sum(job.rows(job.needed(days))) <= at_once:
+        features = compute(job, days)
+        return {day: job.write(uri, day, features) for day, uri in missing.items()}
+    from components.features import shards
+
+    with workers.workers(cluster, job.device) as found:
+        return shards.write(job, missing, folder, found)
 
 
 def compute(job: Job, days: Days) -> "pd.DataFrame":
     """Return the features of some days, computed over these days and the ones their windows reach back to."""
-    columns = [*job.config.columns.roles, *job.config.columns.numeric, *job.config.columns.categorical]
-    events = job.events.read(Days(days.first - job.buffer, days.last), columns)
-    frame = job.backend.to_host(core.features(job.backend.from_host(events), job.config, job.backend))
-    # cudf hands a column with nulls back as float64
-    return rows_of(frame, days).astype({"label": "Int8"})
+    events = job.backend.from_host(job.read(job.needed(days)))
+    return rows_of(job.backend.to_host(core.features(events, job.config, job.backend)), days)
+
+
+def scratch(job: Job, features: str) -> str:
+    """Return where workers leave what others need: no other run writes there, and this one again when tried again."""
+    return storage.join(job.lake, job.config.name, "scratch", storage.fingerprint(features)[:16])
 
 
 if __name__ == "__main__":

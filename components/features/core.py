@@ -4,7 +4,7 @@ Amounts are summed as integers, so a sum does not depend on order, on how many d
 or on the device: all of them give the same bits. What a window is: `components/tabular/windows.py`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -44,16 +44,57 @@ def features(events: Frame, config: Config, backend: Backend) -> Frame:
     Raises:
         UserError: when an amount is too large to be summed exactly.
     """
-    if not events["event_time"].is_monotonic_increasing:
-        events = events.sort_values(["event_time", "event_id"], ignore_index=True)
-    times = backend.arrays.asarray(events["event_time"].astype("datetime64[us]").astype("int64"))
-    inputs = _calendar(times)
+    events = in_order(events)
+    columns: dict[str, Array] = {}
+    for side in windows.sides(windows.of(config)):
+        columns |= windowed(side, events, config, backend)
+    return joined(events, columns, config, backend)
+
+
+def in_order(events: Frame) -> Frame:
+    """Return events in order of time; those that are so already keep their order."""
+    if events["event_time"].is_monotonic_increasing:
+        return events
+    return events.sort_values(["event_time", "event_id"], ignore_index=True)
+
+
+def needed(side: str, config: Config) -> list[str]:
+    """Return the columns of events that a side's windows are made of."""
+    value = {"customer": "amount", "terminal": "label"}[side]
+    return ["event_time", side, *([value] if value in config.columns.roles else [])]
+
+
+def windowed(side: str, events: Frame, config: Config, backend: Backend) -> dict[str, Array]:
+    """Compute the windows of one side.
+
+    Args:
+        side: `customer` or `terminal`.
+        events: n rows in order of time, with the columns `needed`; all events of each customer or terminal in them.
+        config: windows, label delay and currency.
+        backend: where to compute.
+
+    Returns:
+        name -> values, float64 of shape (n,).
+
+    Raises:
+        UserError: when an amount is too large to be summed exactly.
+    """
+    compute = _customer if side == "customer" else _terminal
+    return compute(events, _times(events, backend.arrays), config, backend.arrays)
+
+
+def joined(events: Frame, columns: Mapping[str, Array], config: Config, backend: Backend) -> Frame:
+    """Put windows, and what else is known of events, beside them: the frame that `features` returns.
+
+    Args:
+        events: n rows in order of time.
+        columns: what `windowed` returns of every side, in the order of the events.
+        config: extra columns.
+        backend: of events and columns.
+    """
+    inputs = _calendar(_times(events, backend.arrays)) | columns
     if "amount" in events:
         inputs["amount"] = events["amount"].astype("float64")
-    if "customer" in events and config.task.windows_days:
-        inputs |= _customer(events, times, config, backend.arrays)
-    if "terminal" in events and config.task.windows_days:
-        inputs |= _terminal(events, times, config, backend.arrays)
     inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}
     # without customers every event is its own, so that what counts by customer needs no other way
     kept = {name: events[name if name in events else "event_id"] for name in KEPT}
@@ -159,6 +200,11 @@ def _calendar(times: Array) -> dict[str, Array]:
         "during_weekend": windows.is_weekend(times).astype("float64"),
         "during_night": windows.is_night(times).astype("float64"),
     }
+
+
+def _times(events: Frame, xp: ModuleType) -> Array:
+    """Return when events happened, microseconds, int64 (n,)."""
+    return xp.asarray(events["event_time"].astype("datetime64[us]").astype("int64"))
 
 
 def _codes(keys: Any, xp: ModuleType) -> Array:

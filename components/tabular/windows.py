@@ -49,6 +49,11 @@ def numeric_inputs(windows: Windows, further: Sequence[str]) -> list[str]:
     return [*amount, "during_weekend", "during_night", *customer, *terminal, *further]
 
 
+def sides(windows: Windows) -> list[str]:
+    """Return what windows are counted by, of customers and terminals."""
+    return [side for side in ("customer", "terminal") if side in windows.roles and windows.windows_days]
+
+
 def lengths(windows: Windows) -> list[int]:
     """Return how long the windows are, in microseconds."""
     return [days * DAY for days in windows.windows_days]

@@ -61,7 +61,7 @@ def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
     Raises:
         UserError: when an amount is too large to be summed exactly.
     """
-    sides = [side for side in ("customer", "terminal") if side in spec.roles and spec.windows_days]
+    sides = windows.sides(spec)
     times = events["event_time"].astype("datetime64[us]").astype("int64").to_numpy()
     found: dict[str, Integers] = {}
     rows: dict[str, Integers] = {}

@@ -1,0 +1,231 @@
+"""The features step on many simulated events: time per event and peak memory, in one process and through Dask.
+
+    python -m benchmarks.scale [--events 50_000_000] [--beside 1_750_000] [--workers 2] [--folder F]
+
+The smaller world is computed first, and each time per event is given as a multiple of its. Then the larger one: in one
+process; by the workers of a Dask cluster, each a process; and by them while one is killed. The files have to be equal.
+Both worlds have 183 days of events, 146 of which get features, and as many events per customer and terminal.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from components.common import storage
+from components.common.config import parse
+from components.common.config.source import Simulator
+from components.common.contracts import tables
+from components.common.contracts.state import ROOTS
+from components.common.memory import peak_memory
+from components.common.splits import plan
+from components.ingestion import simulator
+from tests.servers import free_port
+
+ROLES = {
+    "transaction_id": "event_id",
+    "time": "event_time",
+    "customer_id": "customer",
+    "terminal_id": "terminal",
+    "amount": "amount",
+    "fraud": "label",
+}
+CONFIG = {
+    "name": "scale",
+    "label_delay_days": 7,
+    "source": {"table": "t.csv"},
+    "columns": {role: role for role in ROLES.values()},
+    "protocol": {"train_days": 111, "test_days": 7},
+    "task": {"kind": "tabular", "windows_days": [1, 7, 30], "candidates": {"a": {"kind": "xgboost"}}},
+}
+DATE = date(2024, 9, 30)
+EVENTS_OF_A_CUSTOMER = 350  # over 183 days
+KILLED_AFTER = 0.3  # of the shards' windows
+Ended = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to run the step.
+
+    Attributes:
+        name: what the table calls it.
+        folder: where events.json lies; each case has a lake of its own below it.
+        cluster: of `NIGHTSHIFT_DASK`.
+        meanwhile: is called every tenth of a second.
+    """
+
+    name: str
+    folder: Path
+    cluster: str = ""
+    meanwhile: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def lake(self) -> Path:
+        return self.folder / self.name.replace(" ", "-")
+
+    def command(self) -> list[str]:
+        values = {
+            "config": json.dumps(CONFIG),
+            "date": str(DATE),
+            "device": "cpu",
+            "state": json.dumps({root: str(self.lake / root) for root in ROOTS} | {"target": "record-only"}),
+            "events": str(self.folder / "events.json"),
+            "features": str(self.lake / "features.json"),
+        }
+        flags = [word for name, value in values.items() for word in (f"--{name}", value)]
+        return [sys.executable, "-m", "components.features", *flags]
+
+    def run(self) -> Ended:
+        """Run the step: seconds until the last day was written, all seconds, CPU seconds, peak, the files' hash."""
+        storage.remove_folder(str(self.lake))
+        self.lake.mkdir()
+        started = time.monotonic()
+        environment = os.environ | {"NIGHTSHIFT_DASK": self.cluster}
+        process = subprocess.Popen(self.command(), stderr=subprocess.DEVNULL, env=environment)
+        written, (_, status, usage) = self._watched(process.pid)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, f"{self.name} failed; run {self.command()}"
+        table = tables.read_table(str(self.lake / "features.json"))
+        return {
+            "case": self.name,
+            "events": sum(part.rows for part in tables.read_table(str(self.folder / "events.json")).partitions),
+            "features": table.rows,
+            "written_seconds": written - started,
+            "seconds": time.monotonic() - started,
+            "cpu_seconds": usage.ru_utime + usage.ru_stime,
+            "peak": peak_memory(usage),
+            "sha256": table.sha256,
+        }
+
+    def _watched(self, pid: int) -> tuple[float, tuple[int, int, Any]]:
+        """Wait for the process; return when the last day was written, and how it ended."""
+        days, at = 0, time.monotonic()
+        while True:
+            ended = os.wait4(pid, os.WNOHANG)
+            if (now := len(list(self.lake.glob("lake/scale/features/date=*/*.json")))) > days:
+                days, at = now, time.monotonic()
+            if ended[0]:
+                return at, ended
+            self.meanwhile()
+            time.sleep(0.1)
+
+
+def make(folder: Path, events: int) -> None:
+    """Write the events of so large a world, by day, as ingestion would."""
+    customers = round(events / EVENTS_OF_A_CUSTOMER)
+    world = Simulator(customers=customers, terminals=2 * customers)
+    parts = []
+    for day in plan(parse(CONFIG), DATE).events:
+        frame = simulator.day(world, day).rename(columns=ROLES).astype({"label": "Int8"})
+        frame = frame.sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)
+        parts.append(tables.write_partition(str(folder / "events" / f"{day}.parquet"), day, frame, {}))
+    tables.write_table(str(folder / "events.json"), tables.Table("events", parts))
+
+
+def world(root: Path, events: int) -> Path:
+    """Return the folder of a world, made by another process, whose memory would count for its children too."""
+    folder = root / str(events)
+    if not (folder / "events.json").exists():
+        words = ["-m", "benchmarks.scale", "--make", str(folder), "--events", str(events)]
+        subprocess.run([sys.executable, *words], check=True)
+    return folder
+
+
+@contextmanager
+def cluster(workers: int, found: list[Ended]) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Give a scheduler's address and its workers; what each took is in `found` afterwards."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    place = ["--host", "127.0.0.1", "--port", address.rsplit(":", 1)[1], "--no-dashboard", "--no-show"]
+    one = ["worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "0"]
+    with ExitStack() as stack:
+        scheduler = subprocess.Popen([*dask, "scheduler", *place], **quiet)
+        stack.callback(scheduler.wait)
+        stack.callback(scheduler.terminate)
+        local = stack.enter_context(tempfile.TemporaryDirectory())
+        each = [subprocess.Popen([*dask, *one, "--local-directory", local], **quiet) for _ in range(workers)]
+        try:
+            yield address, each
+        finally:
+            for process in each:
+                os.kill(process.pid, signal.SIGTERM)  # not terminate(), which would reap one that was killed
+                _, process.returncode, usage = os.wait4(process.pid, 0)
+                found.append({"cpu_seconds": usage.ru_utime + usage.ru_stime, "peak": peak_memory(usage)})
+
+
+def through_dask(name: str, folder: Path, workers: int, kills: bool) -> Ended:
+    """Run the step on a cluster; kill a worker in the middle if so."""
+    found: list[Ended] = []
+    with cluster(workers, found) as (address, processes):
+        doomed = processes[:1] if kills else []
+
+        def kill() -> None:
+            made = {kind: len(list(case.lake.glob(f"lake/scale/scratch/*/{kind}-*"))) for kind in ("events", "windows")}
+            if doomed and made["windows"] > KILLED_AFTER * made["events"]:
+                doomed.pop().kill()
+
+        case = Case(name, folder, address, kill)
+        ended = case.run()
+    return ended | {
+        "cpu_seconds": ended["cpu_seconds"] + sum(each["cpu_seconds"] for each in found),
+        "peak": sum(each["peak"] for each in found) + ended["peak"],
+    }
+
+
+def show(rows: list[Ended]) -> None:
+    """Print a line a case: microseconds per event that was read, and as multiples of the first case's."""
+    parts = {"written_seconds": "days written", "seconds": "whole step", "cpu_seconds": "CPU"}
+    table = Table("case", "events", *(f"{title}, us" for title in parts.values()), *parts.values(), "peak MB")
+    first = {name: rows[0][name] / rows[0]["events"] for name in parts}
+    for row in rows:
+        times = {name: row[name] / row["events"] for name in parts}
+        each = [f"{time * 1e6:.2f}" for time in times.values()]
+        each += [f"{times[name] / first[name]:.2f}x" for name in parts]
+        table.add_row(row["case"], f"{row['events']:,}", *each, f"{row['peak'] / 1e6:,.0f}")
+    Console(width=130).print(table)
+    larger = {row["sha256"] for row in rows[1:]}
+    print("files of the larger world:", "equal" if len(larger) == 1 else f"DIFFERENT {larger}")
+
+
+def run(root: Path, events: int, beside: int, workers: int) -> None:
+    small, large = world(root, beside), world(root, events)
+    rows = [Case("smaller", small).run(), Case("larger", large).run()]
+    if workers:
+        for name, kills in (("dask", False), ("dask, one killed", True)):
+            rows.append(through_dask(name, large, workers, kills))
+    show(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
+    parser.add_argument("--events", type=int, default=50_000_000)
+    parser.add_argument("--beside", type=int, default=1_750_000, help="the smaller world")
+    parser.add_argument("--workers", type=int, default=2, help="of the cluster; 0 leaves it out")
+    parser.add_argument("--folder", type=Path, help="where worlds are kept for the next time")
+    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.make:
+        make(args.make, args.events)
+    elif args.folder:
+        run(args.folder.resolve(), args.events, args.beside, args.workers)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run(Path(folder), args.events, args.beside, args.workers)
+
+
+if __name__ == "__main__":
+    main()

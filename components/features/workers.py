@@ -1,0 +1,132 @@
+"""Who runs the tasks of sharded features: this process, or the workers of a Dask cluster.
+
+The only file that imports distributed or dask_cuda.
+"""
+
+import importlib.util
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from components.common.errors import UnavailableError, UserError
+from components.common.lineage import code_version
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+VARIABLE = "NIGHTSHIFT_DASK"
+ALLOWED = "write tcp://<host>:<port>, tls://<host>:<port> or local:<workers>, such as local:2, or unset it"
+SECONDS = 60
+
+T, R = TypeVar("T"), TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who runs tasks.
+
+    Attributes:
+        count: how many tasks run at once.
+        client: of the cluster; None runs them in this process.
+    """
+
+    count: int = 1
+    client: "Client | None" = None
+
+    def run(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Return what a task makes of each item.
+
+        On a cluster, a task whose worker was lost runs again on another one.
+        """
+        if self.client is None:
+            return [task(item) for item in items]
+        # a task is not a function of its arguments alone, so that none may be answered from memory
+        found: list[R] = self.client.gather(self.client.map(task, items, pure=False))
+        return found
+
+
+def wanted(environment: Mapping[str, str] = os.environ) -> str:
+    """Return the cluster that the environment names, empty without one."""
+    return environment.get(VARIABLE, "")
+
+
+@contextmanager
+def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[Workers]:
+    """Give the workers of a cluster.
+
+    Args:
+        where: a scheduler's address, `local:<workers>`, or nothing for this process.
+        device: what each worker computes on.
+        seconds: until there is a scheduler, and until it has a worker.
+
+    Raises:
+        UserError: when the address is none, Dask is missing, or the workers run other code.
+        UnavailableError: when the cluster does not answer, or a task has lost one worker after the other.
+    """
+    if not where:
+        yield Workers()
+        return
+    if not (found := re.fullmatch(r"(?:tcp|tls)://\S+:\d+|local:(?P<local>[1-9]\d*)", where)):
+        raise UserError(f"{VARIABLE} is {where!r}; {ALLOWED}")
+    if not importlib.util.find_spec("distributed"):
+        fix = "in the checkout run pip install -e '.[dask]', or unset it"
+        raise UserError(f"{VARIABLE} is {where!r}, and Dask is missing; {fix}")
+    import distributed
+
+    # a worker that is lost, and started again, is a warning to Dask
+    logging.getLogger(distributed.__name__).setLevel(logging.ERROR)
+    with _explained(where), ExitStack() as stack:
+        address = stack.enter_context(_cluster(int(found["local"]), device)) if found["local"] else where
+        client = stack.enter_context(_client(address, seconds))
+        client.wait_for_workers(1, timeout=seconds)
+        check_code(client, where)
+        yield Workers(sum(client.nthreads().values()), client)
+
+
+def _cluster(count: int, device: str) -> Any:
+    """Return a cluster on this machine that no other user can reach: whoever reaches a scheduler runs code."""
+    private = {"threads_per_worker": 1, "dashboard_address": None, "security": True}
+    if device == "cpu":
+        from distributed import LocalCluster
+
+        return LocalCluster(n_workers=count, **private)
+    if not importlib.util.find_spec("dask_cuda"):
+        fix = "in the checkout run pip install -e '.[gpu,dask-cuda]', or unset it"
+        raise UserError(f"{VARIABLE}=local:{count} with --device cuda needs dask-cuda, and it is missing; {fix}")
+    from dask_cuda import LocalCUDACluster
+
+    return LocalCUDACluster(n_workers=count, **private)  # a GPU each
+
+
+def _client(address: Any, seconds: int) -> "Client":
+    from distributed import Client
+
+    return Client(address, timeout=seconds, set_as_default=False)
+
+
+def check_code(client: "Client", where: str) -> None:
+    """Refuse workers whose code is another: their features would lie under the name of ours."""
+    ours = code_version()
+    try:
+        theirs = set(client.run(code_version).values())
+    except ImportError as error:
+        raise UserError(f"workers of {where} lack this project ({error}); install {ours} there") from None
+    if other := sorted(theirs - {ours}):
+        raise UserError(f"workers of {where} run {', '.join(other)}, this step {ours}; start them from the same code")
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """Say in a line that a cluster failed."""
+    from distributed import CancelledError, KilledWorker
+
+    try:
+        yield
+    except (KilledWorker, CancelledError, OSError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        fix = "check its scheduler and workers, then run the same command again"
+        raise UnavailableError(f"Dask at {where}: {reason}; {fix}") from error

@@ -1,0 +1,182 @@
+"""Sharded features: the same files as in one pass, whatever the shards, whoever runs the tasks, whoever is killed."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from components.common.contracts import tables
+from components.common.errors import UnavailableError, UserError
+from components.features import shards, workers
+from components.features.__main__ import write_days
+from components.features.shards import Sizes
+from components.features.workers import VARIABLE, Workers
+from tests.components.features.days import CONFIG, DATE, FEATURES, flags, job, sample, write_events
+from tests.processes import content, started
+from tests.servers import free_port
+
+DASK = importlib.util.find_spec("distributed") is not None
+needs_dask = pytest.mark.skipif(not DASK, reason="Dask is missing; pip install -e '.[dask]'")
+HERE = Workers()
+
+
+def hashes(parts: dict[date, tables.Partition]) -> dict[str, str]:
+    return {str(day): part.sha256 for day, part in sorted(parts.items())}
+
+
+def missing(found) -> dict[date, str]:
+    return {day: found.uri(day) for day in FEATURES}
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> dict[str, str]:
+    """The hash of each day's file, computed in one pass."""
+    write_events(tmp_path)
+    found = job(tmp_path, "whole")
+    return hashes(write_days(found, missing(found), "unused"))
+
+
+@pytest.mark.parametrize("sizes", [Sizes(1000, 1000), Sizes(150, 1000), Sizes(1000, 60), Sizes(20, 1)], ids=str)
+def test_whatever_the_shards_and_batches_the_files_are_those_of_one_pass(tmp_path, whole, sizes):
+    found, scratch = job(tmp_path, "sharded"), tmp_path / "scratch"
+    assert hashes(shards.write(found, missing(found), str(scratch), HERE, sizes)) == whole
+    assert not scratch.exists()
+    assert {str(day): tables.find_partition(found.uri(day)).sha256 for day in FEATURES} == whole
+
+
+@pytest.mark.parametrize("removed", [("customer",), ("terminal",), ("customer", "amount"), ("customer", "terminal")])
+def test_a_use_case_without_some_roles_gives_the_files_of_one_pass(tmp_path, removed):
+    write_events(tmp_path)
+    columns = {name: value for name, value in CONFIG["columns"].items() if name not in removed}
+    windows = [] if len({"customer", "terminal"} - {*removed}) == 0 else [1, 2]
+    config = CONFIG | {"columns": columns, "task": CONFIG["task"] | {"windows_days": windows}}
+    one, many = (job(tmp_path, lake, config) for lake in ("whole", "sharded"))
+    made = shards.write(many, missing(many), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
+    assert hashes(made) == hashes(write_days(one, missing(one), "unused"))
+
+
+def test_only_the_missing_days_are_written(tmp_path, whole):
+    found = job(tmp_path, "sharded")
+    days = [date(2024, 3, 6), date(2024, 3, 9)]
+    made = shards.write(found, {day: found.uri(day) for day in days}, str(tmp_path / "s"), HERE, Sizes(100, 200))
+    assert hashes(made) == {str(day): whole[str(day)] for day in days}
+    assert [day for day in FEATURES if tables.find_partition(found.uri(day))] == days
+
+
+def test_no_part_of_the_work_is_larger_than_the_sizes_say_but_for_one_day(tmp_path):
+    write_events(tmp_path)
+    found = job(tmp_path, "lake")
+    layout = shards.divided(found, missing(found), "scratch", 1, Sizes(shard=100, batch=120))
+    assert layout.shards == 5  # of 450 events
+    assert [day for batch in layout.batches for day in batch.days] == list(found.needed(FEATURES))
+    assert max(sum(found.rows(batch.days)) for batch in layout.batches) <= 120 + 50
+    assert [day for batch in layout.batches for day in batch.missing] == list(FEATURES)
+    assert all(not batch.missing or set(batch.missing) == set(batch.days) for batch in layout.batches)
+
+
+def test_each_worker_has_something_to_do_however_little_there_is(tmp_path):
+    write_events(tmp_path)
+    found = job(tmp_path, "lake")
+    layout = shards.divided(found, missing(found), "scratch", 3, Sizes())
+    assert layout.shards == 3
+    assert len(layout.batches) >= 3
+
+
+def test_more_events_than_one_pass_takes_are_sharded(tmp_path, whole, caplog):
+    found = job(tmp_path, "lake")
+    with caplog.at_level("INFO", "nightshift"):
+        assert hashes(write_days(found, missing(found), str(tmp_path / "scratch"), 449)) == whole
+    assert "shards a side" in caplog.text
+
+
+def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
+    write_events(tmp_path)
+    uri = tables.read_table(str(tmp_path / "events.json")).partition(DATE).uri
+    tables.write_partition(uri, DATE, sample(DATE).assign(amount=1e17), {})
+    found = job(tmp_path, "lake")
+    with pytest.raises(UserError, match=r"amount 1e\+17 is too large"):
+        shards.write(found, missing(found), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
+    assert not (tmp_path / "scratch").exists()
+
+
+def run(folder: Path, cluster: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "components.features", *flags(folder)]
+    environment = os.environ | {VARIABLE: cluster}
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, env=environment)
+
+
+@needs_dask
+def test_the_step_on_a_local_cluster_writes_the_files_of_one_pass(tmp_path, whole):
+    done = run(tmp_path, "local:2")
+    assert done.returncode == 0, done.stderr
+    assert "2 shards a side, 2 workers" in done.stderr
+    assert {part.date: part.sha256 for part in tables.read_table(str(tmp_path / "features.json")).partitions} == whole
+    assert not list((tmp_path / "lake" / "tiny" / "scratch").glob("*"))
+
+
+@needs_dask
+def test_a_worker_that_is_killed_in_any_of_the_tasks_changes_no_bit(tmp_path, whole):
+    """Two workers of a scheduler that has an address: one dies in the middle of each kind of task."""
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = [*dask, "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
+    worker = [*dask, "worker", address, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
+    with started(scheduler, **quiet), started([*worker, "--local-directory", str(tmp_path)], **quiet) as both:
+        script = [sys.executable, "-m", "tests.components.features.killing", str(tmp_path), address]
+        done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=300)
+        both.terminate()  # a kill would leave its workers
+        both.wait()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == whole
+    assert {name: content(tmp_path / name) for name in ("split", "compute", "join")} == dict.fromkeys(
+        ("split", "compute", "join"), "killed"
+    )
+
+
+@pytest.mark.parametrize("cluster", ["scheduler:8786", "local", "local:0", "tcp://scheduler", "http://scheduler:8787"])
+def test_an_address_that_is_none_is_refused_with_what_is_allowed(cluster):
+    wanted = rf"NIGHTSHIFT_DASK is '{cluster}'; write tcp://<host>:<port>, .* local:2, or unset it"
+    with pytest.raises(UserError, match=wanted), workers.workers(cluster, "cpu"):
+        pass
+
+
+@pytest.mark.skipif(DASK, reason="Dask is installed here")
+def test_a_cluster_without_dask_is_refused_in_one_line(tmp_path):
+    write_events(tmp_path)
+    done = run(tmp_path, "local:2")
+    assert done.returncode == 2
+    wanted = "Dask is missing; in the checkout run pip install -e '.[dask]', or unset it"
+    assert done.stderr.splitlines()[-1] == f"features: NIGHTSHIFT_DASK is 'local:2', and {wanted}"
+
+
+@needs_dask
+def test_a_scheduler_that_does_not_answer_may_do_so_later():
+    address = f"tcp://127.0.0.1:{free_port()}"
+    wanted = f"Dask at {address}: .*; check its scheduler and workers"
+    with pytest.raises(UnavailableError, match=wanted), workers.workers(address, "cpu", seconds=1):
+        pass
+
+
+class Cluster:
+    """A client whose workers answer what they are told to."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = answers
+
+    def run(self, function) -> dict[str, str]:
+        return {f"tcp://{number}": answer for number, answer in enumerate(self.answers)}
+
+
+def test_workers_that_run_other_code_are_refused():
+    ours = workers.code_version()
+    workers.check_code(Cluster(ours, ours), "tcp://a:1")
+    with pytest.raises(
+        UserError, match=r"workers of tcp://a:1 run 0\.1\.0, this step 0.*; start them from the same code"
+    ):
+        workers.check_code(Cluster(ours, "0.1.0"), "tcp://a:1")
