@@ -92,7 +92,7 @@ def joined(events: Frame, columns: Mapping[str, Array], config: Config, backend:
         config: extra columns.
         backend: of events and columns.
     """
-    inputs = _calendar(_times(events, backend.arrays)) | columns
+    inputs = {**_calendar(_times(events, backend.arrays)), **columns}
     if "amount" in events:
         inputs["amount"] = events["amount"].astype("float64")
     inputs |= {name: events[name].astype("float64") for name in config.columns.numeric}

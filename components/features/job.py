@@ -66,7 +66,10 @@ class Job:
     def read(self, days: Days) -> "pd.DataFrame":
         """Read the columns of some days' events that features are made of, in order of time."""
         columns = self.config.columns
-        return core.in_order(self.events.read(days, [*columns.roles, *columns.numeric, *columns.categorical]))
+        events: pd.DataFrame = core.in_order(
+            self.events.read(days, [*columns.roles, *columns.numeric, *columns.categorical])
+        )
+        return events
 
     def write(self, uri: str, day: date, features: "pd.DataFrame") -> tables.Partition:
         """Write the partition of a day, whose rows are among the features."""

@@ -22,7 +22,8 @@ VARIABLE = "NIGHTSHIFT_DASK"
 ALLOWED = "write tcp://<host>:<port>, tls://<host>:<port> or local:<workers>, such as local:2, or unset it"
 SECONDS = 60
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
