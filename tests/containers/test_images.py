@@ -52,12 +52,13 @@ def test_dockerfiles_have_nothing_for_trivy_to_say() -> None:
 
 def test_the_pins_of_the_gpu_image_exist_and_agree() -> None:
     constraints = Path("constraints/gpu-py3.11.txt")
-    wanted = ("--extra", "gpu", "--extra", "aws", "--extra", "gcp", "-c", str(constraints), "pyproject.toml")
+    extras = [word for name in ("gpu", "dask", "dask-cuda", "aws", "gcp") for word in ("--extra", name)]
+    wanted = (*extras, "-c", str(constraints), "pyproject.toml")
     there = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
     done = tool("uv", "pip", "compile", "--system-certs", "--quiet", "--no-header", "--no-annotate", *there, *wanted)
     assert done.returncode == 0, done.stderr
     planned = set(done.stdout.split())
-    assert {"torch==2.10.0", "cudf-cu12==26.2.1", "cuml-cu12==26.2.0"} <= planned
+    assert {"torch==2.10.0", "cudf-cu12==26.2.1", "cuml-cu12==26.2.0", "dask-cuda==26.2.0"} <= planned
     assert planned <= set(constraints.read_text().split())
 
 
