@@ -168,7 +168,7 @@ def test_without_a_delay_labels_of_the_past_count_and_those_of_the_moment_do_not
         assert result["terminal_risk_2d"][i] * inside.sum() == pytest.approx((events["label"][inside] == 1).sum())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(numbered | named, st.sampled_from([1, 2]))
 def test_the_rows_of_a_customer_or_a_terminal_alone_give_the_bits_of_the_whole(rows, delay):
     events, chosen = frame(rows), config((1, 2), delay)
