@@ -21,6 +21,8 @@ from pipelines.ir import Retry
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
+GRACE = "nightshift/grace-seconds"  # annotation of a pod; kfp-kubernetes 2.17 has no field for it
+FOLLOWED_SECONDS = 24 * 3600  # a TrainJob with all its preemptions
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Placement:
         secrets: what it gets by reference.
         labels: of its pod.
         environment: its environment variables.
+        grace: seconds from SIGTERM to the end of its pod; Kubernetes' own are 30.
     """
 
     image: str
@@ -86,6 +89,7 @@ class Placement:
     secrets: tuple[Secret, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    grace: int = 0
 
 
 class Role(StrEnum):
@@ -93,6 +97,7 @@ class Role(StrEnum):
 
     LIGHT = "light"  # a core and little memory
     GPU = "gpu"  # the device that `--device` names
+    TRAINING = "training"  # the same, or, for a training on several nodes, what it takes to follow its TrainJob
     LAUNCHER = "launcher"  # what a light step needs, and Kubeflow's API
     RELEASE = "release"  # what a light step needs, and the token of served models
 
@@ -119,6 +124,13 @@ class Site:
             for role, placement in self.placements.items()
         }
         return replace(self, placements=placements)
+
+    def with_trainjobs(self) -> Self:
+        """Return the site for trainings on several nodes: their step is a light one, and follows a TrainJob."""
+        light, training = self.placements[Role.LIGHT], self.placements[Role.TRAINING]
+        # what a node of the TrainJob is, by which costs are counted
+        follower = replace(light, retry=training.retry, timeout=FOLLOWED_SECONDS, environment=training.environment)
+        return replace(self, placements={**self.placements, Role.TRAINING: follower})
 
 
 def local(workspace: Path, target: str = Target.LOCAL) -> State:
@@ -177,6 +189,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
         shared_memory="8Gi",
         volumes=(lustre,),
         environment={MACHINE: machines[Role.GPU]},
+        grace=120,  # as long as AWS' notice: a checkpoint is written in it
     )
     state: dict[str, Any] = {root: f"{lustre.path}/{root}" for root in ROOTS}
     state |= {"registry": "http://mlflow.nightshift:5000", "target": Target.REGISTER_ONLY.value}
@@ -184,7 +197,8 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
     release = replace(light, secrets=(*light.secrets, token))
-    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.LAUNCHER: launcher, Role.RELEASE: release}
+    placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
+    placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     place = Site(name, placements, {"state": state, "device": "cuda"})
     return place.with_variables(**{GATEWAY: "http://pushgateway.nightshift:9091"})
 
@@ -192,7 +206,8 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
 _STEP = Placement(image=image("base"), cpu_request="1", memory_request="1G", memory_limit="2G")
 # light steps read sources and registries that may be elsewhere; what fails on this machine's own files fails again
 _LIGHT = replace(_STEP, retry=Retry(2, 10.0, 2.0))
-LOCAL = Site("local", {Role.GPU: _STEP, **dict.fromkeys((Role.LIGHT, Role.LAUNCHER, Role.RELEASE), _LIGHT)})
+_LOCAL = {Role.GPU: _STEP, Role.TRAINING: _STEP, Role.LIGHT: _LIGHT, Role.LAUNCHER: _LIGHT, Role.RELEASE: _LIGHT}
+LOCAL = Site("local", _LOCAL)
 AWS = _cluster(
     "aws", "registry.example.com/nightshift", {Role.LIGHT: "m7i.xlarge on-demand", Role.GPU: "g6.2xlarge spot"}
 )

@@ -3,7 +3,7 @@
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from pipelines.environments import GPU, SHARED_MEMORY, Placement, Role, Site
+from pipelines.environments import GPU, GRACE, SHARED_MEMORY, Placement, Role, Site
 
 
 def place(site: Site, role: Role, *steps: PipelineTask) -> None:
@@ -12,6 +12,7 @@ def place(site: Site, role: Role, *steps: PipelineTask) -> None:
     for step in steps:
         _container(step, placement)
         _pod(step, placement)
+        _time(step, placement)
 
 
 def always_run(*steps: PipelineTask) -> None:
@@ -35,6 +36,13 @@ def _container(step: PipelineTask, placement: Placement) -> None:
         step.set_retry(retry.count, f"{retry.seconds:.0f}s", retry.factor)
 
 
+def _time(step: PipelineTask, placement: Placement) -> None:
+    if placement.grace:
+        kubernetes.add_pod_annotation(step, GRACE, str(placement.grace))
+    if placement.timeout:
+        kubernetes.set_timeout(step, placement.timeout)
+
+
 def _pod(step: PipelineTask, placement: Placement) -> None:
     for key, value in placement.nodes.items():
         kubernetes.add_node_selector(step, key, value)
@@ -48,5 +56,3 @@ def _pod(step: PipelineTask, placement: Placement) -> None:
         kubernetes.use_secret_as_env(step, secret.name, dict(secret.keys))
     if placement.shared_memory:
         kubernetes.empty_dir_mount(step, "shared-memory", SHARED_MEMORY, "Memory", placement.shared_memory)
-    if placement.timeout:
-        kubernetes.set_timeout(step, placement.timeout)

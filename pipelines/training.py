@@ -49,7 +49,8 @@ def define(site: Site) -> Any:
         made = rows | found | {name: step.output for name, step in steps.items()}
         made |= {"model": trained.output, "optimized": optimized.output}
         report = reporting(**day, **made, device=device, data=data, state=state)
-        place(site, Role.GPU, table, trained, profile)
+        place(site, Role.GPU, table, profile)
+        place(site, Role.TRAINING, trained)
         place(site, Role.LIGHT, events, optimized, verdict, scores, shift, release, report)
         always_run(events, scores, shift, release, report)
 

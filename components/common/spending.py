@@ -24,6 +24,7 @@ from components.common.contracts.verdict import Decision, Measure, Verdict
 from components.common.errors import UserError
 
 SPENT = "spent"
+TRAINING = "training"  # the step that may take several machines
 HOUR = 3600.0
 GRACE = 10.0  # seconds that a step has to clean up after the timer has interrupted it
 
@@ -33,7 +34,7 @@ class Spent:
     """What a step, or several, took.
 
     Attributes:
-        seconds: on one machine.
+        seconds: of machines.
         usd: None where the machine has no price.
     """
 
@@ -53,23 +54,26 @@ class Account:
         costs: of the use case.
         machine: that the step runs on; empty where nobody has said.
         before: step -> what it has spent, of those whose artifacts this one reads and those before them.
+        machines: that the step takes at once.
     """
 
     costs: Costs
     machine: str
     before: Mapping[str, Spent]
+    machines: int = 1
 
     @classmethod
-    def of(cls, args: argparse.Namespace) -> "Account":
+    def of(cls, args: argparse.Namespace, step: str = "") -> "Account":
         """Return the account of a step that was started with these flags.
 
         Raises:
             UserError: when the config is not valid, or names a machine that nobody knows.
         """
-        costs = parse(args.config).costs
-        machine = prices.current(costs.machine)
-        prices.hourly(machine, costs.prices)
-        return cls(costs, machine, _before(args.executor_input))
+        config = parse(args.config)
+        machine = prices.current(config.costs.machine)
+        prices.hourly(machine, config.costs.prices)
+        machines = config.task.trainer.nodes if step == TRAINING else 1
+        return cls(config.costs, machine, _before(args.executor_input), machines)
 
     @property
     def spent(self) -> Spent:
@@ -78,8 +82,9 @@ class Account:
 
     @property
     def hourly(self) -> float | None:
-        """US dollars an hour of this step's machine, None where no price is known."""
-        return prices.hourly(self.machine, self.costs.prices)
+        """US dollars an hour of this step's machines, None where no price is known."""
+        one = prices.hourly(self.machine, self.costs.prices)
+        return None if one is None else one * self.machines
 
     def verdict(self) -> Verdict:
         """Hold what was spent before this step to the budget.
@@ -99,7 +104,7 @@ class Account:
         """Return the seconds that this step may take, None where there is no limit."""
         found = []
         if self.costs.budget_hours is not None:
-            found.append(self.costs.budget_hours * HOUR - self.spent.seconds)
+            found.append((self.costs.budget_hours * HOUR - self.spent.seconds) / self.machines)
         if self.costs.budget_usd is not None and self.hourly:
             found.append((self.costs.budget_usd - (self.spent.usd or 0.0)) / self.hourly * HOUR)
         return min(found, default=None)
@@ -107,7 +112,7 @@ class Account:
     def after(self, step: str, seconds: float) -> dict[str, Any]:
         """Return what the step hands on: its machine, and what was spent up to its end."""
         usd = None if self.hourly is None else seconds / HOUR * self.hourly
-        entries = {**self.before, step: Spent(seconds, usd)}
+        entries = {**self.before, step: Spent(seconds * self.machines, usd)}
         whole = {name: [round(each.seconds, 3), each.usd and round(each.usd, 6)] for name, each in entries.items()}
         return {"machine": self.machine, SPENT: json.dumps(whole)}
 

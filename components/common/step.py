@@ -81,7 +81,7 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints a traceback beside the error it raises
     try:
         args = parser.parse_args()
-        account = _account(args)
+        account = _account(args, parser.component)
         started = time.monotonic()
         kept = account.kept(parser.component, not parser.acts) if account and parser.has_budget else nullcontext()
         with kept:
@@ -97,13 +97,13 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
 
 
-def _account(args: argparse.Namespace) -> "Account | None":
+def _account(args: argparse.Namespace, component: str) -> "Account | None":
     """Return what the run has spent; None for a step without a config, in which the budget stands."""
     if not getattr(args, "config", ""):
         return None
     from components.common.spending import Account
 
-    return Account.of(args)
+    return Account.of(args, component)
 
 
 def _heed_sigterm() -> None:

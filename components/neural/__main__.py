@@ -4,12 +4,15 @@
 
 The flags are torchrun's. On SIGTERM, or when the cloud that NIGHTSHIFT_SPOT names announces the machine's end, the
 processes save a checkpoint, and the exit code is 75, where torchrun's would be 1.
+
+Where PET_MASTER_ADDR and PET_NODE_RANK are set, as Kubeflow Trainer does, machines meet at that one's store (c10d).
 """
 
 import os
 import signal
 import sys
 import tempfile
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from torch.distributed import run
@@ -21,6 +24,7 @@ from components.common.step import PREEMPTED, USER_ERROR
 from components.neural import preemption
 
 SECONDS = "110"  # for a checkpoint, of the two minutes that AWS gives
+STARTUP_SECONDS = 1800  # a machine may have to be made first, and the others wait for it
 
 
 def main(words: list[str]) -> int:
@@ -32,6 +36,7 @@ def main(words: list[str]) -> int:
             preemption.watch()
             # not as a flag, which PyTorch 2.10 on GPUs does not know
             os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SECONDS)
+            meet(os.environ)
             run.run(run.parse_args(words))  # type: ignore[no-untyped-call]
         except UserError as error:
             print(error, file=sys.stderr)
@@ -41,6 +46,19 @@ def main(words: list[str]) -> int:
         except ChildFailedError as error:
             return PREEMPTED if saved.exists() else _first(error)
     return 0
+
+
+def meet(environment: MutableMapping[str, str]) -> None:
+    """Have torchrun meet other machines at the store of the first, where the environment says which that is.
+
+    It is the first by its number: by its name, which may not be known yet, torchrun could take it for another one.
+    """
+    if host := environment.get("PET_MASTER_ADDR"):
+        environment.setdefault("PET_RDZV_BACKEND", "c10d")
+        environment.setdefault("PET_RDZV_ENDPOINT", f"{host}:{environment['PET_MASTER_PORT']}")
+        is_first, seconds = environment["PET_NODE_RANK"] == "0", STARTUP_SECONDS
+        conf = f"is_host={is_first},join_timeout={seconds},read_timeout={seconds}"
+        environment.setdefault("PET_RDZV_CONF", conf)
 
 
 def _first(error: ChildFailedError) -> int:

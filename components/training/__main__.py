@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,16 @@ from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.common.lineage import code_version
+from components.common.prices import MACHINE
 from components.common.splits import Days
+from components.neural import preemption
 from components.training import section
 
 if TYPE_CHECKING:
     from components.training.core import Trained
+
+LAUNCHED = "WORLD_SIZE"  # what torchrun sets
+FLAGS = ("config", "date", "device", "state", "features", "model")
 
 
 def parser() -> step.Parser:
@@ -38,6 +44,8 @@ def parser() -> step.Parser:
 def body(args: Namespace) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
     config = parse(args.config)
+    if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
+        return _elsewhere(args, config.task.trainer.nodes)
     from components.neural import devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
@@ -54,6 +62,22 @@ def body(args: Namespace) -> dict[str, float | None]:
                 place = _checkpoints(args, config, code_version())
                 _trained(args, config.model_copy(update={"task": task}), place)
     return {}
+
+
+def _elsewhere(args: Namespace, nodes: int) -> dict[str, float | None]:
+    """Have several machines run this step together, and take what they have written for its own."""
+    from components.training.trainjob import TrainJob, Work, connected
+
+    flags = [word for name in FLAGS for word in (f"--{name}", getattr(args, name))]
+    variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
+    with preemption.heeded() as notice:
+        TrainJob(Work(tuple(flags), nodes, variables), *connected(nodes)).run(notice)
+    if not storage.exists(storage.join(args.model, package.MANIFEST)):
+        raise UserError(
+            f"the TrainJob is complete, but there is no model at {args.model}: its pods have written somewhere else; "
+            "keep runs in an object store, or on a volume that the runtime mounts (infra/kubernetes/base/training.yaml)"
+        )
+    return _measured(package.load(args.model))
 
 
 def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
@@ -83,7 +107,11 @@ def _checkpoints(args: Namespace, config: Config, code: str) -> str:
 def _saved(args: Namespace, trained: "Trained", top_k: int) -> dict[str, float | None]:
     write_section(args.model, section.build(trained.package, top_k))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
-    measured = trained.package.candidates[trained.package.selected].validation
+    return _measured(trained.package)
+
+
+def _measured(model: package.ModelPackage) -> dict[str, float | None]:
+    measured = model.candidates[model.selected].validation
     return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
 
 

@@ -17,6 +17,7 @@ def add(commands: options.Commands) -> None:
     command = options.add_command(commands, "compile", compile_all.__doc__)
     command.add_argument("--environment", action="append", help=f"one of {', '.join(SITES)} (default: all)")
     command.add_argument("--folder", default=str(arguments.COMPILED), help="where to write (default: %(default)s)")
+    command.add_argument("--trainjobs", action="store_true", help="for configs whose task.trainer.nodes is not 1")
     command.set_defaults(command=compile_all)
     config = options.add_command(commands, "config", "Look at the config of a use case.")
     actions = config.add_subparsers(required=True, metavar="action")
@@ -29,7 +30,8 @@ def add(commands: options.Commands) -> None:
 def compile_all(args: argparse.Namespace) -> int:
     """Compile the pipelines to the YAML that every engine reads."""
     for name in args.environment or SITES:
-        for path in compile_pipelines(site(name), Path(args.folder)):
+        place = site(name).with_trainjobs() if args.trainjobs else site(name)
+        for path in compile_pipelines(place, Path(args.folder)):
             options.say(f"wrote {path}")
     return 0
 

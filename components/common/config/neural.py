@@ -56,6 +56,7 @@ class Fit(Section):
 class Trainer(Section):
     """How the processes that torchrun has started share a network's training; those not named here replicate it."""
 
+    nodes: Positive = Field(1, description="machines; several are pods of a TrainJob, or started by you")
     shard: Positive = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
     tensor: Positive = Field(1, description="processes that share each layer")
     pipeline: Positive = Field(1, description="processes that share the layers, one after the other")

@@ -8,10 +8,11 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
-from components.common.errors import UnavailableError, UserError, may_pass
+from components.common import cluster
+from components.common.cluster import MissingError
+from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, files, holds, insist, parsed
 
 GROUP = "serving.kserve.io"
@@ -200,37 +201,15 @@ class KServe:
     def _get(self, kind: dict[str, str], name: str) -> Object | None:
         try:
             found: Object = self._call("get", kind, name=name)
-        except _MissingError:
+        except MissingError:
             return None
         return found
 
     def _call(self, verb: str, kind: dict[str, str], **given: Any) -> Any:
-        """Call Kubernetes.
-
-        Raises:
-            UserError: when it refuses.
-            UnavailableError: when it does not answer, or somebody else has changed the object meanwhile.
-        """
-        from kubernetes.client.exceptions import ApiException
-        from urllib3.exceptions import HTTPError
-
-        try:
-            return getattr(self._api, f"{verb}_namespaced_custom_object")(
-                **kind, namespace=self._place.namespace, **given
-            )
-        except ApiException as error:
-            if error.status == HTTPStatus.NOT_FOUND and self._name in str(error.body):
-                raise _MissingError(self._name) from None
-            said = f"Kubernetes refuses to {verb} {kind['plural']} for {self._name!r}: {error.reason}; {error.body}"
-            if error.status == HTTPStatus.CONFLICT or may_pass(error.status):
-                raise UnavailableError(f"{said}; run it again") from None
-            raise UserError(said) from None
-        except HTTPError as error:
-            raise UnavailableError(f"Kubernetes does not answer: {error}; run it again") from None
-
-
-class _MissingError(UserError):
-    """What was asked for is not there."""
+        """Call Kubernetes; raises what `components.common.cluster.call` does."""
+        method = getattr(self._api, f"{verb}_namespaced_custom_object")
+        place = {**kind, "namespace": self._place.namespace}
+        return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**place, **given))
 
 
 def key(part: Part) -> str:

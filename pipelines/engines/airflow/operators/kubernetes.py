@@ -21,6 +21,7 @@ from pipelines import ir
 from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.engines.airflow.operators.podlogs import LogFollower
+from pipelines.environments import GRACE
 
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
@@ -161,6 +162,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
             allow_privilege_escalation=False, capabilities=k8s.V1Capabilities(drop=["ALL"])
         ),
         active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
+        termination_grace_period=int(settings.get("podMetadata", {}).get("annotations", {}).get(GRACE, 0)) or None,
         startup_timeout_seconds=STARTUP_SECONDS,
         startup_check_interval_seconds=1,
         # a failure writes no message, so the end of its log is kept; the pod's specification would bury it

@@ -1,0 +1,316 @@
+"""Training on several machines of a cluster: a TrainJob, which this step makes, follows and deletes.
+
+Its pods run this step's own command under `components.neural`, with what the runtime `nightshift` gives them
+(infra/kubernetes/base/training.yaml), and the first process writes where the step would have. When a pod is preempted,
+the runtime has all of them start again and resume; any other failure is the step's, for its engine to try again.
+
+A TrainJob is named by its command, and looked for before it is made: a step that was killed at any moment finds it.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from components.common import cluster, storage
+from components.common.cluster import MissingError
+from components.common.errors import PreemptedError, UnavailableError, UserError
+from components.common.step import USER_ERROR
+from components.neural.preemption import Notice
+
+log = logging.getLogger("nightshift")
+
+GROUP = "trainer.kubeflow.org"
+TRAINJOBS = {"group": GROUP, "version": "v1alpha1", "plural": "trainjobs"}
+RUNTIME = "nightshift"
+MADE_OF = "nightshift/made-of"  # annotation: hash of what the TrainJob does
+# labels of its pods, as JobSet and Kubernetes' Job set them, and what the Trainer calls the container
+JOBSET, INDEX, CONTAINER = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.io/job-completion-index", "node"
+LAUNCHER = ("python", "-m", "components.neural", "--max-restarts", "3", "-m", "components.training")
+INSIDE = "KUBERNETES_SERVICE_HOST"  # what every pod has in its environment
+NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+POLL_SECONDS, TIMEOUT_SECONDS = 5.0, 60.0
+PATIENCE = 120  # looks in a row that the API may leave without an answer
+
+Object = dict[str, Any]
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a TrainJob does.
+
+    Attributes:
+        flags: of the training step.
+        nodes: machines that do it together.
+        environment: variables of their processes.
+    """
+
+    flags: tuple[str, ...]
+    nodes: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of all of it."""
+        return storage.fingerprint([self.flags, self.nodes, dict(self.environment)])
+
+    @property
+    def name(self) -> str:
+        """What the TrainJob is called."""
+        return f"nightshift-{self.sha256[:16]}"
+
+    @property
+    def body(self) -> Object:
+        """The TrainJob."""
+        variables = [{"name": name, "value": value} for name, value in self.environment.items()]
+        return {
+            "apiVersion": f"{GROUP}/{TRAINJOBS['version']}",
+            "kind": "TrainJob",
+            "metadata": {"name": self.name, "annotations": {MADE_OF: self.sha256}},
+            "spec": {
+                "runtimeRef": {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": RUNTIME},
+                "trainer": {"numNodes": self.nodes, "command": [*LAUNCHER, *self.flags], "env": variables},
+            },
+        }
+
+
+class TrainJob:
+    """The TrainJob of some work."""
+
+    def __init__(
+        self, work: Work, connection: Any, namespace: str, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Call nothing.
+
+        Args:
+            work: what it does.
+            connection: `kubernetes.client.ApiClient`.
+            namespace: of the TrainJob and its pods.
+            pause: called with the seconds between two looks.
+        """
+        from kubernetes.client import CoreV1Api, CustomObjectsApi
+
+        self._work, self._namespace, self._pause = work, namespace, pause
+        self._objects, self._core = CustomObjectsApi(connection), CoreV1Api(connection)
+        self._logs: dict[str, Log] = {}
+        self._said = ""
+
+    def run(self, notice: Notice) -> None:
+        """Have the work done, by a TrainJob that is there or a new one, and leave none.
+
+        Args:
+            notice: whether this step has to end.
+
+        Raises:
+            UserError: when the work ends with exit code 2, or Kubernetes refuses.
+            UnavailableError: when it fails otherwise, or Kubernetes does not answer for ten minutes.
+            PreemptedError: when this step has to end: the pods save a checkpoint as they go.
+        """
+        uid = self._begun()
+        try:
+            failure = self._failure(self._ended(uid, notice))
+        except UnavailableError:
+            raise  # the next attempt finds it
+        except BaseException:
+            self._delete(uid)
+            raise
+        self._patiently(lambda: self._delete(uid))
+        while self._patiently(self._find):
+            self._pause(POLL_SECONDS)
+        if failure:
+            raise failure
+
+    def _begun(self) -> str:
+        """Return the uid of the TrainJob, made when there is none; one that is being deleted goes first."""
+        while "deletionTimestamp" in (found := self._patiently(self._found_or_made))["metadata"]:
+            self._pause(POLL_SECONDS)
+        return str(found["metadata"]["uid"])
+
+    def _found_or_made(self) -> Object:
+        found = self._find()
+        if found is None:
+            log.info("TrainJob %s trains on %d machines", self._work.name, self._work.nodes)
+            found = self._call("create", body=self._work.body)
+        return found
+
+    def _ended(self, uid: str, notice: Notice) -> Object:
+        """Return the TrainJob once it has ended, and log meanwhile what its first process says."""
+        while True:
+            found = self._patiently(self._find)
+            if found is None or found["metadata"]["uid"] != uid:
+                raise UnavailableError(f"TrainJob {self._work.name} was deleted meanwhile; run it again")
+            self._follow()
+            if _outcome(found):
+                return found
+            if notice.given:
+                raise PreemptedError(f"TrainJob {self._work.name} is deleted; its pods save a checkpoint")
+            self._pause(POLL_SECONDS)
+
+    def _failure(self, found: Object) -> Exception | None:
+        """Return why a TrainJob that has ended failed; None when it did not."""
+        outcome = _outcome(found)
+        if outcome["type"] == "Complete":
+            return None
+        ends = {pod.metadata.name: end for pod in self._pods() if (end := _end(pod)) and end.exit_code}
+        how = [f"{name} ended with exit code {end.exit_code} ({end.reason})" for name, end in ends.items()]
+        said = f"TrainJob {self._work.name} failed: {'; '.join([outcome['message'], *how])}"
+        if USER_ERROR in {end.exit_code for end in ends.values()}:
+            return UserError(f"{said}; its log is above")
+        return UnavailableError(f"{said}; run it again, and it resumes")
+
+    def _follow(self) -> None:
+        """Log what the first of the pods has printed since, or what it waits for."""
+        try:
+            pods = self._pods(f",{INDEX}=0")
+            if not pods:
+                return
+            newest = max(pods, key=lambda pod: pod.metadata.creation_timestamp)
+            self._say(f"{newest.metadata.name}: {_state(newest)}")
+            if newest.status.phase != "Pending":
+                self._show(newest.metadata.name)
+        except (UserError, UnavailableError) as error:  # a pod may go at any time, and no log is worth a training
+            self._say(str(error))
+
+    def _show(self, pod: str) -> None:
+        seen = self._logs.setdefault(pod, Log())
+        for line in seen.new(self._printed(pod, seen.age)):
+            log.info("%s", line)
+
+    def _say(self, text: str) -> None:
+        """Log what has not just been said."""
+        if text != self._said:
+            log.info("%s", text)
+        self._said = text
+
+    def _pods(self, more: str = "") -> list[Any]:
+        def listed() -> Any:
+            selector = f"{JOBSET}={self._work.name}{more}"
+            return self._core.list_namespaced_pod(
+                self._namespace, label_selector=selector, _request_timeout=TIMEOUT_SECONDS
+            )
+
+        return list(cluster.call("list pods", self._work.name, listed).items)
+
+    def _printed(self, pod: str, seconds: int) -> str:
+        def read() -> Any:
+            # not as the client decodes it, which takes a line of JSON for an object
+            options = {"_preload_content": False, "_request_timeout": TIMEOUT_SECONDS}
+            since = {"since_seconds": seconds} if seconds else {}
+            return self._core.read_namespaced_pod_log(
+                pod, self._namespace, container=CONTAINER, timestamps=True, **since, **options
+            )
+
+        printed: bytes = cluster.call("get the log of a pod", pod, read).data
+        return printed.decode(errors="replace")
+
+    def _find(self) -> Object | None:
+        """Return the TrainJob, None when there is none.
+
+        Raises:
+            UserError: when one of its name is not ours.
+        """
+        try:
+            found: Object = self._call("get", name=self._work.name)
+        except MissingError:
+            return None
+        if found["metadata"].get("annotations", {}).get(MADE_OF) != self._work.sha256:
+            raise UserError(
+                f"TrainJob {self._work.name!r} exists and has no annotation {MADE_OF}={self._work.sha256}: it is "
+                "somebody else's; delete it, and run this again"
+            )
+        return found
+
+    def _delete(self, uid: str) -> None:
+        """Delete the TrainJob that has this uid, and with it all that was made of it; it goes last itself."""
+        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
+        try:
+            self._call("delete", name=self._work.name, body=options)
+        except MissingError:
+            return
+
+    def _call(self, verb: str, **given: Any) -> Any:
+        method = getattr(self._objects, f"{verb}_namespaced_custom_object")
+        place = {**TRAINJOBS, "namespace": self._namespace, "_request_timeout": TIMEOUT_SECONDS}
+        return cluster.call(f"{verb} trainjobs", self._work.name, lambda: method(**place, **given))
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        """Ask until there is an answer: a training that runs outlives a while without the API.
+
+        Raises:
+            UnavailableError: when there is none for ten minutes.
+        """
+        for _ in range(PATIENCE):
+            try:
+                return ask()
+            except UnavailableError as error:
+                self._say(str(error))
+                self._pause(POLL_SECONDS)
+        return ask()
+
+
+class Log:
+    """What of a log is new, whose lines begin with their times."""
+
+    def __init__(self) -> None:
+        self._last, self._read = "", 0.0
+
+    @property
+    def age(self) -> int:
+        """Seconds that reach back to what was read last, and a little further; 0 when nothing was."""
+        return int(time.monotonic() - self._read + 2 * POLL_SECONDS) if self._last else 0
+
+    def new(self, text: str) -> Iterator[str]:
+        """Yield the lines that were not there before, without their times."""
+        self._read, before = time.monotonic(), self._last
+        for line in text.splitlines():
+            at, _, said = line.partition(" ")
+            if at > before:
+                self._last = at
+                yield said
+
+
+def connected(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[Any, str]:
+    """Return a connection to the cluster of this pod, and its namespace.
+
+    Raises:
+        UserError: when this is no pod, or its image cannot make TrainJobs.
+    """
+    if INSIDE not in environment:
+        raise UserError(
+            f"task.trainer.nodes is {nodes}, and this is no pod of a cluster, which could start as many machines; set "
+            "it to 1, or start every machine's share yourself: docs/training.md#several-machines"
+        )
+    try:
+        import kubernetes
+    except ImportError:
+        raise UserError(
+            f"task.trainer.nodes is {nodes}, and the image of this pod cannot start as many; compile the pipelines "
+            "with: nightshift compile --trainjobs"
+        ) from None
+    kubernetes.config.load_incluster_config()
+    with open(NAMESPACE) as file:
+        return kubernetes.client.ApiClient(), file.read().strip()
+
+
+def _outcome(found: Object) -> Object:
+    """Return the condition that says how a TrainJob has ended; empty while it runs."""
+    conditions = found.get("status", {}).get("conditions", ())
+    ends = [each for each in conditions if each["type"] in ("Complete", "Failed") and each["status"] == "True"]
+    return ends[0] if ends else {}
+
+
+def _end(pod: Any) -> Any:
+    """Return how a pod's container has ended, None when it has not."""
+    states = [each.state for each in pod.status.container_statuses or () if each.name == CONTAINER]
+    return states[0].terminated if states else None
+
+
+def _state(pod: Any) -> str:
+    """Return what a pod does, as kubectl shows it."""
+    states = [each.state for each in pod.status.container_statuses or ()]
+    waits = [state.waiting.reason for state in states if state and state.waiting]
+    return str(waits[0] if waits else pod.status.phase)
