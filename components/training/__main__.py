@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from components.common import splits, step, storage
@@ -18,6 +19,7 @@ from components.common.prices import MACHINE
 from components.common.splits import Days
 from components.neural import preemption
 from components.training import section
+from components.training.trainjob import TrainJob, Work, here
 
 if TYPE_CHECKING:
     from components.training.core import Trained
@@ -41,11 +43,11 @@ def parser() -> step.Parser:
     )
 
 
-def body(args: Namespace) -> dict[str, float | None]:
+def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
     config = parse(args.config)
     if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
-        return _elsewhere(args, config.task.trainer.nodes)
+        return _elsewhere(args, trainjob(_work(args, config)))
     from components.neural import devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
@@ -64,14 +66,17 @@ def body(args: Namespace) -> dict[str, float | None]:
     return {}
 
 
-def _elsewhere(args: Namespace, nodes: int) -> dict[str, float | None]:
-    """Have several machines run this step together, and take what they have written for its own."""
-    from components.training.trainjob import TrainJob, Work, connected
-
+def _work(args: Namespace, config: Config) -> Work:
+    """Return this step as the work of several machines."""
     flags = [word for name in FLAGS for word in (f"--{name}", getattr(args, name))]
     variables = {MACHINE: os.environ[MACHINE]} if MACHINE in os.environ else {}
+    return Work(tuple(flags), config.task.trainer.nodes, variables)
+
+
+def _elsewhere(args: Namespace, trainjob: TrainJob) -> dict[str, float | None]:
+    """Have several machines run this step together, and take what they have written for its own."""
     with preemption.heeded() as notice:
-        TrainJob(Work(tuple(flags), nodes, variables), *connected(nodes)).run(notice)
+        trainjob.run(notice)
     if not storage.exists(storage.join(args.model, package.MANIFEST)):
         raise UserError(
             f"the TrainJob is complete, but there is no model at {args.model}: its pods have written somewhere else; "

@@ -273,27 +273,27 @@ class Log:
                 yield said
 
 
-def connected(nodes: int, environment: Mapping[str, str] = os.environ) -> tuple[Any, str]:
-    """Return a connection to the cluster of this pod, and its namespace.
+def here(work: Work, environment: Mapping[str, str] = os.environ) -> TrainJob:
+    """Return the TrainJob of some work beside this pod.
 
     Raises:
         UserError: when this is no pod, or its image cannot make TrainJobs.
     """
     if INSIDE not in environment:
         raise UserError(
-            f"task.trainer.nodes is {nodes}, and this is no pod of a cluster, which could start as many machines; set "
-            "it to 1, or start every machine's share yourself: docs/training.md#several-machines"
+            f"task.trainer.nodes is {work.nodes}, and this is no pod of a cluster, which could start as many machines; "
+            "set it to 1, or start each machine's share yourself: docs/training.md#several-machines"
         )
     try:
         import kubernetes
     except ImportError:
         raise UserError(
-            f"task.trainer.nodes is {nodes}, and the image of this pod cannot start as many; compile the pipelines "
-            "with: nightshift compile --trainjobs"
+            f"task.trainer.nodes is {work.nodes}, and the image of this pod cannot start as many; compile with: "
+            "nightshift compile --trainjobs"
         ) from None
     kubernetes.config.load_incluster_config()
     with open(NAMESPACE) as file:
-        return kubernetes.client.ApiClient(), file.read().strip()
+        return TrainJob(work, kubernetes.client.ApiClient(), file.read().strip())
 
 
 def _outcome(found: Object) -> Object:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from tests.cluster import admission, events, quantities, scheduling
 from tests.cluster.jobs import Jobs
 from tests.cluster.kinds import CLAIM, EVENT, NAMESPACE, NODE, POD, QUOTA, VOLUME, Json, Kind
-from tests.cluster.operations import Operations, condition
+from tests.cluster.operations import FOREGROUND, Operations, condition
 from tests.cluster.problems import RefusedError
 from tests.cluster.store import Store
 from tests.cluster.workloads import Workloads
@@ -32,6 +32,7 @@ class Controllers(threading.Thread):
             self._schedule,
             self._taints,
             self._orphans,
+            self._foreground,
             self._namespaces,
             self._jobs.sync,
             self._workloads.sync,
@@ -134,6 +135,25 @@ class Controllers(threading.Thread):
             owners = value["metadata"].get("ownerReferences", [])
             if owners and "deletionTimestamp" not in value["metadata"] and not there & {item["uid"] for item in owners}:
                 self._operations.delete(kind, value["metadata"]["name"], value["metadata"].get("namespace", ""))
+
+    def _foreground(self) -> None:
+        """Delete what objects own that are to go last."""
+        for kind, value in list(self._everything()):
+            if "deletionTimestamp" in value["metadata"] and FOREGROUND in value["metadata"].get("finalizers", []):
+                self._before(kind, value["metadata"])
+
+    def _before(self, kind: Kind, meta: Json) -> None:
+        owned = [
+            (other, value)
+            for other, value in self._everything()
+            if any(item["uid"] == meta["uid"] for item in value["metadata"].get("ownerReferences", []))
+        ]
+        for other, value in owned:
+            if "deletionTimestamp" not in value["metadata"]:
+                how = {} if other == POD else {"propagationPolicy": "Foreground"}
+                self._operations.delete(other, value["metadata"]["name"], value["metadata"].get("namespace", ""), how)
+        if not owned:
+            self._operations.release(kind, meta["name"], meta.get("namespace", ""))
 
     def _everything(self) -> Iterator[tuple[Kind, Json]]:
         return ((kind, value) for kind in self._store.kinds() for value in self._store.each(kind))

@@ -1,5 +1,6 @@
 """What a request does to the objects, whoever asks."""
 
+import copy
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from tests.cluster.store import Store, conflict, now
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of names that the server makes
 ENDED = ("Succeeded", "Failed")
+FOREGROUND = "foregroundDeletion"  # keeps an object until all that it owns is gone
 # what a client may not set
 OURS = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
 
@@ -96,6 +98,8 @@ class Operations:
             _precondition(kind, value, options.get("preconditions", {}))
             if options.get("dryRun"):
                 return value
+            if options.get("propagationPolicy") == "Foreground":
+                value["metadata"].setdefault("finalizers", []).append(FOREGROUND)
             if options.get("propagationPolicy") == "Orphan":
                 self._orphan(value["metadata"]["uid"])
             return self._delete(kind, value, options.get("gracePeriodSeconds"))
@@ -112,6 +116,14 @@ class Operations:
         if kind == NAMESPACE:
             value["status"] = {"phase": "Terminating"}
         return self._store.replace(kind, value)
+
+    def release(self, kind: Kind, name: str, namespace: str = "") -> None:
+        """Let an object go that has waited for what it owned."""
+        with self._store.changed:
+            before = self._store.get(kind, name, namespace)
+            after = copy.deepcopy(before)
+            after["metadata"]["finalizers"].remove(FOREGROUND)
+            self._replaced(kind, before, after)
 
     def _orphan(self, owner: str) -> None:
         for kind in self._store.kinds():
