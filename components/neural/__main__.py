@@ -23,7 +23,6 @@ from components.common.errors import UserError
 from components.common.step import PREEMPTED, USER_ERROR
 from components.neural import preemption
 
-SECONDS = "110"  # for a checkpoint, of the two minutes that AWS gives
 STARTUP_SECONDS = 1800  # a machine may have to be made first, and the others wait for it
 
 
@@ -35,7 +34,7 @@ def main(words: list[str]) -> int:
         try:
             preemption.watch()
             # not as a flag, which PyTorch 2.10 on GPUs does not know
-            os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SECONDS)
+            os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", str(preemption.SHUTDOWN_SECONDS))
             meet(os.environ)
             run.run(run.parse_args(words))  # type: ignore[no-untyped-call]
         except UserError as error:

@@ -22,6 +22,7 @@ log = logging.getLogger("nightshift")
 
 SPOT = "NIGHTSHIFT_SPOT"  # whose notices to watch for: aws or gcp, or e.g. aws=http://127.0.0.1:1338
 SAVED = "NIGHTSHIFT_SAVED"  # path of a file that tells the launcher that a checkpoint was saved
+SHUTDOWN_SECONDS = 110  # for a checkpoint, of the two minutes that AWS gives
 SECONDS = 5.0  # between two questions; AWS gives two minutes' notice, Google Cloud 30 seconds
 TIMEOUT = 2.0
 

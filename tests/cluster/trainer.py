@@ -1,7 +1,7 @@
 """Kubeflow Trainer 2.3 and JobSet 0.12, as far as a runtime with one replicated job goes.
 
-Read off their sources: the Trainer's plugins torch and jobset, and JobSet's failure policies. Pods here have this machine's
-address, so the first one's name is replaced by it. Their webhooks are not here, nor suspension, deadlines and elastic jobs.
+Read off their sources: the Trainer's plugins torch and jobset, and JobSet's failure policies. Pods here have this
+machine's address, so the first one's name is replaced by it. Not here: webhooks, suspension, deadlines, elastic jobs.
 """
 
 import copy

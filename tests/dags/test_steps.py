@@ -93,6 +93,7 @@ def test_a_steps_pod_is_valid_and_gets_what_the_compiled_step_asks_for(name: str
         assert made["spec"]["nodeSelector"] == step.kubernetes["nodeSelector"]["labels"]
         assert made["spec"]["tolerations"] == step.kubernetes.get("tolerations", [])
         assert str(made["spec"]["activeDeadlineSeconds"]) == step.kubernetes["activeDeadlineSeconds"]
+        assert made["spec"].get("terminationGracePeriodSeconds") == (120 if gpus else None)
         assert not task.deferrable
         assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 

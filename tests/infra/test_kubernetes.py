@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from components.common.kubeflow import MOUNTED_FILE
-from pipelines.environments import SITES, Role, Site
+from components.neural.preemption import SHUTDOWN_SECONDS
+from components.training import trainjob
+from pipelines.environments import GPU, SHARED_MEMORY, SITES, Role, Site
 from tests.cluster import security
 from tests.infra.checks import ENVIRONMENTS
 
@@ -48,7 +50,8 @@ def test_every_file_belongs_to_a_kustomization() -> None:
 
 @pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
 def test_kubernetes_own_schema_takes_every_object(place: Site) -> None:
-    for value in objects(FOLDER / place.name):
+    # those of other kinds are given to their own schemas where they are used
+    for value in [each for each in objects(FOLDER / place.name) if "kubeflow.org" not in each["apiVersion"]]:
         kubernetes_validate.validate(value, kubernetes_validate.latest_version(), strict=True)
 
 
@@ -153,3 +156,49 @@ def test_what_is_added_to_a_pod_that_starts_runs_is_valid_in_one() -> None:
 
     whole = {"apiVersion": "v1", "kind": "Pod", **pod}
     kubernetes_validate.validate(whole, kubernetes_validate.latest_version(), strict=True)
+
+
+def on_nodes(value: dict[str, Any]) -> dict[str, Any]:
+    """The job that a runtime makes of a TrainJob."""
+    (job,) = value["spec"]["template"]["spec"]["replicatedJobs"]
+    found: dict[str, Any] = job["template"]["spec"]
+    return found
+
+
+@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
+def test_a_machine_of_a_trainjob_gets_what_a_gpu_step_does(place: Site) -> None:
+    wanted, (runtime,) = place.placements[Role.GPU], of_kind(FOLDER / place.name, "TrainingRuntime")
+    job = on_nodes(runtime)
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    mounted = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+    volumes = {volume.pop("name"): volume for volume in pod["volumes"]}
+
+    assert runtime["metadata"]["name"] == trainjob.RUNTIME and container["name"] == trainjob.CONTAINER
+    assert container["image"] == wanted.image
+    assert container["resources"] == {
+        "requests": {"cpu": wanted.cpu_request, "memory": wanted.memory_request},
+        "limits": {"cpu": wanted.cpu_limit, "memory": wanted.memory_limit, GPU: str(wanted.gpus)},
+    }
+    assert pod["nodeSelector"] == wanted.nodes
+    assert [(each["key"], each["value"]) for each in pod["tolerations"]] == [
+        (taint.key, taint.value) for taint in wanted.tolerations
+    ]
+    assert {each["effect"] for each in pod["tolerations"]} == {"NoSchedule"}
+    assert {path: volumes[name] for path, name in mounted.items()} == {
+        **{each.path: {"persistentVolumeClaim": {"claimName": each.claim}} for each in wanted.volumes},
+        SHARED_MEMORY: {"emptyDir": {"medium": "Memory", "sizeLimit": wanted.shared_memory}},
+    }
+    assert pod["terminationGracePeriodSeconds"] == wanted.grace > SHUTDOWN_SECONDS
+    assert job["activeDeadlineSeconds"] == wanted.timeout
+    assert security.violations("restricted", pod) == []
+
+
+@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
+def test_a_machine_of_a_trainjob_may_use_the_cloud_as_a_step_does_and_not_the_cluster(place: Site) -> None:
+    (runtime,) = of_kind(FOLDER / place.name, "TrainingRuntime")
+    pod = on_nodes(runtime)["template"]["spec"]
+
+    (account,) = of_kind(FOLDER / place.name, "ServiceAccount")
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert pod["automountServiceAccountToken"] is False

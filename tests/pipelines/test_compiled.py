@@ -11,7 +11,7 @@ from components.common.image import UNPLACED
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES, compile_pipelines
 from pipelines.engines.local import runs
-from pipelines.environments import LOCAL, SITES, Site, local
+from pipelines.environments import AWS, LOCAL, SITES, Site, local
 from pipelines.ir import Retry
 
 
@@ -30,6 +30,20 @@ def test_how_often_a_step_is_tried_is_its_places_to_say_alone(tmp_path: Path) ->
     tasks = [task for path in compile_pipelines(never, tmp_path) for task in ir.load(path).tasks]
 
     assert [task.name for task in tasks if task.retry.count] == []
+
+
+def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_day(tmp_path: Path) -> None:
+    path = next(each for each in compile_pipelines(AWS.with_trainjobs(), tmp_path) if each.stem == "training")
+    pipelines = ir.load(path), arguments.compiled("training", "aws")
+    found, usual = ({task.name: task for task in each.tasks} for each in pipelines)
+
+    step, light = found.pop("training"), found["evaluation"]
+    assert (step.image, step.resources) == (light.image, light.resources)
+    assert step.kubernetes["nodeSelector"] == light.kubernetes["nodeSelector"]
+    assert "tolerations" not in step.kubernetes and step.kubernetes["activeDeadlineSeconds"] == "86400"
+    before = usual.pop("training")
+    assert (step.command, step.retry, step.environment) == (before.command, before.retry, before.environment)
+    assert found == usual
 
 
 @pytest.mark.parametrize("site", SITES)

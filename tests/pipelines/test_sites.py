@@ -19,7 +19,7 @@ from components.release.targets.places import TOKEN
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
-from pipelines.environments import GPU, LOCAL, SITES, Placement, Role, local, site
+from pipelines.environments import GPU, GRACE, LOCAL, SITES, Placement, Role, local, site
 
 CLUSTERS = [name for name in SITES if name != LOCAL.name]
 HEAVY = {"features", "training", "profiling"}
@@ -46,7 +46,11 @@ def kubernetes(name: str, environment: str) -> dict[str, KubernetesExecutorConfi
 
 
 def placement(task: str, environment: str) -> Placement:
-    named = {"release": Role.RELEASE} | dict.fromkeys(HEAVY, Role.GPU) | dict.fromkeys(STARTING, Role.LAUNCHER)
+    named = (
+        {"release": Role.RELEASE, "training": Role.TRAINING}
+        | dict.fromkeys(HEAVY - {"training"}, Role.GPU)
+        | dict.fromkeys(STARTING, Role.LAUNCHER)
+    )
     role = named.get(task, Role.LIGHT)
     return SITES[environment].placements[role]
 
@@ -114,6 +118,7 @@ def test_a_pod_gets_its_labels_nodes_taints_volumes_secrets_and_deadline(name: s
     for task, pod in pods.items():
         wanted = placement(task, environment)
         assert dict(pod.pod_metadata.labels) == wanted.labels
+        assert dict(pod.pod_metadata.annotations) == ({GRACE: str(wanted.grace)} if wanted.grace else {})
         assert dict(pod.node_selector.labels) == wanted.nodes
         assert [(t.key, t.value, t.operator, t.effect) for t in pod.tolerations] == [
             (taint.key, taint.value, "Equal", "NoSchedule") for taint in wanted.tolerations

@@ -189,3 +189,16 @@ def test_every_known_price_has_a_source_and_a_day() -> None:
         known = [usd for usd in machine.usd.values() if usd is not None]
         assert not known or (machine.source.startswith("https://") and machine.date), machine.name
         assert bool(machine.gpu) == bool(machine.gpus)
+
+
+def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
+    costs = {"machine": "box", "prices": {"box": 0.5}, "budget_hours": 2}
+    whole = json.loads(config(**costs))
+    whole["task"]["trainer"] = {"nodes": 4}
+    args = argparse.Namespace(config=json.dumps(whole), executor_input={})
+
+    training, other = Account.of(args, "training"), Account.of(args, "evaluation")
+
+    assert (training.hourly, other.hourly) == (2.0, 0.5)
+    assert (training.left(), other.left()) == (1800.0, 7200.0)
+    assert totals(training.after("training", 900.0))["training"] == Spent(3600.0, 0.5)

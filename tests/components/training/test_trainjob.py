@@ -19,6 +19,7 @@ from components.neural.preemption import Notice
 from components.training.__main__ import body, parser
 from components.training.trainjob import MADE_OF, Log, TrainJob, Work
 from pipelines.environments import AWS, Role
+from tests.cluster import security
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import Json
 from tests.cluster.runtimes import ProcessRuntime
@@ -84,7 +85,8 @@ class Site:
 def site(tmp_path: Path) -> Iterator[Site]:
     environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     with running(ProcessRuntime(environment=environment), tmp_path, CRDS) as cluster:
-        cluster.add_namespace(NAMESPACE, pod_security__kubernetes__io="")
+        labels = {security.LABEL: "restricted"}
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
         cluster.apply(*manifests("aws/lustre.yaml", "base/lustre.yaml", "base/training.yaml"))
         cluster.apply(placed({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nightshift"}}))
         found = Site(cluster, tmp_path)

@@ -1,0 +1,47 @@
+"""The batch file for SLURM, with a `srun` that starts every machine's share here."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.training.trainjob import LAUNCHER
+from infra.terraform import INFRA
+
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+code=0
+for SLURM_NODEID in 0 1; do
+  export SLURM_NODEID
+  "$@" || code=$?
+done
+exit $code
+"""
+SCONTROL = """#!/bin/bash
+if [ "$1" = show ]; then printf 'first\\nsecond\\n'; else echo "$@"; fi
+"""
+PYTHON = """#!/bin/bash
+echo "$PET_NODE_RANK of $PET_NNODES, $PET_NPROC_PER_NODE each, at $PET_MASTER_ADDR:$PET_MASTER_PORT: python $*"
+exit {code}
+"""
+
+
+@pytest.mark.parametrize(("code", "queued"), [(0, []), (75, ["requeue 1234567"]), (2, [])])
+def test_each_machine_starts_its_launcher_and_a_preempted_job_is_queued_again(
+    tmp_path: Path, code: int, queued: list[str]
+) -> None:
+    for name, text in {"srun": SRUN, "scontrol": SCONTROL, "python": PYTHON.format(code=code)}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    job = {"JOB_ID": "1234567", "JOB_NUM_NODES": "2", "JOB_NODELIST": "node[1-2]", "GPUS_ON_NODE": "8"}
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CONTAINER": "env"}
+    given |= {f"SLURM_{name}": value for name, value in job.items()}
+    command = ["bash", INFRA / "slurm" / "train.sbatch", "--config", '{"name": "a b"}']
+
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+
+    assert done.returncode == code, done.stderr
+    words = f'{" ".join(LAUNCHER)} --config {{"name": "a b"}}'
+    shares = [f"{rank} of 2, 8 each, at first:24567: {words}" for rank in (0, 1)]
+    assert done.stdout.splitlines() == shares + queued
