@@ -105,3 +105,55 @@ def test_a_stateful_set_finds_what_it_has_claimed_again(cluster: Cluster, tmp_pa
 
     tries = tmp_path / "claims/default/state-x-0/tries"
     assert wait_until(lambda: tries.read_text() == "once\n" * 2, "it has its folder")
+
+
+def indexed(script: str, **spec: Any) -> Json:
+    return job(pod(script), completionMode="Indexed", completions=2, parallelism=2, backoffLimit=0, **spec)
+
+
+def test_an_indexed_job_has_a_pod_of_each_number(cluster: Cluster) -> None:
+    cluster.apply(indexed("true"))
+
+    how, status = ended(cluster)
+
+    numbers = {found["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for found in cluster.pods()}
+    assert (how, status["succeeded"], numbers) == ("Complete", 2, {"0", "1"})
+
+
+@pytest.mark.parametrize(("code", "reason"), [(75, "PodFailurePolicy"), (1, "BackoffLimitExceeded")])
+def test_a_job_says_whether_its_policy_or_its_limit_made_it_fail(cluster: Cluster, code: int, reason: str) -> None:
+    codes = {"containerName": "base", "operator": "In", "values": [75]}
+    cluster.apply(indexed(f"exit {code}", podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]}))
+
+    _, status = ended(cluster)
+
+    assert [(each["type"], each["reason"]) for each in status["conditions"]] == [("Failed", reason)]
+
+
+def test_a_pod_that_is_gone_with_its_node_counts_as_disrupted_and_the_others_end(cluster: Cluster) -> None:
+    cluster.add_node("second")
+    wanted = [{"type": "DisruptionTarget", "status": "True"}]
+    policy = {"rules": [{"action": "FailJob", "onPodConditions": wanted}]}
+    labels = {"metadata": {"labels": {"app": "x"}}, "spec": pod("exec sleep 1000")["spec"]}
+    value = indexed("", podFailurePolicy=policy)
+    value["spec"]["template"] = labels
+    cluster.apply(value)
+    wait_until(lambda: len(running(cluster)) == 2, "both run")
+    cluster.remove_node("cpu")
+
+    _, status = ended(cluster)
+
+    assert status["conditions"][0]["reason"] == "PodFailurePolicy"
+    wait_until(lambda: not running(cluster), "none runs")
+
+
+def test_what_is_deleted_in_the_foreground_goes_after_what_it_owns(cluster: Cluster) -> None:
+    slow = 'trap "sleep 0.3; exit" TERM; echo; sleep 1000 & wait'
+    cluster.apply(job(pod(slow)))
+    wait_until(lambda: running(cluster), "it runs")
+
+    cluster.api.operations.delete(JOB, "migrate", "default", {"propagationPolicy": "Foreground"})
+
+    assert cluster.api.store.peek(JOB, "migrate", "default") and cluster.pods()
+    wait_until(lambda: cluster.api.store.peek(JOB, "migrate", "default") is None, "it is gone")
+    assert cluster.pods() == []
