@@ -97,7 +97,7 @@ class TrainJob:
         self._work, self._namespace, self._pause = work, namespace, pause
         self._objects, self._core = CustomObjectsApi(connection), CoreV1Api(connection)
         self._logs: dict[str, Log] = {}
-        self._said = ""
+        self._said: set[str] = set()
 
     def run(self, notice: Notice) -> None:
         """Have the work done, by a TrainJob that is there or a new one, and leave none.
@@ -181,10 +181,10 @@ class TrainJob:
             log.info("%s", line)
 
     def _say(self, text: str) -> None:
-        """Log what has not just been said."""
-        if text != self._said:
+        """Log what has not been said yet."""
+        if text not in self._said:
             log.info("%s", text)
-        self._said = text
+        self._said.add(text)
 
     def _pods(self, more: str = "") -> list[Any]:
         def listed() -> Any:
