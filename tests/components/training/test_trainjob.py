@@ -35,6 +35,7 @@ DONE = 'echo "machine $PET_NODE_RANK of $PET_NNODES: $*"'
 WAITING = "echo begun; exec sleep 1000"
 # a pod does the first when its number starts for the first time, and then the second
 ONCE = "if mkdir {folder}/$PET_NODE_RANK 2>/dev/null; then {first}; else {then}; fi"
+EPOCHS = 300  # several seconds, so that a checkpoint is written meanwhile
 needs_kinds = pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing")
 
 
@@ -44,7 +45,7 @@ class Site:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder, self.trainer = cluster, folder, Trainer(cluster)
         self.meanwhile: Callable[[], Any] = lambda: None  # done in every pause
-        token = cluster.api.token("nightshift", NAMESPACE)
+        token = cluster.api.token(NAMESPACE, "nightshift")
         self.connection = config.new_client_from_config(str(cluster.config(folder / "config", token)))
 
     def script(self, text: str) -> None:
@@ -293,15 +294,15 @@ def test_a_line_of_a_log_is_new_once_also_where_two_have_the_same_time() -> None
     assert log.age > 0
 
 
-def with_nodes(given: list[str], nodes: int) -> list[str]:
+def with_nodes(given: list[str], **trainer: int) -> list[str]:
     at = given.index("--config") + 1
     wanted = json.loads(given[at])
-    wanted["task"]["trainer"] = {"nodes": nodes}
+    wanted["task"]["trainer"] = trainer
     return [*given[:at], json.dumps(wanted), *given[at + 1 :]]
 
 
 def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_path: Path) -> None:
-    args = parser().parse_args(with_nodes(flags(tmp_path), 2))
+    args = parser().parse_args(with_nodes(flags(tmp_path), nodes=2))
 
     with pytest.raises(
         UserError, match=r"task\.trainer\.nodes is 2, and this is no pod .*; set it to 1, or start each"
@@ -311,15 +312,24 @@ def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_p
 
 @needs_kinds
 @pytest.mark.slow
-def test_two_machines_train_the_model_that_one_does_and_the_step_takes_it_for_its_own(
-    site: Site, tmp_path: Path
+def test_two_machines_one_of_which_is_taken_away_train_the_model_that_one_does(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "nightshift")
     site.script(f'exec {sys.executable} "$@"')
     site.trainer.port = free_port()
-    given = flags(tmp_path, {"net": samples.MODELS["net"]})
+    net = samples.MODELS["net"]["parameters"] | {"epochs": EPOCHS}
+    given = flags(tmp_path, {"net": {"kind": "mlp", "parameters": net}})
 
-    found = body(parser().parse_args(with_nodes(given, 2)), site.job)
+    def once() -> None:
+        if any((tmp_path / "checkpoints").rglob("checkpoint.json")):
+            site.meanwhile = lambda: None
+            site.cluster.delete_pod(min(pod["metadata"]["name"] for pod in site.cluster.pods(NAMESPACE)), NAMESPACE)
 
+    site.meanwhile = once
+    found = body(parser().parse_args(with_nodes(given, nodes=2, checkpoint_seconds=1)), site.job)
+
+    assert any(line.startswith("resuming after step ") for line in caplog.messages)
     together = scores(tmp_path)
     alone = body(parser().parse_args(given))
     assert np.abs(together["net"] - scores(tmp_path)["net"]).max() < 1e-5
