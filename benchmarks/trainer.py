@@ -1,6 +1,6 @@
-"""The trainer beside others, in ratios from one run; `kills` and `plans` show what is too long for the tests.
+"""The trainer beside others, in ratios from one run; `kills`, `plans` and `machines` show what is too long for the tests.
 
-    python -m benchmarks.trainer [batches] [mlp] [loop] [ddp] [plans] [kills]
+    python -m benchmarks.trainer [batches] [mlp] [loop] [ddp] [plans] [kills] [machines]
 
 CPU seconds count where other work shares the cores; wall seconds stand beside them.
 """
@@ -37,8 +37,13 @@ from components.neural.recipes import mlp
 from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.replica import Replica
 from components.neural.trainer import Training
+from components.training import __main__ as step
 from tests.components.neural import elastic
 from tests.components.neural.resumable import STEPS
+from tests.components.training import machines as site
+from tests.components.training import samples
+from tests.components.training.test_step import flags, scores
+from tests.servers import free_port
 
 CPU = torch.device("cpu")
 WIDTH = 15  # inputs of the fraud example
@@ -200,7 +205,32 @@ def kills() -> None:
     )
 
 
+def machines() -> None:
+    """Train on two machines of a TrainJob, one of which is taken away; compare with a training on one."""
+    with tempfile.TemporaryDirectory() as name, site.standing(Path(name)) as cluster:
+        folder = Path(name)
+        cluster.script(f'exec {sys.executable} "$@"')
+        cluster.trainer.port = free_port()
+        network = samples.MODELS["net"]["parameters"] | {"epochs": 300}
+        given = flags(folder, {"net": {"kind": "mlp", "parameters": network}})
+
+        def once() -> None:
+            if any((folder / "checkpoints").rglob("checkpoint.json")):
+                cluster.meanwhile = lambda: None
+                pod = min(each["metadata"]["name"] for each in cluster.cluster.pods(site.NAMESPACE))
+                cluster.cluster.delete_pod(pod, site.NAMESPACE)
+                console.print(f"{pod} is deleted")
+
+        cluster.meanwhile = once
+        step.body(step.parser().parse_args(site.with_nodes(given, nodes=2, checkpoint_seconds=1)), cluster.job)
+        together = scores(folder)["net"]
+        step.body(step.parser().parse_args(given))
+        gap, left = np.abs(together - scores(folder)["net"]).max(), cluster.left()
+    console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
+
+
 PARTS = {"batches": batches, "mlp": mlp_training, "loop": loop, "ddp": ddp, "plans": plans, "kills": kills}
+PARTS |= {"machines": machines}
 
 
 def main() -> None:

@@ -1,110 +1,34 @@
 """A training on several machines, on a cluster that lets the account of steps do what `infra/kubernetes` grants."""
 
-import json
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import yaml
-from kubernetes import client, config
+from kubernetes import client
 from urllib3.exceptions import ProtocolError
 
 from components.common.errors import PreemptedError, UnavailableError, UserError
 from components.neural.preemption import Notice
 from components.training.__main__ import body, parser
-from components.training.trainjob import MADE_OF, Log, TrainJob, Work
-from pipelines.environments import AWS, Role
-from tests.cluster import security
-from tests.cluster.cluster import CRDS, Cluster, running
+from components.training.trainjob import MADE_OF, Log
+from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json
-from tests.cluster.runtimes import ProcessRuntime
-from tests.cluster.trainer import Trainer
-from tests.components.training import samples
-from tests.components.training.test_step import flags, scores
-from tests.servers import free_port
+from tests.components.training.machines import NAMESPACE, WORK, Site, standing, with_nodes
+from tests.components.training.test_step import flags
 
-INFRA = Path(__file__).parents[3] / "infra" / "kubernetes"
-NAMESPACE = "kubeflow"
-WORK = Work(("--config", "{}"), 2, {"NIGHTSHIFT_MACHINE": "g6.2xlarge spot"})
 DONE = 'echo "machine $PET_NODE_RANK of $PET_NNODES: $*"'
 WAITING = "echo begun; exec sleep 1000"
 # a pod does the first when its number starts for the first time, and then the second
 ONCE = "if mkdir {folder}/$PET_NODE_RANK 2>/dev/null; then {first}; else {then}; fi"
-EPOCHS = 300  # several seconds, so that a checkpoint is written meanwhile
 needs_kinds = pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing")
-
-
-class Site:
-    """A cluster with our runtime and two nodes with a GPU each, on which `python` is a script."""
-
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self.cluster, self.folder, self.trainer = cluster, folder, Trainer(cluster)
-        self.meanwhile: Callable[[], Any] = lambda: None  # done in every pause
-        token = cluster.api.token(NAMESPACE, "nightshift")
-        self.connection = config.new_client_from_config(str(cluster.config(folder / "config", token)))
-
-    def script(self, text: str) -> None:
-        """Say what the pods do instead of training."""
-        path = self.folder / "bin" / "python"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-
-    def job(self, work: Work = WORK, connection: Any = None) -> TrainJob:
-        return TrainJob(work, connection or self.connection, NAMESPACE, self.pause)
-
-    def pause(self, _: float) -> None:
-        """Let the Trainer act, and wait until something has changed."""
-        store = self.cluster.api.store
-        seen = store.version
-        self.trainer.sync()
-        self.meanwhile()
-        with store.changed:
-            store.changed.wait_for(lambda: store.version != seen, 1)
-
-    def left(self) -> list[str]:
-        """What is there of trainings."""
-        kinds = [kind for kind in self.cluster.api.kinds if kind.name in ("TrainJob", "JobSet", "Job", "Pod")]
-        return [each["kind"] for kind in kinds for each in self.cluster.api.store.copies(kind, NAMESPACE)]
-
-    def add_node(self, name: str) -> None:
-        gpu = AWS.placements[Role.GPU]
-        taints = [{"key": taint.key, "value": taint.value, "effect": "NoSchedule"} for taint in gpu.tolerations]
-        self.cluster.add_node(name, dict(gpu.nodes), taints, gpus=1)
-
-    def run_at_once(self) -> bool:
-        """Whether both pods run."""
-        return [pod["status"]["phase"] for pod in self.cluster.pods(NAMESPACE)] == ["Running", "Running"]
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    with running(ProcessRuntime(environment=environment), tmp_path, CRDS) as cluster:
-        labels = {security.LABEL: "restricted"}
-        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
-        cluster.apply(*manifests("aws/lustre.yaml", "base/lustre.yaml", "base/training.yaml"))
-        cluster.apply(placed({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nightshift"}}))
-        found = Site(cluster, tmp_path)
-        for name in ("gpu-1", "gpu-2"):
-            found.add_node(name)
+    with standing(tmp_path) as found:
         yield found
-
-
-def manifests(*names: str) -> list[Json]:
-    values = [value for name in names for value in yaml.safe_load_all((INFRA / name).read_text())]
-    return [placed(value) for value in values if value["kind"] != "Job"]
-
-
-def placed(value: Json) -> Json:
-    if value["kind"] != "PersistentVolume":
-        value["metadata"]["namespace"] = NAMESPACE
-    return value
 
 
 @needs_kinds
@@ -231,18 +155,19 @@ class Deadly(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
         if now and (self._dead or not self._answered):
             self._dead = True
             raise DeadError
-        answer = super().request(method, url, *rest, **options)
-        if now:
-            self._dead = True
-            raise DeadError
-        return answer
+        try:
+            return super().request(method, url, *rest, **options)
+        finally:
+            if now:
+                self._dead = True
+                raise DeadError
 
 
 @needs_kinds
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_step_killed_at_any_call_is_carried_on_by_the_next_one(site: Site, answered: bool) -> None:
     site.script(DONE)
-    calls = [("GET", 1), ("POST", 1), ("GET", 2), ("pods", 1), ("pods", 2), ("log", 1), ("GET", 4), ("DELETE", 1)]
+    calls = [("GET", 1), ("POST", 1), ("GET", 2), ("pods", 1), ("pods", 2), ("log", 1), ("GET", 3), ("DELETE", 1)]
     for at in calls:
         with pytest.raises(DeadError):
             site.job(connection=Deadly(site.connection, at, answered)).run(Notice())
@@ -294,13 +219,6 @@ def test_a_line_of_a_log_is_new_once_also_where_two_have_the_same_time() -> None
     assert log.age > 0
 
 
-def with_nodes(given: list[str], **trainer: int) -> list[str]:
-    at = given.index("--config") + 1
-    wanted = json.loads(given[at])
-    wanted["task"]["trainer"] = trainer
-    return [*given[:at], json.dumps(wanted), *given[at + 1 :]]
-
-
 def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_path: Path) -> None:
     args = parser().parse_args(with_nodes(flags(tmp_path), nodes=2))
 
@@ -308,30 +226,3 @@ def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_p
         UserError, match=r"task\.trainer\.nodes is 2, and this is no pod .*; set it to 1, or start each"
     ):
         body(args)
-
-
-@needs_kinds
-@pytest.mark.slow
-def test_two_machines_one_of_which_is_taken_away_train_the_model_that_one_does(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "nightshift")
-    site.script(f'exec {sys.executable} "$@"')
-    site.trainer.port = free_port()
-    net = samples.MODELS["net"]["parameters"] | {"epochs": EPOCHS}
-    given = flags(tmp_path, {"net": {"kind": "mlp", "parameters": net}})
-
-    def once() -> None:
-        if any((tmp_path / "checkpoints").rglob("checkpoint.json")):
-            site.meanwhile = lambda: None
-            site.cluster.delete_pod(min(pod["metadata"]["name"] for pod in site.cluster.pods(NAMESPACE)), NAMESPACE)
-
-    site.meanwhile = once
-    found = body(parser().parse_args(with_nodes(given, nodes=2, checkpoint_seconds=1)), site.job)
-
-    assert any(line.startswith("resuming after step ") for line in caplog.messages)
-    together = scores(tmp_path)
-    alone = body(parser().parse_args(given))
-    assert np.abs(together["net"] - scores(tmp_path)["net"]).max() < 1e-5
-    assert found["average_precision"] == pytest.approx(alone["average_precision"])
-    assert site.left() == []
