@@ -1,4 +1,4 @@
-"""The trainer beside others, in ratios from one run; `kills`, `plans` and `machines` show what is too long for the tests.
+"""The trainer beside others, in ratios from one run; `kills`, `plans` and `machines` are too long for the tests.
 
     python -m benchmarks.trainer [batches] [mlp] [loop] [ddp] [plans] [kills] [machines]
 
