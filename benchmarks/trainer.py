@@ -37,7 +37,7 @@ from components.neural.recipes import mlp
 from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.replica import Replica
 from components.neural.trainer import Training
-from components.training import __main__ as step
+from components.training import __main__ as training_step
 from tests.components.neural import elastic
 from tests.components.neural.resumable import STEPS
 from tests.components.training import machines as site
@@ -222,9 +222,11 @@ def machines() -> None:
                 console.print(f"{pod} is deleted")
 
         cluster.meanwhile = once
-        step.body(step.parser().parse_args(site.with_nodes(given, nodes=2, checkpoint_seconds=1)), cluster.job)
+        training_step.body(
+            training_step.parser().parse_args(site.with_nodes(given, nodes=2, checkpoint_seconds=1)), cluster.job
+        )
         together = scores(folder)["net"]
-        step.body(step.parser().parse_args(given))
+        training_step.body(training_step.parser().parse_args(given))
         gap, left = np.abs(together - scores(folder)["net"]).max(), cluster.left()
     console.print(f"scores differ by {gap:.1g} from those of one machine; left on the cluster: {left or 'nothing'}")
 

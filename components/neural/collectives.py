@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from components.common import step
 from components.common.errors import UserError
-from components.common.step import USER_ERROR
 from components.neural import devices, processes
 
 SIZES = [1 << power for power in range(10, 27, 2)]  # 1 KiB to 64 MiB
@@ -138,7 +138,7 @@ def main() -> None:
             _print(args.sizes, device)
     except UserError as error:
         print(f"collectives: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+        sys.exit(step.USER_ERROR)
 
 
 def _print(sizes: list[int], device: torch.device) -> None:
@@ -146,11 +146,11 @@ def _print(sizes: list[int], device: torch.device) -> None:
         raise UserError("one process exchanges nothing; start two or more, as `nightshift collectives` does")
     if min(sizes) < 1:
         raise UserError(f"--sizes are {sizes}; give bytes above 0")
-    if processes.is_first():
+    if step.is_first():
         backend = "NCCL" if device.type == "cuda" else "gloo"
         print(f"{dist.get_world_size()} processes, {backend}\n{HEADER}", flush=True)
     for each in measured(sizes, device):
-        if processes.is_first():
+        if step.is_first():
             print(each, flush=True)
 
 

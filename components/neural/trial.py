@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from components.common import step
 from components.common.config.neural import Trainer
 from components.common.errors import UserError
-from components.common.step import USER_ERROR
 from components.neural import devices, processes
 from components.neural.data import Resident
 from components.neural.recipes import Recipe
@@ -86,7 +86,7 @@ def main(variant: str) -> None:
         _answer(asked, devices.torch_device(asked["device"]))
     except (UserError, RuntimeError) as error:  # the latter: out of memory, no compiler
         _say({"refused": " ".join((str(error) or type(error).__name__).split())[:LENGTH]})
-        sys.exit(USER_ERROR)
+        sys.exit(step.USER_ERROR)
 
 
 def _answer(asked: dict[str, Any], device: torch.device) -> None:
@@ -104,14 +104,14 @@ def _answer(asked: dict[str, Any], device: torch.device) -> None:
 
 def _is_asked() -> bool:
     """Return whether there is another line, which only the first process sees."""
-    more = torch.tensor(int(processes.is_first() and bool(sys.stdin.readline())))
+    more = torch.tensor(int(step.is_first() and bool(sys.stdin.readline())))
     if dist.is_initialized():
         dist.broadcast(more, 0)
     return bool(more)
 
 
 def _say(found: dict[str, Any]) -> None:
-    if processes.is_first():
+    if step.is_first():
         print(json.dumps(found), flush=True)
 
 
