@@ -2,11 +2,16 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from components.common.errors import UnavailableError, UserError, may_pass
 
+if TYPE_CHECKING:
+    from kubernetes.client.exceptions import ApiException
+
 Answer = TypeVar("Answer")
+# of a pod as of anything else: the quota of its namespace is used up, and there may be room later
+FULL = "is forbidden: exceeded quota"
 
 
 class MissingError(UserError):
@@ -24,7 +29,7 @@ def call(what: str, name: str, request: Callable[[], Answer]) -> Answer:
     Raises:
         MissingError: when there is no object of that name.
         UserError: when the API refuses.
-        UnavailableError: when it does not answer, or somebody else has changed the object meanwhile.
+        UnavailableError: when it does not answer, a quota is used up, or the object has changed meanwhile.
     """
     from kubernetes.client.exceptions import ApiException
     from urllib3.exceptions import HTTPError
@@ -35,8 +40,13 @@ def call(what: str, name: str, request: Callable[[], Answer]) -> Answer:
         if error.status == HTTPStatus.NOT_FOUND and name in str(error.body):
             raise MissingError(name) from None
         said = f"Kubernetes refuses to {what} for {name!r}: {error.reason}; {error.body}"
-        if error.status == HTTPStatus.CONFLICT or may_pass(error.status):
+        if error.status == HTTPStatus.CONFLICT or may_pass(error.status) or is_full(error):
             raise UnavailableError(f"{said}; run it again") from None
         raise UserError(said) from None
     except HTTPError as error:
         raise UnavailableError(f"Kubernetes does not answer: {error}; run it again") from None
+
+
+def is_full(error: "ApiException") -> bool:
+    """Return whether the API refuses since a quota is used up."""
+    return bool(error.status == HTTPStatus.FORBIDDEN and FULL in str(error.body))

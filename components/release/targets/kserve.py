@@ -5,13 +5,14 @@ revisions, `standard.Standard` has a Deployment replace its pods. Here is what b
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from components.common import cluster
-from components.common.cluster import MissingError
+from components.common.cluster import FULL, MissingError
 from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, files, holds, insist, parsed
 
@@ -20,6 +21,8 @@ SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
 OWNER, NEWEST, REPLACES = (f"nightshift/{word}" for word in ("use-case", "newest", "replaces"))
 PORT, TOKEN = 8321, "/etc/nightshift/token"
 POLL_SECONDS, POLLS = 5.0, 240
+# a pod that admission keeps out: by Pod Security, a quota, a limit range, an account that is missing, a webhook
+REFUSED = re.compile(r'pods "\S+" is forbidden: |admission webhook "\S+" denied the request')
 RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 
 Object = dict[str, Any]
@@ -93,15 +96,19 @@ class KServe:
         raise NotImplementedError
 
     def _settled(self) -> tuple[Object | None, str]:
-        """Return the object once it does not change any more, and why it failed; None when there is none."""
+        """Return the object once it does not change any more, and why it failed; None when there is none.
+
+        Raises:
+            UnavailableError: when it does not settle, such as while a quota leaves no room for its pods.
+        """
         for _ in range(POLLS):
             found = self._find()
             is_up, why = self._state(found) if found else (True, "")
-            if is_up or why:
+            if is_up or (why and FULL not in why):
                 return found, "" if is_up else why
             self._pause(POLL_SECONDS)
         raise UnavailableError(
-            f"InferenceService {self._name!r} does not become ready; look at its events, run it again"
+            f"InferenceService {self._name!r} does not become ready; {why or 'look at its events'}; run it again"
         )
 
     def _await(self) -> Object:
@@ -109,10 +116,16 @@ class KServe:
 
         Raises:
             BadVersionError: when that does not start.
+            UserError: when Kubernetes refuses its pods, which it would whatever the version.
         """
         found, why = self._settled()
         if found is None:
             raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
+        if REFUSED.search(why):
+            raise UserError(
+                f"InferenceService {self._name!r} gets no pods in {self._place.namespace!r}, whatever the version: "
+                f"{why}; change what the namespace allows, then run it again"
+            )
         if why:
             raise BadVersionError(f"InferenceService {self._name!r} does not serve {notes(found)[NEWEST]}: {why}")
         return found

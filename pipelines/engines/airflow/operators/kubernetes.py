@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
+from components.common.cluster import is_full
 from components.common.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
@@ -92,7 +93,7 @@ class PodOperator(KubernetesPodOperator):
             try:
                 return super().get_or_create_pod(pod_request_obj, context)
             except ApiException as error:
-                if error.status != HTTPStatus.FORBIDDEN or "exceeded quota" not in str(error.body):
+                if not is_full(error):
                     raise
             self.log.info("the quota of %s is used up; waiting", pod_request_obj.metadata.namespace)
             time.sleep(self.quota_seconds)

@@ -9,7 +9,7 @@ import copy
 
 from tests.cluster.api import Api
 from tests.cluster.kinds import Json
-from tests.components.release.targets.kserve import Controller, uri
+from tests.components.release.targets.kserve import EXTENSION, Controller, uri
 from tests.components.release.targets.versions import Fleet
 
 
@@ -38,13 +38,18 @@ class Knative(Controller):
             self._revisions.append((created, template))
             # nothing is known of it yet
             return _status(value, status | {"latestCreatedRevision": created}, "Unknown")
-        starts = self.fleet.starts(uri(template["spec"]))
+        spec = {name: part for name, part in template["spec"].items() if name not in EXTENSION}
+        refusal = self.refusal(spec)
+        starts = not refusal and self.fleet.starts(uri(spec))
         if starts:
             status["latestReadyRevision"] = created
         status["traffic"] = _split(value, status)
         if any(each["latestRevision"] and each["percent"] == 100 for each in status["traffic"]) and starts:
             status["latestRolledoutRevision"] = created
-        return _status(value, status, "True" if starts else "False")
+        said = refusal or "Container failed with: the container exited with code 2."
+        return _status(
+            value, status, "True" if starts else "False", f'Revision "{created}" failed with message: {said}'
+        )
 
 
 def _template(value: Json) -> Json:
@@ -67,9 +72,9 @@ def _target(revision: str, percent: int, tag: str, is_latest: bool) -> Json:
     return {"revisionName": revision, "percent": percent, "tag": tag, "latestRevision": is_latest, "url": url}
 
 
-def _status(value: Json, predictor: Json, ready: str) -> Json:
+def _status(value: Json, predictor: Json, ready: str, said: str = "") -> Json:
     conditions = [{"type": kind, "status": ready} for kind in ("Ready", "PredictorConfigurationReady")]
     if ready == "False":
-        conditions[1]["message"] = "the container exited with code 2"
+        conditions[1]["message"] = said
     done: Json = {"deploymentMode": "Knative", "conditions": conditions, "components": {"predictor": predictor}}
     return done

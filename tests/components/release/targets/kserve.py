@@ -1,15 +1,36 @@
 """What the tests of KServe's modes share: the stand-in of its controllers, and clients that are counted."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from kubernetes import client
 
-from components.release.targets.kserve import KServe, Place
+from components.common.errors import UnavailableError, UserError
+from components.release.targets import bring
+from components.release.targets.kserve import NEWEST, KServe, Place, notes
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster
-from tests.cluster.kinds import Json, Kind
+from tests.cluster.kinds import LIMITS, POD, QUOTA, Json, Kind
+from tests.cluster.problems import RefusedError
 from tests.components.release.targets.versions import Counted, Fleet
+
+# what is KServe's in a predictor, and no pod's
+EXTENSION = (
+    "minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "deploymentStrategy", "canaryTrafficPercent"
+)  # fmt: skip
+
+
+def furnish(cluster: Cluster) -> None:
+    """Add what pods of a served model ask for."""
+    labels = {"pod-security.kubernetes.io/enforce": "baseline"}
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "nightshift", "labels": labels}})
+    account = {"apiVersion": "v1", "kind": "ServiceAccount"}
+    cluster.apply(account | {"metadata": {"name": "serving", "namespace": "nightshift"}})
+    priority = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+    cluster.apply(priority | {"metadata": {"name": "nightshift-serving"}})
 
 
 class Controller:
@@ -17,6 +38,7 @@ class Controller:
 
     def __init__(self, api: Api, fleet: Fleet) -> None:
         self.api, self.fleet = api, fleet
+        self.adds: Json = {}  # what a webhook of somebody else's adds to pods
         self.kind: Kind = next(kind for kind in api.kinds if kind.plural == "inferenceservices")
 
     @property
@@ -28,6 +50,15 @@ class Controller:
         self.api.operations.change(
             self.kind, value["metadata"]["name"], lambda found: found.update(status=status), "nightshift"
         )
+
+    def refusal(self, spec: Json) -> str:
+        """What Kubernetes says to a pod of a spec; empty when it lets it in."""
+        pod = {"metadata": {"name": "fraud-predictor-0"}, "spec": copy.deepcopy(spec) | self.adds}
+        try:
+            self.api.operations.create(POD, pod, "nightshift", dry=True)
+        except RefusedError as error:
+            return str(error)
+        return ""
 
     def clear(self) -> None:
         """Delete all objects, and what was made of them."""
@@ -98,3 +129,45 @@ class Calls:
             return method(**given)
 
         return call
+
+
+@contextmanager
+def bounded(serving: Serving, kind: Kind, spec: Json) -> Iterator[None]:
+    """Have the namespace bounded for a while."""
+    meta = {"name": "bound", "namespace": "nightshift"}
+    serving.cluster.apply({"apiVersion": kind.api_version, "kind": kind.name, "metadata": meta, "spec": spec})
+    try:
+        yield
+    finally:
+        serving.cluster.api.operations.delete(kind, "bound", "nightshift")
+
+
+def waits_for_room(serving: Serving, fleet: Fleet) -> None:
+    """Bring a version while a quota leaves no room, and when there is some."""
+    full = {"hard": {"count/inferenceservices.serving.kserve.io": "0"}}
+    said = "create inferenceservices .*exceeded quota"
+    with bounded(serving, QUOTA, full), pytest.raises(UnavailableError, match=said):
+        bring(serving.target(), fleet.parts(v1=1))
+    bring(serving.target(), fleet.parts(v1=1))
+    with bounded(serving, QUOTA, {"hard": {"pods": "0"}}):
+        with pytest.raises(UnavailableError, match=r"pods .* is forbidden: exceeded quota: bound, .*; run it again"):
+            bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
+        assert notes(serving.objects[0])[NEWEST].startswith("2:")  # nothing is taken back
+    bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
+    assert serving.target().serving() == {2: 1}
+
+
+def blames_no_version(serving: Serving, fleet: Fleet) -> None:
+    """Bring a version whose pods are refused: by Pod Security, then by a range of limits."""
+    refused = "gets no pods in 'nightshift', whatever the version: .*pods .* is forbidden: "
+    serving.controller.adds = {"hostNetwork": True}
+    with pytest.raises(UserError, match=f'{refused}violates PodSecurity "baseline:latest"') as security:
+        bring(serving.target(), fleet.parts(v1=1))
+    serving.controller.adds = {}
+    bring(serving.target(), fleet.parts(v1=1))
+    limits = {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
+    with bounded(serving, LIMITS, limits), pytest.raises(UserError, match=f"{refused}maximum memory usage") as limit:
+        serving.target().apply(fleet.parts(v2=1))
+    bring(serving.target(), fleet.parts(v1=1))
+    assert serving.target().serving() == {1: 1}
+    assert {type(security.value), type(limit.value)} == {UserError}

@@ -12,11 +12,9 @@ from collections.abc import Callable
 from tests.cluster.api import Api
 from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.operations import condition
-from tests.components.release.targets.kserve import Controller, uri
+from tests.components.release.targets.kserve import EXTENSION, Controller, uri
 from tests.components.release.targets.versions import Fleet
 
-# what is KServe's in a predictor, and no pod's
-EXTENSION = ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget", "deploymentStrategy")
 NAME = "fraud-predictor"
 
 
@@ -104,8 +102,10 @@ class Standard(Controller):
 
     def _ended(self, found: Json) -> None:
         """The new pods have replaced the others, or never start."""
-        model = uri(found["spec"]["template"]["spec"])
-        if not self.fleet.starts(model):
+        spec = found["spec"]["template"]["spec"]
+        model, refusal = uri(spec), self.refusal(spec)
+        condition(found, "ReplicaFailure", str(bool(refusal)), "FailedCreate", refusal)
+        if refusal or not self.fleet.starts(model):
             said = f'ReplicaSet "{NAME}-0" has timed out progressing.'
             return condition(found, "Progressing", "False", "ProgressDeadlineExceeded", said)
         replicas = found["spec"].get("replicas", 1)

@@ -17,7 +17,7 @@ from components.serving.__main__ import parser
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.runtimes import ProcessRuntime
-from tests.components.release.targets.kserve import Serving
+from tests.components.release.targets.kserve import Serving, blames_no_version, furnish, waits_for_room
 from tests.components.release.targets.standard import NAME, Standard
 from tests.components.release.targets.versions import Fleet, down, killed_everywhere, page
 
@@ -29,7 +29,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     if not CRDS.exists():
         pytest.skip(f"{CRDS} is missing")
     with running(ProcessRuntime(), tmp_path_factory.mktemp("cluster"), CRDS, acts=False) as found:
-        found.add_namespace("nightshift")
+        furnish(found)
         yield found
 
 
@@ -125,6 +125,14 @@ def test_a_version_that_starts_and_gives_no_answer_is_taken_back(
     with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
         bring(serving.target(), bad, fleet.parts(v1=1))
     assert serving.target().serving() == {1: 1}
+
+
+def test_a_version_whose_pods_find_no_room_waits_and_is_not_taken_back(serving: Serving, fleet: Fleet) -> None:
+    waits_for_room(serving, fleet)
+
+
+def test_what_the_namespace_does_not_allow_is_the_users_mistake_and_no_versions(serving: Serving, fleet: Fleet) -> None:
+    blames_no_version(serving, fleet)
 
 
 def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving: Serving, fleet: Fleet) -> None:
