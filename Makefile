@@ -49,7 +49,7 @@ airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its 
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
 	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
-	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini -n 2 --dist loadfile tests/dags
 	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules

@@ -182,7 +182,7 @@ def entered(url: str) -> httpx.Client:
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterator[Inside]:
-    """An Airflow in which a training and one of a past day are under way."""
+    """An Airflow in which a training that was disturbed and one of a past day are under way."""
     require_images()
     folder, port = tmp_path_factory.mktemp("pods"), free_port()
     (folder / "registry").mkdir()
@@ -205,7 +205,14 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
             found.unpause(f"small_{dag}")
         found.trigger("small_training", "first", date=DATE, device="cpu")
         found.trigger("small_backfill", "past", first=PAST, last=PAST, device="cpu")
+        disturb(found)
         yield found
+
+
+def disturb(airflow: Inside) -> None:
+    """Take a node away below one step of the training, and the pod of another."""
+    airflow.nodes.remove_node(airflow.wait_for("features", "first")["spec"]["nodeName"])
+    airflow.nodes.delete_pod(airflow.wait_for("evaluation", "first")["metadata"]["name"], NAMESPACE)
 
 
 def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:
@@ -230,9 +237,6 @@ def is_alive(container: str, probe: Any) -> bool:
 def test_a_training_in_pods_makes_what_the_command_line_makes_though_a_node_is_lost_and_a_pod_deleted(
     airflow: Inside, by_hand: ByHand
 ) -> None:
-    airflow.nodes.remove_node(airflow.wait_for("features", "first")["spec"]["nodeName"])
-    airflow.nodes.delete_pod(airflow.wait_for("evaluation", "first")["metadata"]["name"], NAMESPACE)
-
     assert airflow.end("small_training", "first") == "success", airflow.states("small_training", "first")
 
     assert airflow.summary(f"small-training-{DATE}-first")["hashes"] == by_hand.hashes()

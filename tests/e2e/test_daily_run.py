@@ -1,9 +1,15 @@
-"""The whole pipeline in a small simulated world, through the command line, with every step a real process."""
+"""The whole pipeline in a small simulated world, through the command line, with every step a real process.
+
+A day later everything is a year old, and `nightshift gc` removes what nobody needs before the champion's date is run
+again.
+"""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +23,8 @@ from tests.e2e.command import newest, nightshift
 # in one group, so that one worker makes the run that all of it looks at
 pytestmark = pytest.mark.xdist_group("daily-run")
 
-DATE = "2025-06-30"
+LOST, DATE = "2025-06-20", "2025-06-30"
+YEAR = 365 * 24 * 3600
 
 
 def small_world() -> dict[str, Any]:
@@ -30,9 +37,27 @@ def small_world() -> dict[str, Any]:
     return config
 
 
-def run(workspace: Path, date: str = DATE) -> dict[str, Any]:
-    nightshift(workspace, "run", "--config", str(workspace / "fraud.yaml"), "--date", date)
+def run(workspace: Path, date: str = DATE, *words: str) -> dict[str, Any]:
+    nightshift(workspace, "run", "--config", str(workspace / "fraud.yaml"), "--date", date, *words)
     return newest(workspace)
+
+
+def age(workspace: Path) -> None:
+    """Have all runs, the lake and the first version be years old."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{workspace}/registry/mlflow.db")
+    client.set_model_version_tag("fraud", "1", "registered_at", "2020-01-01T00:00:00+00:00")
+    for path in (workspace / "runs").glob("*/run.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"started": "2020-01-01T00:00:00+00:00"}))
+    then = time.time() - YEAR
+    for path in (workspace / "lake").rglob("*.*"):
+        os.utime(path, (then, then))
+
+
+def oldest_partition(workspace: Path, name: str) -> Path:
+    manifest = json.loads((workspace / "runs" / name / "ingestion" / "events").read_text())
+    return Path(manifest["partitions"][0]["uri"])
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +69,35 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def summary(workspace: Path) -> dict[str, Any]:
+def lost(workspace: Path) -> dict[str, Any]:
+    """A run of an earlier day whose version never becomes the champion."""
+    return run(workspace, LOST, "--target", "record-only")
+
+
+@pytest.fixture(scope="module")
+def oldest(workspace: Path, lost: dict[str, Any]) -> Path:
+    """A day that only that run has read."""
+    path = oldest_partition(workspace, lost["run"])
+    assert path.exists()
+    return path
+
+
+@pytest.fixture(scope="module")
+def summary(workspace: Path, lost: dict[str, Any]) -> dict[str, Any]:
+    return run(workspace)
+
+
+@pytest.fixture(scope="module")
+def collected(workspace: Path, summary: dict[str, Any], oldest: Path) -> list[str]:
+    """What `nightshift gc` says that it would remove, and then that it has."""
+    age(workspace)
+    words = ("gc", "--config", str(workspace / "fraud.yaml"))
+    return [nightshift(workspace, *words), nightshift(workspace, *words, "--delete")]
+
+
+@pytest.fixture(scope="module")
+def again(workspace: Path, collected: list[str]) -> dict[str, Any]:
+    """The same date once more, after that."""
     return run(workspace)
 
 
@@ -73,19 +126,32 @@ def test_the_first_model_is_promoted_and_answers_on_the_printed_line(summary: di
 
 
 def test_the_report_lies_beside_the_summary_and_needs_nothing_else(summary: dict[str, Any], workspace: Path) -> None:
-    report = (workspace / "runs/latest/report.html").read_text()
+    report = (workspace / "runs" / summary["run"] / "report.html").read_text()
     assert summary["run"] in report
     assert "<link" not in report
 
 
-def test_the_same_date_again_gives_the_same_hashes_and_no_second_version(
-    summary: dict[str, Any], workspace: Path
+def test_an_old_run_and_the_days_it_alone_has_read_go_and_the_champions_stay(
+    lost: dict[str, Any], oldest: Path, summary: dict[str, Any], collected: list[str], workspace: Path
 ) -> None:
-    again = run(workspace)
+    for said in collected:
+        assert lost["run"] in said.replace("\n", "")
+        assert summary["run"] not in said
+    assert not (workspace / "runs" / lost["run"]).exists()
+    assert not oldest.exists()
+    assert oldest_partition(workspace, summary["run"]).exists()
+
+
+def test_the_same_date_again_computes_no_day_gives_the_same_hashes_and_no_second_version(
+    summary: dict[str, Any], again: dict[str, Any], workspace: Path
+) -> None:
     assert again["run"] != summary["run"]
     assert again["hashes"] == summary["hashes"]
+    assert (again["repeat"]["run"], again["repeat"]["differs"]) == (summary["run"], [])
     assert again["model_version"] == summary["model_version"]
     assert again["verdicts"]["deployment"]["decision"] == "kept"
+    features = json.loads((workspace / "runs" / again["run"] / "features" / "executor_output.json").read_text())
+    assert features["artifacts"]["features"]["artifacts"][0]["metadata"]["computed_days"] == 0
 
 
 def test_models_lists_the_version(summary: dict[str, Any], workspace: Path) -> None:

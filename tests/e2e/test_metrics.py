@@ -1,11 +1,9 @@
 """Real runs, a real endpoint and the exporter, scraped by a real Prometheus: the metrics, and the panels."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,33 +12,29 @@ import pytest
 import yaml
 
 from components.common.kubeflow import Place, Server
-from components.common.telemetry import GATEWAY
-from tests.e2e.command import nightshift
+from tests.e2e.nights import GROUP, STABLE, TRAINED, Nights
 from tests.kubeflow import Kubeflow, serve
 from tests.metrics import Query, base, documented, panels
 from tests.pipelines.engines.kubeflow.test_exporter import exporting
 from tests.pipelines.engines.kubeflow.test_exporter import nightshift as on_kubeflow
-from tests.pipelines.test_monitoring import config
 from tests.processes import wait_until
-from tests.prometheus import pushgateway, running
+from tests.prometheus import running
 
-# in one group, so that all of it is run and scraped once
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("metrics")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group(GROUP)]
 
-TRAINED, NEXT = "2025-06-30", "2025-07-01"
 AGAIN = {"job", "instance", "__name__", "le"}  # labels that Prometheus adds, or a histogram
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def prometheus(tmp_path_factory: pytest.TempPathFactory, nights: Nights, told: dict[str, str]) -> Iterator[str]:
     """A Prometheus that has scraped all of it for a while; gives its URL."""
     folder = tmp_path_factory.mktemp("metrics")
+    # with a champion to compare with
+    nights.run("training", STABLE[0], "--target", "record-only")
+    endpoint: str = nights.left(f"fraud-training-{TRAINED}-*/deployment/deployment")["endpoint"]
     with ExitStack() as stack:
-        gateway = stack.enter_context(pushgateway())
-        endpoint = ran(folder, gateway)
-        stack.callback(nightshift, folder, "stop")
         exporter = stack.enter_context(beside_kubeflow(stack))
-        write(folder / "prometheus.yaml", gateway, endpoint, exporter)
+        write(folder / "prometheus.yaml", nights.gateway, endpoint, exporter)
         options = (f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data")
         url = stack.enter_context(running("prometheus", *options))
         asked(endpoint)
@@ -48,19 +42,6 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         wait_until(lambda: found(url, "nightshift_step_seconds"), "the gateway is scraped")
         wait_until(lambda: found(url, "rate(nightshift_endpoint_requests_total[1m])"), "the endpoint is scraped twice")
         yield url
-
-
-def ran(folder: Path, gateway: str) -> str:
-    """Train twice and monitor, each step pushing its metrics; return where the champion is served."""
-    (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
-    run = partial(nightshift, folder, "run", "--config", str(folder / "fraud.yaml"), **{GATEWAY: gateway})
-    run("--date", TRAINED)
-    # with a champion to compare with
-    run("--date", NEXT, "--target", "record-only")
-    run("monitoring", "--date", NEXT)
-    (record,) = folder.glob(f"runs/fraud-training-{TRAINED}-*/deployment/deployment")
-    endpoint: str = json.loads(record.read_text())["endpoint"]
-    return endpoint
 
 
 def beside_kubeflow(stack: ExitStack) -> AbstractContextManager[str]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -281,19 +282,20 @@ def test_half_a_partition_and_drafts_go_and_files_of_somebody_else_stay(workspac
     assert tables.find_partition(whole.uri) == whole
 
 
-@pytest.mark.parametrize("record", ["{", "{}", "[]"])
-def test_a_run_whose_record_cannot_be_read_stays_with_its_partitions_and_is_told(
-    record: str, workspace: Workspace
-) -> None:
+def test_a_run_whose_record_cannot_be_read_stays_with_its_partitions_and_is_told(workspace: Workspace) -> None:
     part = workspace.partition("2025-01-01", 100)
-    unread, old = workspace.run("unread", 100, part), workspace.run("old", 100, part)
+    unread = [workspace.run(f"unread-{number}", 100, part) for number in range(3)]
+    old = workspace.run("old", 100, part)
     workspace.run("new", 1)
-    (unread / "run.json").write_text(record)
+    for run, record in zip(unread, ("{", "{}", "[]"), strict=True):
+        (run / "run.json").write_text(record)
 
     told = gc(workspace, "--delete")
 
-    assert f"nightshift: kept: {unread}/run.json is no record of a run" in told
-    assert (unread.exists(), old.exists()) == (True, False)
+    for run in unread:
+        assert f"nightshift: kept: {run}/run.json is no record of a run" in told
+        assert run.exists()
+    assert not old.exists()
     assert tables.find_partition(part.uri) == part
 
 
@@ -349,26 +351,52 @@ def test_a_run_that_starts_meanwhile_waits(workspace: Workspace) -> None:
     thread.join()
 
 
+# forks for each line of its input, a place to be cut short at; says how the fork ended
 CUT_SHORT = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
+import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store
 from components.common.config import parse
 from pipelines import configs
 from pipelines.upkeep import sweep
 from pipelines.environments import local
 
-seen = []
+def cut_short(place):
+    seen = []
 
-def hook(event, words):
-    if event in ("os.remove", "os.rename", "os.rmdir", "shutil.rmtree") and sys.argv[1] in os.fsdecode(words[0]):
-        seen.append(event)
-        if len(seen) == int(sys.argv[2]):
-            os._exit(9)
+    def hook(event, words):
+        if event in ("os.remove", "os.rename", "os.rmdir", "shutil.rmtree") and sys.argv[1] in os.fsdecode(words[0]):
+            seen.append(event)
+            if len(seen) == place:
+                os._exit(9)
 
-sys.addaudithook(hook)
-sweep.collect(local(Path(sys.argv[1])), parse(configs.load("fraud")), datetime.now(UTC))
+    sys.addaudithook(hook)
+    sweep.collect(local(Path(sys.argv[1])), parse(configs.load("fraud")), datetime.now(UTC))
+    os._exit(0)
+
+for line in sys.stdin:
+    child = os.fork() or cut_short(int(line))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
+
+
+@contextmanager
+def cutting_short(workspace: Workspace) -> Iterator[Callable[[int], int]]:
+    """Collect what is old until the n-th time that something is removed; gives the attempt's exit code."""
+    words = [sys.executable, "-c", CUT_SHORT, str(workspace.folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        asked, said = process.stdin, process.stdout
+
+        def attempt(place: int) -> int:
+            asked.write(f"{place}\n")
+            asked.flush()
+            return int(said.readline())
+
+        yield attempt
+        asked.close()
 
 
 @pytest.mark.slow
@@ -381,14 +409,14 @@ def test_what_was_cut_short_anywhere_leaves_nothing_dangling_and_is_finished_the
     workspace.version(1, 300, "old")
     files = Path(registry.find(workspace.state.registry, "fraud", 1).uri).parents[1]
     codes = []
-    while not codes or codes[-1] == 9:
-        words = [sys.executable, "-c", CUT_SHORT, str(workspace.folder), str(2 * len(codes) + 1)]
-        codes.append(subprocess.run(words, check=False, capture_output=True, timeout=300).returncode)
-        check_nothing_dangles(workspace)
-        if len(codes) == 1:
-            assert files.exists()
-            assert workspace.versions() == [2, 3]
-            assert workspace.planned().leftovers == (str(files),)
+    with cutting_short(workspace) as attempt:
+        while not codes or codes[-1] == 9:
+            codes.append(attempt(2 * len(codes) + 1))
+            check_nothing_dangles(workspace)
+            if len(codes) == 1:
+                assert files.exists()
+                assert workspace.versions() == [2, 3]
+                assert workspace.planned().leftovers == (str(files),)
 
     assert len(codes) > 3
     assert codes[-1] == 0

@@ -1,0 +1,39 @@
+"""Nights that two modules look at: a champion, days that are scored and monitored, and what each step pushes."""
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from tests.e2e.nights import DRIFTED, STABLE, TRAINED, Nights, config
+from tests.prometheus import pushgateway
+
+
+@pytest.fixture(scope="session")
+def gateway() -> Iterator[str]:
+    """The URL of a push gateway that all steps push to."""
+    with pushgateway() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def nights(tmp_path_factory: pytest.TempPathFactory, gateway: str) -> Iterator[Nights]:
+    """A workspace with a champion that is served."""
+    folder = tmp_path_factory.mktemp("nights")
+    (folder / "fraud.yaml").write_text(yaml.safe_dump(config()))
+    made = Nights(folder, gateway)
+    made.run("training", TRAINED)
+    yield made
+    made.nightshift("stop")
+
+
+@pytest.fixture(scope="session")
+def scored(nights: Nights) -> dict[str, str]:
+    """What the scoring of each stable day has printed."""
+    return {day: nights.run("scoring", day) for day in STABLE}
+
+
+@pytest.fixture(scope="session")
+def told(nights: Nights, scored: dict[str, str]) -> dict[str, str]:
+    """What the monitoring of each day has printed, after the scoring."""
+    return {day: nights.run("monitoring", day) for day in (*STABLE, *DRIFTED)}
