@@ -17,19 +17,20 @@ def add(commands: options.Commands) -> None:
     options.add_workspace(command)
     options.add_config(command)
     command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--checkpoints", help="root of trainings' checkpoints (default: the workspace's)")
     command.add_argument("--delete", action="store_true", help="remove what the command lists otherwise")
     command.set_defaults(command=gc)
 
 
 def gc(args: argparse.Namespace) -> int:
-    """List, or delete, the runs, partitions and model versions past the config's ages that no live model needs."""
+    """List, or delete, the runs, days, checkpoints and versions past the config's ages that no live model needs."""
     from rich.console import Console
 
     from pipelines.upkeep import sweep
 
     state, now = options.state(args), datetime.now(UTC)
     config = parse(configs.load(args.config or configs.DEFAULT))
-    state = replace(state, lake=args.lake or state.lake)
+    state = replace(state, lake=args.lake or state.lake, checkpoints=args.checkpoints or state.checkpoints)
     plan = (sweep.collect if args.delete else sweep.planned)(state, config, now)
     for problem in plan.problems:
         print(f"nightshift: kept: {problem}", file=sys.stderr)

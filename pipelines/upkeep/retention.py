@@ -62,14 +62,19 @@ class Run(Item):
 
 
 @dataclass(frozen=True)
-class Partition(Item):
-    """One day of a table; its name is what `partition_of` says.
+class Files(Item):
+    """Files that belong together.
 
     Attributes:
         files: their URIs, in the order in which they can be removed: what says that the others are whole goes first.
     """
 
     files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Partition(Files):
+    """One day of a table; its name is what `partition_of` says."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,7 @@ class Found:
         partitions: in the lake.
         latest: the run that `runs/latest` points at, of whatever use case; None when there is none.
         leftovers: folders, on this machine, whose removal was cut short.
+        unfinished: folders, by URI, that a step removes at its end and has not: of its checkpoints or its shards.
     """
 
     versions: list[Version]
@@ -89,6 +95,7 @@ class Found:
     partitions: list[Partition]
     latest: str | None = None
     leftovers: tuple[str, ...] = ()
+    unfinished: tuple[Files, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,13 +123,14 @@ class Plan:
     runs: list[Run]
     partitions: list[Partition]
     leftovers: tuple[str, ...]
+    unfinished: list[Files]
     lineage: list[Lineage]
     problems: list[str]
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing to remove."""
-        return not (self.versions or self.runs or self.partitions or self.leftovers)
+        return not (self.versions or self.runs or self.partitions or self.unfinished or self.leftovers)
 
 
 def plan(found: Found, limits: Retention, now: datetime) -> Plan:
@@ -131,7 +139,8 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
     A version lives while it is pinned or younger than `versions_days`. A run stays while it is younger than
     `runs_days`, made a live version, is the newest complete one of its pipeline, is what `latest` points at, or
     cannot be read.
-    A partition stays while such a run names it, or for `partitions_days` after it was written.
+    A partition stays while such a run names it, or for `partitions_days` after it was written. As long stays what a
+    step has left unfinished, after the last of its files was written.
     """
     live = [version for version in found.versions if version.pinned or not version.past(limits.versions_days, now)]
     roots = {version.run for version in live} | _newest(found.runs) | {found.latest}
@@ -144,6 +153,7 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
             part for part in found.partitions if part.name not in needed and part.past(limits.partitions_days, now)
         ],
         leftovers=found.leftovers,
+        unfinished=[each for each in found.unfinished if each.past(limits.partitions_days, now)],
         lineage=_lineage(live, found.runs, f"younger than {limits.versions_days} days"),
         problems=[run.problem for run in found.runs if run.problem],
     )

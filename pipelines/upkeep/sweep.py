@@ -1,11 +1,12 @@
 """Gathers what there is of a use case, and removes what `pipelines/retention.py` says may go."""
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich import box
 from rich.filesize import decimal
@@ -17,10 +18,13 @@ from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.deployment import endpoint
 from pipelines.engines.local import runs
-from pipelines.upkeep.retention import Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
+from pipelines.upkeep.retention import Files, Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
+
+Kind = TypeVar("Kind", bound=Files)
 
 REMOVED = ".removed"
-UNREAD = runs.Record(pipeline="", started=datetime.min.replace(tzinfo=UTC), parameters={}, complete=False)
+NEVER = datetime.min.replace(tzinfo=UTC)
+UNREAD = runs.Record(pipeline="", started=NEVER, parameters={}, complete=False)
 
 
 def planned(state: State, config: Config, now: datetime) -> Plan:
@@ -60,10 +64,12 @@ def table(found: Plan, title: str, now: datetime) -> Table:
         oldest = max((now - part.since).days for part in parts)
         span = f"{name}: {len(parts)}, {days[0]} .. {days[-1]}"
         made.add_row("partitions", span, str(oldest), decimal(_size(parts)))
+    for each in found.unfinished:
+        made.add_row("unfinished", each.name, str((now - each.since).days), decimal(each.size))
     for folder in found.leftovers:
         made.add_row("left over", folder, "", "")
     made.add_section()
-    everything: list[Item] = [*found.versions, *found.runs, *found.partitions]
+    everything: list[Item] = [*found.versions, *found.runs, *found.partitions, *found.unfinished]
     made.add_row("all", "", "", decimal(_size(everything)))
     return made
 
@@ -80,12 +86,19 @@ def _gather(state: State, use_case: str) -> Found:
     folder = Path(state.runs)
     latest = folder / "latest"
     discarded = [str(path) for path in sorted((folder / REMOVED).glob("*"))]
+    unfinished = list(_unfinished(state, use_case))
     return Found(
         versions=_versions(state.registry, use_case),
         runs=list(_runs(folder, use_case)),
         partitions=_partitions(storage.join(state.lake, use_case)),
         latest=latest.resolve().name if latest.exists() else None,
-        leftovers=(*registry.leftovers(state.registry, use_case), *discarded),
+        # a folder without files is what a removal leaves last
+        leftovers=(
+            *registry.leftovers(state.registry, use_case),
+            *discarded,
+            *(each.name for each in unfinished if not each.files),
+        ),
+        unfinished=tuple(each for each in unfinished if each.files),
     )
 
 
@@ -94,10 +107,10 @@ def _remove(found: Plan, state: State, use_case: str) -> None:
     registry.remove(state.registry, use_case, [int(version.name) for version in found.versions])
     for run in found.runs:
         _discard(Path(state.runs), run.name)
-    for part in found.partitions:
-        for uri in part.files:
+    for each in (*found.partitions, *found.unfinished):
+        for uri in each.files:
             storage.remove(uri)
-    for folder in found.leftovers:
+    for folder in (*(each.name for each in found.unfinished), *found.leftovers):
         storage.remove_folder(folder)
 
 
@@ -167,14 +180,27 @@ def _partitions(folder: str) -> list[Partition]:
     for entry in storage.walk(folder):
         if name := partition_of(entry.uri):
             files[name].append(entry)
-    return [_partition(name, entries) for name, entries in sorted(files.items())]
+    return [_together(Partition, name, entries) for name, entries in sorted(files.items())]
 
 
-def _partition(name: str, entries: list[storage.Entry]) -> Partition:
-    # without its sidecar a Parquet file counts as not made, and is made anew
+def _unfinished(state: State, use_case: str) -> Iterator[Files]:
+    """Yield the folders of trainings and of features in shards: those that are complete have removed theirs."""
+    roots = (
+        storage.join(state.checkpoints, use_case, "training"),
+        storage.join(state.lake, use_case, "scratch"),
+    )
+    for root in roots:
+        for key in storage.names(root):
+            if re.fullmatch("[0-9a-f]{16}", key):
+                folder = storage.join(root, key)
+                yield _together(Files, folder, storage.walk(folder))
+
+
+def _together(kind: type[Kind], name: str, entries: list[storage.Entry]) -> Kind:
+    # without its sidecar a Parquet file counts as not made, and is made anew; so does a checkpoint
     order = sorted((entry.uri for entry in entries), key=lambda uri: not uri.endswith(".json"))
-    written = max(entry.written for entry in entries)
-    return Partition(name, written, sum(entry.size for entry in entries), tuple(order))
+    written = max((entry.written for entry in entries), default=NEVER)
+    return kind(name, written, sum(entry.size for entry in entries), tuple(order))
 
 
 def _discard(folder: Path, run: str) -> None:

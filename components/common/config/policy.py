@@ -91,7 +91,9 @@ class Retention(Section):
     """How long `nightshift gc` leaves things where they are; what a live model was made from stays longer."""
 
     runs_days: Positive = Field(90, description="since a run was started")
-    partitions_days: Positive = Field(30, description="since a day of a table was written, once no run names it")
+    partitions_days: Positive = Field(
+        30, description="since a day of a table was written, once no run names it, or what a step has left unfinished"
+    )
     versions_days: Positive = Field(180, description="since a model version was registered")
 
 
