@@ -2,8 +2,9 @@
 
 Each step hands on what it and the steps before it have spent, as text in the metadata of its artifacts, so that every
 engine's next step knows it: no graph, no server and no shared folder is needed. Before a step works, the sum is held
-to the config's `costs`; while it works, a timer ends it when the rest is used up. What a step cannot know is what runs
-beside it at the time, and tries of its own that failed.
+to the config's `costs`; while it works, a timer ends it when the rest is used up. A try that is preempted leaves what
+it has spent beside the step's output, where the next one finds it. What a step cannot know is what runs beside it at
+the time, and tries of its own that failed or were killed.
 """
 
 import argparse
@@ -14,17 +15,19 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from components.common import prices
+from components.common import prices, storage
 from components.common.config import parse
 from components.common.config.policy import Costs
 from components.common.contracts.verdict import Decision, Measure, Verdict
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
+
+log = logging.getLogger("nightshift")
 
 SPENT = "spent"
-TRAINING = "training"  # the step that may take several machines
+TRAINING = "training"  # the step that may take several machines, and resumes after it was preempted
 HOUR = 3600.0
 GRACE = 10.0  # seconds that a step has to clean up after the timer has interrupted it
 
@@ -53,14 +56,17 @@ class Account:
     Attributes:
         costs: of the use case.
         machine: that the step runs on; empty where nobody has said.
-        before: step -> what it has spent, of those whose artifacts this one reads and those before them.
+        before: step -> what it has spent, of those whose artifacts this one reads and those before them, and of this
+            one in tries that were preempted.
         machines: that the step takes at once.
+        tries: URI of what these tries leave; empty where there are none.
     """
 
     costs: Costs
     machine: str
     before: Mapping[str, Spent]
     machines: int = 1
+    tries: str = ""
 
     @classmethod
     def of(cls, args: argparse.Namespace, step: str = "") -> "Account":
@@ -72,12 +78,17 @@ class Account:
         config = parse(args.config)
         machine = prices.current(config.costs.machine)
         prices.hourly(machine, config.costs.prices)
-        machines = config.task.trainer.nodes if step == TRAINING else 1
-        return cls(config.costs, machine, _before(args.executor_input), machines)
+        before = _before(args.executor_input)
+        if step != TRAINING:
+            return cls(config.costs, machine, before)
+        tries = _beside_output(args.executor_input)
+        if tries and storage.exists(tries):
+            before[step] = Spent(**storage.read_json(tries))
+        return cls(config.costs, machine, before, config.task.trainer.nodes, tries)
 
     @property
     def spent(self) -> Spent:
-        """All that was spent before this step."""
+        """All that was spent before this try of the step."""
         return sum(self.before.values(), Spent())
 
     @property
@@ -111,10 +122,28 @@ class Account:
 
     def after(self, step: str, seconds: float) -> dict[str, Any]:
         """Return what the step hands on: its machine, and what was spent up to its end."""
-        usd = None if self.hourly is None else seconds / HOUR * self.hourly
-        entries = {**self.before, step: Spent(seconds * self.machines, usd)}
+        entries = {**self.before, step: self._upto(step, seconds)}
         whole = {name: [round(each.seconds, 3), each.usd and round(each.usd, 6)] for name, each in entries.items()}
         return {"machine": self.machine, SPENT: json.dumps(whole)}
+
+    def preempted(self, step: str, seconds: float) -> None:
+        """Leave what the step has spent, for its next try."""
+        if not self.tries:
+            return
+        try:
+            storage.write_json(self.tries, asdict(self._upto(step, seconds)))
+        except (UserError, UnavailableError) as error:  # the step has its checkpoint, and is tried again all the same
+            log.warning("what this try has spent is not counted: %s", error)
+
+    def settled(self, step: str) -> None:
+        """Remove what tries of the step have left: the step has handed it on."""
+        if self.tries and step in self.before:
+            storage.remove(self.tries)
+
+    def _upto(self, step: str, seconds: float) -> Spent:
+        """Return what the step has spent, with a try that took so many seconds."""
+        usd = None if self.hourly is None else seconds / HOUR * self.hourly
+        return self.before.get(step, Spent()) + Spent(seconds * self.machines, usd)
 
     @contextmanager
     def kept(self, step: str, is_interrupted: bool = True) -> Iterator[None]:
@@ -168,6 +197,13 @@ def _before(executor_input: Mapping[str, Any]) -> dict[str, Spent]:
     return found
 
 
+def _beside_output(executor_input: Mapping[str, Any]) -> str:
+    """Return a URI that is the same in every try of a step of a run, and in no other; empty without an output."""
+    artifacts = executor_input.get("outputs", {}).get("artifacts", {}).values()
+    uris = [value["artifacts"][0].get("uri") for value in artifacts]
+    return f"{uris[0]}.spent.json" if uris and uris[0] else ""
+
+
 def _used_up(costs: Costs) -> str:
     limits = {"usd": costs.budget_usd, "machine_hours": costs.budget_hours}
     return f"The budget of {' or '.join(_amount(*each) for each in limits.items() if each[1] is not None)} is used up."
@@ -193,7 +229,7 @@ def _timed(seconds: float, message: str) -> Iterator[None]:
         raise _StoppedError
 
     def end() -> None:  # native code returns late, or never
-        logging.getLogger("nightshift").error("%s", message)
+        log.error("%s", message)
         os._exit(2)
 
     last = threading.Timer(seconds + GRACE, end)

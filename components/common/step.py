@@ -81,20 +81,33 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints a traceback beside the error it raises
     try:
         args = parser.parse_args()
-        account = _account(args, parser.component)
-        started = time.monotonic()
-        kept = account.kept(parser.component, not parser.acts) if account and parser.has_budget else nullcontext()
-        with kept:
-            metrics = body(args) or {}
-        seconds = time.monotonic() - started
-        spent = account.after(parser.component, seconds) if account else {}
-        _report(args, parser.component, seconds, metrics | spent)
+        _work(parser, args, body)
     except PreemptedError as error:
         print(f"{parser.component}: preempted; {error}", file=sys.stderr)
         sys.exit(PREEMPTED)
     except (UserError, UnavailableError) as error:
         print(f"{parser.component}: {error}", file=sys.stderr)
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
+
+
+def _work(
+    parser: Parser, args: argparse.Namespace, body: Callable[[argparse.Namespace], dict[str, Any] | None]
+) -> None:
+    """Do a step's work within the run's budget, and report it."""
+    account, component = _account(args, parser.component), parser.component
+    kept = account.kept(component, not parser.acts) if account and parser.has_budget else nullcontext()
+    started = time.monotonic()
+    try:
+        with kept:
+            metrics = body(args) or {}
+    except PreemptedError:
+        if account and is_first():
+            account.preempted(component, time.monotonic() - started)
+        raise
+    seconds = time.monotonic() - started
+    _report(args, component, seconds, metrics | (account.after(component, seconds) if account else {}))
+    if account and is_first():
+        account.settled(component)
 
 
 def _account(args: argparse.Namespace, component: str) -> "Account | None":

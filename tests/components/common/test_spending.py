@@ -20,7 +20,7 @@ from pipelines import configs
 
 SCRIPT = """
 import time
-from components.common import step
+from components.common import errors, step
 
 def body(args):
     print("working", flush=True)
@@ -202,3 +202,45 @@ def test_a_training_on_several_machines_is_charged_for_all_of_them() -> None:
     assert (training.hourly, other.hourly) == (2.0, 0.5)
     assert (training.left(), other.left()) == (1800.0, 7200.0)
     assert totals(training.after("training", 900.0))["training"] == Spent(3600.0, 0.5)
+
+
+def test_what_a_try_has_spent_that_was_preempted_is_handed_on_with_the_next_ones(tmp_path: Path) -> None:
+    box = {"machine": "box", "prices": {"box": 3600.0}}
+
+    preempted, nothing = ran(tmp_path, "time.sleep(0.2); raise errors.PreemptedError('saved')", {}, **box)
+    done, found = ran(tmp_path, "pass", {}, **box)
+
+    assert (preempted.returncode, nothing) == (75, None)
+    assert preempted.stderr == "training: preempted; saved\n"
+    assert done.returncode == 0, done.stderr
+    spent = totals(found)["training"]
+    assert 0.2 <= spent.seconds < 60
+    assert spent.usd == pytest.approx(spent.seconds, abs=0.01)
+    assert not list(tmp_path.glob("model*"))
+
+
+def test_tries_that_were_preempted_use_the_budget_up(tmp_path: Path) -> None:
+    def tried() -> Account:
+        made = {"artifacts": {"model": {"artifacts": [{"uri": str(tmp_path / "model")}]}}}
+        return Account.of(argparse.Namespace(config=json.dumps(whole), executor_input={"outputs": made}), "training")
+
+    whole = json.loads(config(budget_hours=1))
+    whole["task"]["trainer"] = {"nodes": 2}
+    seen = []
+    for _ in range(3):
+        seen.append(tried().left())
+        tried().preempted("training", 800)
+
+    assert seen == [1800, 1000, 200]
+    assert tried().spent == Spent(4800.0, None)
+    with pytest.raises(UserError, match=r"training is not started. 1.333 machine-hours of 1 machine-hours are spent."):
+        tried().kept("training").__enter__()
+
+
+def test_a_try_whose_spending_cannot_be_written_is_preempted_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "model.spent.json.tmp").mkdir()
+
+    done, _ = ran(tmp_path, "raise errors.PreemptedError('saved')", {})
+
+    assert done.returncode == 75
+    assert "what this try has spent is not counted: " in done.stderr
