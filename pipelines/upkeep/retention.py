@@ -1,6 +1,6 @@
 """What may go and what has to stay: marks all that a kept run or a live model version needs; the rest has an age.
 
-Values in, a plan out. Reading and removing is in `pipelines/sweep.py`.
+Values in, a plan out. Reading and removing is in `pipelines/upkeep/sweep.py`.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Gathers what there is of a use case, and removes what `pipelines/retention.py` says may go."""
+"""Gathers what there is of a use case, and removes what `pipelines/upkeep/retention.py` says may go."""
 
 import json
 import re
