@@ -19,6 +19,7 @@ from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it
 KUBEFLOW_INSIDE = "http://ml-pipeline.kubeflow.svc.cluster.local:8888"
+SERVICE_ACCOUNT = "nightshift"  # of steps whose placement has none of its own
 GPU = "nvidia.com/gpu"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the mount itself
 GRACE = "nightshift/grace-seconds"  # annotation of a pod; kfp-kubernetes 2.17 has no field for it
@@ -72,6 +73,8 @@ class Placement:
         labels: of its pod.
         environment: its environment variables.
         grace: seconds from SIGTERM to the end of its pod; Kubernetes' own are 30.
+        account: service account of its pod, for what it asks of Kubernetes; empty when that is nothing, and
+            `SERVICE_ACCOUNT` will do.
     """
 
     image: str
@@ -90,6 +93,7 @@ class Placement:
     labels: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     grace: int = 0
+    account: str = ""
 
 
 class Role(StrEnum):
@@ -99,7 +103,7 @@ class Role(StrEnum):
     GPU = "gpu"  # the device that `--device` names
     TRAINING = "training"  # the same, or, for a training on several nodes, what it takes to follow its TrainJob
     LAUNCHER = "launcher"  # what a light step needs, and Kubeflow's API
-    RELEASE = "release"  # what a light step needs, and the token of served models
+    RELEASE = "release"  # what a light step needs, and the token of served models and the right to change them
 
 
 @dataclass(frozen=True)
@@ -128,8 +132,13 @@ class Site:
     def with_trainjobs(self) -> Self:
         """Return the site for trainings on several nodes: their step is a light one, and follows a TrainJob."""
         light, training = self.placements[Role.LIGHT], self.placements[Role.TRAINING]
-        # what a node of the TrainJob is, by which costs are counted
-        follower = replace(light, retry=training.retry, timeout=FOLLOWED_SECONDS, environment=training.environment)
+        follower = replace(
+            light,
+            retry=training.retry,
+            timeout=FOLLOWED_SECONDS,
+            environment=training.environment,  # what a node of the TrainJob is, by which costs are counted
+            account="nightshift-training",
+        )
         return replace(self, placements={**self.placements, Role.TRAINING: follower})
 
 
@@ -196,7 +205,7 @@ def _cluster(name: str, images: str, machines: Mapping[Role, str]) -> Site:
     # by the label a multi-user Kubeflow mounts a token for its API into a pod
     launcher = replace(light, labels={"access-ml-pipeline": "true"})
     token = Secret("nightshift-serving", {"token": "NIGHTSHIFT_SERVING_TOKEN"})
-    release = replace(light, secrets=(*light.secrets, token))
+    release = replace(light, secrets=(*light.secrets, token), account="nightshift-release")
     placements = {Role.LIGHT: light, Role.GPU: gpu, Role.TRAINING: gpu}
     placements |= {Role.LAUNCHER: launcher, Role.RELEASE: release}
     place = Site(name, placements, {"state": state, "device": "cuda"})

@@ -3,6 +3,7 @@
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
+from components.common.cluster import ACCOUNT
 from pipelines.environments import GPU, GRACE, SHARED_MEMORY, Placement, Role, Site
 
 
@@ -50,6 +51,8 @@ def _pod(step: PipelineTask, placement: Placement) -> None:
         kubernetes.add_toleration(step, taint.key, "Equal", taint.value, "NoSchedule")
     for key, value in placement.labels.items():
         kubernetes.add_pod_label(step, key, value)
+    if placement.account:
+        kubernetes.add_pod_annotation(step, ACCOUNT, placement.account)
     for volume in placement.volumes:
         kubernetes.mount_pvc(step, volume.claim, volume.path)
     for secret in placement.secrets:

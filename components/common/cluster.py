@@ -1,4 +1,4 @@
-"""What the API of a Kubernetes cluster refuses, or does not answer, as our errors."""
+"""A Kubernetes cluster: which account a step needs there, and what its API refuses or does not answer as our errors."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from kubernetes.client.exceptions import ApiException
 
 Answer = TypeVar("Answer")
+# annotation of a step's pod: the service account it needs; kfp-kubernetes 2.17 has no field for it
+ACCOUNT = "nightshift/service-account"
 # of a pod as of anything else: the quota of its namespace is used up, and there may be room later
 FULL = "is forbidden: exceeded quota"
 

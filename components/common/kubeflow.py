@@ -17,6 +17,7 @@ import urllib3
 import yaml
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from components.common.cluster import ACCOUNT
 from components.common.errors import UnavailableError, UserError, check_names, may_pass
 
 # where a pod finds the token for this API: Kubeflow's own client reads the same variable and the same file
@@ -35,7 +36,7 @@ class Place:
         endpoint: URL of the API, without `/apis`.
         experiment: the experiment's name; it is made when there is none.
         namespace: the profile's namespace on a multi-user Kubeflow, empty on others.
-        service_account: under which the steps act; Kubeflow's own when it is empty.
+        service_account: under which runs act whose steps need no other; Kubeflow's own when it is empty.
     """
 
     endpoint: str
@@ -80,24 +81,27 @@ class Definition:
     Attributes:
         fields: how the API's run or recurring run names it.
         parameters: names of the parameters it declares.
+        account: service account that one of its steps needs, which all of a run have; empty when the place's will do.
     """
 
     fields: dict[str, Any]
     parameters: list[str]
+    account: str = ""
 
     @classmethod
     def read(cls, compiled: bytes) -> Self:
         """Read a compiled pipeline's YAML; a second document holds what concerns Kubernetes."""
         spec, *platform = yaml.safe_load_all(compiled)
         whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
-        return cls({"pipeline_spec": whole}, _declared(spec))
+        return cls({"pipeline_spec": whole}, _declared(spec), _account(whole))
 
     @classmethod
     def of(cls, version: api.V2beta1PipelineVersion) -> Self:
         """Refer to an uploaded version."""
         reference = api.V2beta1PipelineVersionReference(version.pipeline_id, version.pipeline_version_id)
-        spec = version.pipeline_spec
-        return cls({"pipeline_version_reference": reference}, _declared(spec.get("pipeline_spec", spec)))
+        whole = version.pipeline_spec
+        declared = _declared(whole.get("pipeline_spec", whole))
+        return cls({"pipeline_version_reference": reference}, declared, _account(whole))
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class Server:
             experiment_id=self.experiment,
             display_name=name,
             runtime_config=config,
-            service_account=self.place.service_account or None,
+            service_account=definition.account or self.place.service_account or None,
             **definition.fields,
         )
         found, new = self.once(
@@ -260,6 +264,15 @@ def newest_version(pipelines: api.PipelineServiceApi, pipeline_id: str) -> list[
 
 def _declared(spec: dict[str, Any]) -> list[str]:
     return list(spec["root"].get("inputDefinitions", {}).get("parameters", {}))
+
+
+def _account(spec: dict[str, Any]) -> str:
+    kubernetes = spec.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
+    pods = kubernetes.get("deploymentSpec", {}).get("executors", {}).values()
+    found = {pod.get("podMetadata", {}).get("annotations", {}).get(ACCOUNT) for pod in pods} - {None}
+    if len(found) > 1:
+        raise UserError(f"steps need the service accounts {', '.join(sorted(found))}, and a run on Kubeflow has one")
+    return next(iter(found), "")
 
 
 def _passes(error: BaseException) -> bool:

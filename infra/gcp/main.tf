@@ -120,10 +120,12 @@ module "identity" {
   repository    = module.storage.repository
   sources       = var.sources
   workloads = {
-    # the account of infra/kubernetes/base/accounts.yaml, under which every step runs
-    steps  = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"] }
-    ui     = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
-    mlflow = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
+    # the accounts of infra/kubernetes/base/accounts.yaml, under which steps run
+    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["pipelines"] }
+    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["lake"], writes = ["pipelines"] }
+    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["lake"], writes = ["pipelines"] }
+    ui       = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"] }
+    mlflow   = { namespace = "nightshift", account = "mlflow", writes = ["models"] }
     # what KServe loads a model with
     serving = { namespace = "nightshift", account = "serving", reads = ["models"] }
     # the logs of Airflow's tasks: who writes them, and who shows them

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines import arguments, configs
 from pipelines.cli import options
-from pipelines.environments import KUBEFLOW_INSIDE, SITES, site
+from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, SITES, site
 
 if TYPE_CHECKING:
     from components.common.kubeflow import Server
@@ -109,7 +109,8 @@ def _add_cluster(command: argparse.ArgumentParser) -> None:
     _add_server(command)
     command.add_argument("--environment", required=True, help=f"the cluster, such as {list(SITES)[-1]}")
     command.add_argument("--inside", default=KUBEFLOW_INSIDE, help="its URL as the steps see it (default: %(default)s)")
-    command.add_argument("--service-account", default="nightshift", help="of the runs (default: %(default)s)")
+    usual = "of runs whose steps need no other (default: %(default)s)"
+    command.add_argument("--service-account", default=SERVICE_ACCOUNT, help=usual)
 
 
 def _add_server(command: argparse.ArgumentParser) -> None:

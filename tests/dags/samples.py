@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 from airflow.sdk import DAG
 
+from pipelines import configs
+
 DAGS = Path(__file__).parents[2] / "dags"
 SECOND = """from pipelines.engines.airflow.dags import use_case
 
@@ -59,3 +61,17 @@ def context(dag: DAG, run_id: str = "manual__2026-01-02T03:04:05+00:00", **run: 
     fields = {"run_id": run_id, "run_type": "manual", "partition_key": None, "logical_date": None, "run_after": moment}
     ti = SimpleNamespace(xcom_pull=lambda task_ids: None)
     return {"params": params, "dag_run": SimpleNamespace(**fields | run), "ti": ti}
+
+
+def use_case(folder: Path, config: str, data: str = "") -> Path:
+    """A folder of DAGs of another use case alone."""
+    (folder / "dags").mkdir(exist_ok=True)
+    (folder / "dags" / f"{Path(config).stem}.py").write_text(SECOND.format(config=config, data=data))
+    return folder / "dags"
+
+
+def changed(folder: Path, **sections: Any) -> str:
+    """The shipped config with other sections, as a file."""
+    path = folder / "changed.yaml"
+    path.write_text(yaml.safe_dump(configs.load("fraud") | sections))
+    return str(path)

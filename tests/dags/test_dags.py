@@ -6,10 +6,8 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from airflow.sdk import DAG, Asset, CronTriggerTimetable, PartitionedAssetTimetable, timezone
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.decoders import decode_timetable
@@ -17,11 +15,10 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 
 from components.common.errors import UserError
-from pipelines import configs
 from pipelines.engines.airflow.operators import schedules
 from pipelines.engines.airflow.operators.alerts import failed
 from pipelines.engines.airflow.operators.context import Place
-from tests.dags.samples import DAGS, SECOND, Load
+from tests.dags.samples import DAGS, Load, changed, use_case
 
 PLACES = [
     {},
@@ -29,20 +26,6 @@ PLACES = [
     {"NIGHTSHIFT_ENVIRONMENT": "gcp"},
     {"NIGHTSHIFT_ENVIRONMENT": "aws", "KFP_ENDPOINT": "http://localhost:1"},
 ]
-
-
-def use_case(folder: Path, config: str, data: str = "") -> Path:
-    """A folder of DAGs of another use case alone."""
-    (folder / "dags").mkdir(exist_ok=True)
-    (folder / "dags" / f"{Path(config).stem}.py").write_text(SECOND.format(config=config, data=data))
-    return folder / "dags"
-
-
-def changed(folder: Path, **sections: Any) -> str:
-    """The shipped config with other sections, as a file."""
-    path = folder / "changed.yaml"
-    path.write_text(yaml.safe_dump(configs.load("fraud") | sections))
-    return str(path)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from kubernetes import client
 from components.common.step import MESSAGE
 from pipelines import arguments, ir
 from pipelines.engines.airflow.operators.context import logical_date
-from tests.dags.samples import Load, context
+from tests.dags.samples import Load, changed, context, use_case
 
 PIPELINES = ("ingestion", "monitoring", "training")
 CLUSTERS = ("aws", "gcp")
@@ -111,7 +111,19 @@ def test_a_steps_pod_keeps_to_the_restricted_pod_security_standard(name: str, en
             "seccompProfile": {"type": "RuntimeDefault"},
         }
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-        assert spec["serviceAccountName"] == "nightshift"
+        assert (spec["serviceAccountName"], spec["automountServiceAccountToken"]) == ("nightshift", False)
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_the_pod_that_releases_alone_has_a_token_of_kubernetes_and_an_account_that_may(
+    environment: str, load: Load, tmp_path: Path
+) -> None:
+    gradual = changed(tmp_path, release={"gradual": True})
+    dag = load(use_case(tmp_path, gradual), NIGHTSHIFT_ENVIRONMENT=environment)["fraud_release"]
+    pods = {task.task_id: pod(task)["spec"] for task in dag.tasks if isinstance(task, KubernetesPodOperator)}
+
+    given = {name: (spec["serviceAccountName"], spec["automountServiceAccountToken"]) for name, spec in pods.items()}
+    assert given == dict.fromkeys(pods, ("nightshift", False)) | {"release": ("nightshift-release", True)}
 
 
 @pytest.mark.parametrize(("name", "environment"), ON_CLUSTERS)

@@ -1,6 +1,7 @@
 """The Kubernetes objects in infra/kubernetes/."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import yaml
 from components.common.kubeflow import MOUNTED_FILE
 from components.neural.preemption import SHUTDOWN_SECONDS
 from components.training import trainjob
-from pipelines.environments import GPU, SHARED_MEMORY, SITES, Role, Site
+from pipelines.environments import GPU, SERVICE_ACCOUNT, SHARED_MEMORY, SITES, Role, Site
 from tests.cluster import security
 from tests.infra.checks import ENVIRONMENTS
+from tests.infra.edges import needs
 
 FOLDER = Path(__file__).parents[2] / "infra" / "kubernetes"
 CLUSTERS = [place for place in SITES.values() if place.placements[Role.GPU].gpus]
@@ -112,6 +114,21 @@ def test_one_commit_holds_what_each_environment_has_of_its_own(place: Site, envi
     assert targets <= {value["metadata"]["name"] for value in objects(FOLDER / place.name)}
 
 
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_accounts_act_on_google_cloud_as_what_terraform_ties_them_to(environment: str) -> None:
+    patches = kustomization(FOLDER / f"gcp-{environment}")["patches"]
+    given = {
+        patch["target"]["name"]: re.search(rf"nightshift-{environment}-(\w+)@", patch["patch"])
+        for patch in patches
+        if patch["target"]["kind"] == "ServiceAccount"
+    }
+    text = (FOLDER.parent / "gcp" / "main.tf").read_text()
+    tied = re.findall(r'(\w+) += \{ namespace = "kubeflow", account = "(nightshift[\w-]*)"', text)
+
+    assert {account: found and found[1] for account, found in given.items()} == {each: name for name, each in tied}
+    assert set(given) == {account["metadata"]["name"] for account in of_kind(FOLDER / "gcp", "ServiceAccount")}
+
+
 @pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
 def test_volumes_are_mounted_with_the_locks_by_which_writers_take_turns(place: Site) -> None:
     volumes = of_kind(FOLDER / place.name, "PersistentVolume")
@@ -128,6 +145,13 @@ def test_every_binding_ties_a_role_that_is_there_to_an_account_that_is_there(pla
     bindings = of_kind(folder, "RoleBinding")
     assert {binding["roleRef"]["name"] for binding in bindings} == roles
     assert {subject["name"] for binding in bindings for subject in binding["subjects"]} == accounts
+
+
+@pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
+def test_the_accounts_are_those_of_steps(place: Site) -> None:
+    accounts = {account["metadata"]["name"] for account in of_kind(FOLDER / place.name, "ServiceAccount")}
+
+    assert accounts == {SERVICE_ACCOUNT, *needs.accounts(place)}
 
 
 @pytest.mark.parametrize("place", CLUSTERS, ids=lambda place: place.name)
@@ -199,6 +223,5 @@ def test_a_machine_of_a_trainjob_may_use_the_cloud_as_a_step_does_and_not_the_cl
     (runtime,) = of_kind(FOLDER / place.name, "TrainingRuntime")
     pod = on_nodes(runtime)["template"]["spec"]
 
-    (account,) = of_kind(FOLDER / place.name, "ServiceAccount")
-    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert pod["serviceAccountName"] == SERVICE_ACCOUNT
     assert pod["automountServiceAccountToken"] is False

@@ -1,8 +1,9 @@
-"""A served model in the namespaces as `infra/` makes them, released by the account that steps run under."""
+"""A served model in the namespaces as `infra/` makes them, released by the account of the step that does it."""
 
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from components.common.registry import Version
 from components.release.targets import Part
 from components.release.targets.standard import PRIORITY, Scaled, Standard
 from infra.terraform import INFRA
+from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
 from tests.cluster import security
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json, Kind
@@ -61,8 +63,15 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def target(cluster: Cluster, tmp_path: Path) -> Iterator[Standard]:
-    token = cluster.api.token("kubeflow", "nightshift")
-    with config.new_client_from_config(str(cluster.config(tmp_path / "config", token))) as connection:
+    with acting(cluster, AWS.placements[Role.RELEASE].account, tmp_path) as found:
+        yield found
+
+
+@contextmanager
+def acting(cluster: Cluster, account: str, folder: Path) -> Iterator[Standard]:
+    """The target as a step has it that runs under an account."""
+    token = cluster.api.token("kubeflow", account)
+    with config.new_client_from_config(str(cluster.config(folder / account, token))) as connection:
         yield Standard("fraud", PLACE, client.CustomObjectsApi(connection), asked, Controllers(cluster).pause)
 
 
@@ -78,7 +87,7 @@ def served(cluster: Cluster) -> list[Json]:
     return [pod for pod in cluster.pods("nightshift") if pod["metadata"]["labels"].get("component") == "predictor"]
 
 
-def test_the_account_of_steps_brings_a_version_whose_pods_start_beside_what_else_is_there_and_takes_it_away(
+def test_the_account_of_the_release_step_brings_a_version_whose_pods_start_beside_what_else_is_there_and_takes_it_away(
     cluster: Cluster, target: Standard
 ) -> None:
     for number in (1, 2):
@@ -99,6 +108,16 @@ def test_without_its_role_it_may_do_nothing_there(cluster: Cluster, target: Stan
     cluster.api.operations.delete(found, "nightshift-release", "nightshift")
     with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
         target.apply([part(1)])
+
+
+def test_no_other_step_may_change_or_see_what_is_served(cluster: Cluster, target: Standard, tmp_path: Path) -> None:
+    target.apply([part(1)])
+    for account in (SERVICE_ACCOUNT, AWS.with_trainjobs().placements[Role.TRAINING].account):
+        with acting(cluster, account, tmp_path) as other:
+            for act in (other.serving, lambda other=other: other.apply([part(2)]), lambda other=other: other.clean(())):
+                with pytest.raises(UserError, match="Kubernetes refuses to get inferenceservices for 'fraud'"):
+                    act()
+    assert target.serving() == {1: 1.0}
 
 
 def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: Cluster) -> None:

@@ -97,7 +97,7 @@ def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, plan
             "cloudresourcemanager is off",
         ),
         ("gcp", "who_is_in_a_group_of_people_is_said", "google_project_iam_member", "member", "x", "finds the cluster"),
-        ("gcp", "steps_act_as_the_account_that_kubernetes_gives_them", TIED, "member", "x", "nothing ties kubeflow/"),
+        ("gcp", "steps_act_as_the_accounts_that_kubernetes_gives_them", TIED, "member", "x", "nothing ties kubeflow/"),
         (
             "gcp",
             "the_volume_in_kubernetes_is_the_instance",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from components.common.cluster import ACCOUNT
 from components.common.errors import UserError
 from components.common.image import UNPLACED
 from pipelines import arguments, configs, ir
@@ -40,6 +41,7 @@ def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_d
     step, light = found.pop("training"), found["evaluation"]
     assert (step.image, step.resources) == (light.image, light.resources)
     assert step.kubernetes["nodeSelector"] == light.kubernetes["nodeSelector"]
+    assert step.kubernetes["podMetadata"]["annotations"] == {ACCOUNT: "nightshift-training"}
     assert "tolerations" not in step.kubernetes and step.kubernetes["activeDeadlineSeconds"] == "86400"
     before = usual.pop("training")
     assert (step.command, step.retry, step.environment) == (before.command, before.retry, before.environment)

@@ -12,6 +12,7 @@ from kfp import components
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
+from components.common.cluster import ACCOUNT
 from components.common.errors import UserError
 from components.common.prices import MACHINE, hourly
 from components.common.telemetry import GATEWAY, PIPELINE
@@ -118,7 +119,8 @@ def test_a_pod_gets_its_labels_nodes_taints_volumes_secrets_and_deadline(name: s
     for task, pod in pods.items():
         wanted = placement(task, environment)
         assert dict(pod.pod_metadata.labels) == wanted.labels
-        assert dict(pod.pod_metadata.annotations) == ({GRACE: str(wanted.grace)} if wanted.grace else {})
+        noted = {GRACE: str(wanted.grace or ""), ACCOUNT: wanted.account}
+        assert dict(pod.pod_metadata.annotations) == {name: value for name, value in noted.items() if value}
         assert dict(pod.node_selector.labels) == wanted.nodes
         assert [(t.key, t.value, t.operator, t.effect) for t in pod.tolerations] == [
             (taint.key, taint.value, "Equal", "NoSchedule") for taint in wanted.tolerations
@@ -150,6 +152,14 @@ def test_the_pods_of_steps_that_start_runs_and_no_others_are_given_a_token_on_cl
     given = {name for name, task in tasks.items() if "labels" in task.kubernetes.get("podMetadata", {})}
 
     assert given == (STARTING if environment in CLUSTERS else set())
+
+
+@pytest.mark.parametrize("environment", CLUSTERS)
+def test_the_step_that_changes_served_models_and_no_other_has_an_account_that_may(environment: str) -> None:
+    tasks = {task.name: task for name in PIPELINES for task in arguments.compiled(name, environment).tasks}
+    noted = {name: task.kubernetes.get("podMetadata", {}).get("annotations", {}) for name, task in tasks.items()}
+
+    assert {name for name, found in noted.items() if ACCOUNT in found} == {"release"}
 
 
 @pytest.mark.parametrize("environment", CLUSTERS)

@@ -19,12 +19,17 @@ run "raw_data_of_another_account" {
   }
 
   assert {
-    condition     = [for rule in jsondecode(aws_iam_role_policy.sources[0].policy).Statement : rule.Action] == ["s3:ListBucket", ["s3:GetObject"], "kms:Decrypt"]
+    condition     = [for rule in jsondecode(aws_iam_role_policy.sources["steps"].policy).Statement : rule.Action] == ["s3:ListBucket", ["s3:GetObject"], "kms:Decrypt"]
     error_message = "steps list and read them, and decrypt what has a key"
   }
 
   assert {
-    condition     = [for arn in jsondecode(aws_iam_role_policy.sources[0].policy).Statement[1].Resource : split(":::", arn)[1]] == ["plain/*", "raw/*"]
+    condition     = [for arn in jsondecode(aws_iam_role_policy.sources["release"].policy).Statement[1].Resource : split(":::", arn)[1]] == ["plain/*", "raw/*"]
     error_message = "and nothing else"
+  }
+
+  assert {
+    condition     = keys(aws_iam_role_policy.sources) == ["release", "steps", "training"]
+    error_message = "and nobody else does"
   }
 }

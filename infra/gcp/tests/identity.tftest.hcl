@@ -6,7 +6,7 @@ variables {
   buckets       = { lake = "bucket-lake", models = "bucket-models" }
   sources       = ["elsewhere"]
   repository    = { location = "europe-west4", id = "images" }
-  workloads     = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["models"], writes = ["lake"] } }
+  workloads     = { steps = { namespace = "kubeflow", account = "nightshift", reads = ["lake"], writes = ["models"] } }
 }
 
 run "a_workload_gets_what_it_asks_for_and_no_more" {
@@ -17,7 +17,7 @@ run "a_workload_gets_what_it_asks_for_and_no_more" {
   }
 
   assert {
-    condition     = { for name, grant in google_storage_bucket_iam_member.workloads : name => grant.role } == { "steps reads models" = "roles/storage.objectViewer", "steps writes lake" = "roles/storage.objectUser" }
+    condition     = { for name, grant in google_storage_bucket_iam_member.workloads : name => grant.role } == { "steps reads lake" = "roles/storage.objectViewer", "steps writes models" = "roles/storage.objectUser" }
     error_message = "one role for each bucket named"
   }
   assert {
@@ -25,7 +25,7 @@ run "a_workload_gets_what_it_asks_for_and_no_more" {
     error_message = "the Kubernetes service account acts as the Google one"
   }
   assert {
-    condition     = google_storage_bucket_iam_member.sources["elsewhere"].role == "roles/storage.objectViewer"
+    condition     = google_storage_bucket_iam_member.sources["steps reads elsewhere"].role == "roles/storage.objectViewer"
     error_message = "steps read the buckets of others"
   }
 }

@@ -83,6 +83,7 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
         cron: five fields, in the time zone of the cluster's scheduler (UTC unless set otherwise).
     """
     made_of = storage.fingerprint([storage.sha256(pipeline.yaml), parameters, cron])
+    definition = Definition.read(pipeline.yaml)
     return api.V2beta1RecurringRun(
         display_name=name,
         description=f"nightshift schedule {made_of}",
@@ -92,7 +93,8 @@ def recurring(name: str, pipeline: ir.Pipeline, parameters: dict[str, Any], cron
         mode=api.RecurringRunMode.ENABLE,
         max_concurrency="1",
         no_catchup=True,
-        **Definition.read(pipeline.yaml).fields,
+        service_account=definition.account or None,
+        **definition.fields,
     )
 
 
@@ -137,7 +139,8 @@ def schedule(server: Server, change: Change) -> bool:
     """
     service, wanted, new = api.RecurringRunServiceApi(server.client), change.wanted, False
     if wanted is not None:
-        wanted.experiment_id, wanted.service_account = server.experiment, server.place.service_account or None
+        wanted.experiment_id = server.experiment
+        wanted.service_account = wanted.service_account or server.place.service_account or None
         _, new = server.once(
             lambda: [run for run in _named(server, change.name) if _alike(run, wanted)],
             lambda: service.recurring_run_service_create_recurring_run(wanted),

@@ -143,6 +143,14 @@ def test_the_clock_starts_a_pipeline_for_the_last_complete_day_with_what_it_decl
     }
 
 
+def test_a_pipeline_with_a_step_that_needs_an_account_runs_under_that(kubeflow: Kubeflow, tmp_path: Path) -> None:
+    uploaded(kubeflow, "release")
+    body(flags(kubeflow, tmp_path, retrain=None, pipeline="release"))
+
+    (posted,) = kubeflow.bodies("/runs")
+    assert posted["service_account"] == "nightshift-release"
+
+
 def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has no pipeline 'training'; upload it with: nightshift schedule"):
         body(flags(kubeflow, tmp_path))

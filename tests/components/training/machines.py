@@ -1,4 +1,4 @@
-"""A cluster on which trainings are TrainJobs, with what `infra/kubernetes` gives them and the steps' account."""
+"""A cluster on which trainings are TrainJobs, with what `infra/kubernetes` gives them and the account of the step."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Site:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder, self.trainer = cluster, folder, Trainer(cluster)
         self.meanwhile: Callable[[], Any] = lambda: None  # done in every pause
-        token = cluster.api.token(NAMESPACE, "nightshift")
+        token = cluster.api.token(NAMESPACE, AWS.with_trainjobs().placements[Role.TRAINING].account)
         self.connection = config.new_client_from_config(str(cluster.config(folder / "config", token)))
 
     def script(self, text: str) -> None:

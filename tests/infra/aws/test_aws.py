@@ -13,8 +13,9 @@ import pytest
 import yaml
 
 from infra.terraform import INFRA
-from pipelines.environments import AWS, Role
+from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
 from tests.infra.aws import checks
+from tests.infra.edges import needs
 from tests.infra.plans import resources
 
 pytestmark = pytest.mark.xdist_group("terraform-aws")
@@ -70,11 +71,11 @@ def test_each_component_has_an_account_and_a_role_of_its_own(planned: Callable) 
     assert accounts >= {("kubeflow", "nightshift"), ("nightshift", "mlflow"), ("kube-system", "karpenter")}
 
 
-def test_the_steps_account_is_the_one_kubernetes_knows(planned: Callable) -> None:
+def test_the_steps_accounts_are_those_kubernetes_knows(planned: Callable) -> None:
     overlay = yaml.safe_load((INFRA / "kubernetes" / "aws" / "kustomization.yaml").read_text())
     found = resources(planned("aws", "dev"), "aws_eks_pod_identity_association")
 
-    assert (overlay["namespace"], "nightshift") in {
+    assert {(overlay["namespace"], name) for name in (SERVICE_ACCOUNT, *needs.accounts(AWS))} <= {
         (one.values["namespace"], one.values["service_account"]) for one in found
     }
 

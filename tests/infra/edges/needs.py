@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from components.release.targets.kserve import PORT
 from infra.terraform import INFRA
-from pipelines.environments import KUBEFLOW_INSIDE, Role, Site
+from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, Role, Site
 from tests.infra.edges.model import Cluster, Json, Pod, Service
 from tests.infra.edges.policy import ELSEWHERE, Rule, matches, rules, through
 
@@ -55,8 +55,10 @@ def started(place: Site) -> list[Pod]:
     """Return the pods that no manifest names: of steps, of Airflow's tasks, of served models, of the operators."""
     text = "".join(path.read_text() for path in sorted((COMPILED / place.name).glob("*.yaml")))
     light = dict(place.placements[Role.LAUNCHER].labels)
+    says = f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {ASKED}"
     return [
-        Pod("steps", "kubeflow", STEP | light, "nightshift", says=f"{text} {KUBEFLOW_INSIDE} {LAUNCHER} {ASKED}"),
+        Pod("steps", "kubeflow", STEP | light, SERVICE_ACCOUNT, says=says),
+        *(Pod(account, "kubeflow", STEP, account, says=says) for account in accounts(place)),
         # of the KubernetesExecutor; on Kubeflow's engine a task asks its API for a run
         Pod(
             "airflow-task",
@@ -83,6 +85,12 @@ def started(place: Site) -> list[Pod]:
         ),
         DNS,
     ]
+
+
+def accounts(place: Site) -> list[str]:
+    """Return the accounts of steps that ask something of Kubernetes."""
+    placements = [*place.placements.values(), *place.with_trainjobs().placements.values()]
+    return sorted({placement.account for placement in placements if placement.account})
 
 
 def exposed() -> Json:

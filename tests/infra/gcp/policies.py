@@ -104,13 +104,14 @@ def who_is_in_a_group_of_people_is_said(plan: Json) -> Iterator[str]:
     yield from (f"nobody in {group} finds the cluster" for group in sorted(wanted) if f"group:{group}" not in found)
 
 
-def steps_act_as_the_account_that_kubernetes_gives_them(plan: Json) -> Iterator[str]:
+def steps_act_as_the_accounts_that_kubernetes_gives_them(plan: Json) -> Iterator[str]:
     namespace = yaml.safe_load((OVERLAY / "kustomization.yaml").read_text())["namespace"]
     objects = yaml.safe_load_all((OVERLAY.parent / "base" / "accounts.yaml").read_text())
-    account = next(found["metadata"]["name"] for found in objects if found["kind"] == "ServiceAccount")
+    accounts = [found["metadata"]["name"] for found in objects if found["kind"] == "ServiceAccount"]
     bindings = [found.values.get("member", "") for found in resources(plan, "google_service_account_iam_member")]
-    if not any(member.endswith(f".svc.id.goog[{namespace}/{account}]") for member in bindings):
-        yield f"nothing ties {namespace}/{account} to an account of Google's"
+    for account in accounts:
+        if not any(member.endswith(f".svc.id.goog[{namespace}/{account}]") for member in bindings):
+            yield f"nothing ties {namespace}/{account} to an account of Google's"
 
 
 def the_volume_in_kubernetes_is_the_instance(plan: Json) -> Iterator[str]:
@@ -131,6 +132,6 @@ POLICIES = (
     webhooks_are_reached_from_the_control_plane,
     every_api_that_is_asked_is_on,
     who_is_in_a_group_of_people_is_said,
-    steps_act_as_the_account_that_kubernetes_gives_them,
+    steps_act_as_the_accounts_that_kubernetes_gives_them,
     the_volume_in_kubernetes_is_the_instance,
 )

@@ -3,10 +3,13 @@ data "aws_partition" "current" {}
 locals {
   # which service account reads and writes below which prefixes of the bucket
   components = {
-    steps   = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
-    ui      = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"], writes = [] }
-    mlflow  = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
-    serving = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
+    # who runs steps: infra/kubernetes/base/accounts.yaml
+    steps    = { namespace = "kubeflow", account = "nightshift", reads = ["raw", "lustre"], writes = ["pipelines"] }
+    release  = { namespace = "kubeflow", account = "nightshift-release", reads = ["raw", "lustre"], writes = ["pipelines"] }
+    training = { namespace = "kubeflow", account = "nightshift-training", reads = ["raw", "lustre"], writes = ["pipelines"] }
+    ui       = { namespace = "kubeflow", account = "ml-pipeline-ui", reads = ["pipelines"], writes = [] }
+    mlflow   = { namespace = "nightshift", account = "mlflow", reads = [], writes = ["mlflow"] }
+    serving  = { namespace = "nightshift", account = "serving", reads = ["mlflow"], writes = [] }
     # the logs of Airflow's tasks: who writes them, and who shows them
     tasks    = { namespace = "airflow", account = "airflow-worker", reads = [], writes = ["airflow"] }
     triggers = { namespace = "airflow", account = "airflow-triggerer", reads = [], writes = ["airflow"] }
@@ -84,10 +87,10 @@ resource "aws_iam_role_policy" "pods" {
 
 # raw data that lie elsewhere; in another account, that account's bucket and key have to allow it too
 resource "aws_iam_role_policy" "sources" {
-  count = length(var.sources) > 0 ? 1 : 0
+  for_each = { for name, component in local.components : name => component if length(var.sources) > 0 && contains(component.reads, "raw") }
 
   name = "sources"
-  role = aws_iam_role.pods["steps"].name
+  role = aws_iam_role.pods[each.key].name
 
   policy = jsonencode({
     Version = "2012-10-17"

@@ -5,6 +5,10 @@ locals {
       { for use in workload.writes : "${name} writes ${use}" => { workload = name, bucket = use, role = "roles/storage.objectUser" } },
     )
   ]...)
+  # whoever reads raw data
+  sources = { for pair in setproduct([for name, workload in var.workloads : name if contains(workload.reads, "lake")], var.sources) :
+    "${pair[0]} reads ${pair[1]}" => { workload = pair[0], bucket = pair[1] }
+  }
 }
 
 resource "google_service_account" "workloads" {
@@ -32,11 +36,11 @@ resource "google_storage_bucket_iam_member" "workloads" {
 
 # raw data that lie elsewhere; in another project, whoever applies this needs the right to grant it there
 resource "google_storage_bucket_iam_member" "sources" {
-  for_each = var.sources
+  for_each = local.sources
 
-  bucket = each.key
+  bucket = each.value.bucket
   role   = "roles/storage.objectViewer"
-  member = google_service_account.workloads["steps"].member
+  member = google_service_account.workloads[each.value.workload].member
 }
 
 # what an endpoint on Vertex AI runs as: it loads a model and its image, and nothing else

@@ -20,8 +20,8 @@ from pipelines import arguments, configs, environments, ir
 from pipelines.arguments import run_name
 from pipelines.commands import Commands
 
-EXPERIMENT = SERVICE_ACCOUNT = "nightshift"
-NAMESPACE = "kubeflow"  # where the account, the claims and the secrets of the steps are, whoever starts them
+EXPERIMENT = "nightshift"
+NAMESPACE = "kubeflow"  # where the accounts, the claims and the secrets of the steps are, whoever starts them
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Place:
         if not self.kubeflow:
             return {}
         place = {"endpoint": environments.KUBEFLOW_INSIDE, "experiment": EXPERIMENT}
-        return place | {"namespace": self.namespace, "service_account": SERVICE_ACCOUNT}
+        return place | {"namespace": self.namespace, "service_account": environments.SERVICE_ACCOUNT}
 
     @property
     def state(self) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from components.common.errors import UnavailableError, UserError
 from components.common.kubeflow import Definition, Place, Server
-from pipelines.engines.airflow.operators.context import EXPERIMENT, SERVICE_ACCOUNT, Rendering
+from pipelines.engines.airflow.operators.context import EXPERIMENT, Rendering
 from pipelines.engines.airflow.operators.links import KUBEFLOW_RUN
 from pipelines.engines.kubeflow.submission import ENDED, SUCCEEDED
+from pipelines.environments import SERVICE_ACCOUNT
 
 
 class KubeflowRunOperator(BaseOperator):

@@ -16,13 +16,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
-from components.common.cluster import is_full
+from components.common.cluster import ACCOUNT, is_full
 from components.common.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
-from pipelines.engines.airflow.operators.context import SERVICE_ACCOUNT, Rendering
+from pipelines.engines.airflow.operators.context import Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES
 from pipelines.engines.airflow.operators.podlogs import LogFollower
-from pipelines.environments import GRACE
+from pipelines.environments import GRACE, SERVICE_ACCOUNT
 
 # as Kubeflow labels its pods, so that one network policy is for both
 LABELS = {"pipelines.kubeflow.org/v2_component": "true", "app.kubernetes.io/part-of": "nightshift"}
@@ -138,11 +138,15 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
         options: of any task.
     """
     settings = step.kubernetes
+    annotations = settings.get("podMetadata", {}).get("annotations", {})
+    account = annotations.get(ACCOUNT)
     return PodOperator(
         rendering=rendering,
         name=f"{rendering.pipeline.name}-{step.name}",
         namespace=rendering.place.namespace,
-        service_account_name=SERVICE_ACCOUNT,
+        service_account_name=account or SERVICE_ACCOUNT,
+        # a step that asks nothing of Kubernetes gets no token for it
+        automount_service_account_token=bool(account),
         image=step.image,
         cmds=argv,
         env_vars=step.environment | {MESSAGE: MESSAGE_PATH},
@@ -163,7 +167,7 @@ def pod(step: ir.Task, argv: list[str], rendering: Rendering, **options: Any) ->
             allow_privilege_escalation=False, capabilities=k8s.V1Capabilities(drop=["ALL"])
         ),
         active_deadline_seconds=int(settings.get("activeDeadlineSeconds", 0)) or None,
-        termination_grace_period=int(settings.get("podMetadata", {}).get("annotations", {}).get(GRACE, 0)) or None,
+        termination_grace_period=int(annotations.get(GRACE, 0)) or None,
         startup_timeout_seconds=STARTUP_SECONDS,
         startup_check_interval_seconds=1,
         # a failure writes no message, so the end of its log is kept; the pod's specification would bury it

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.common.cluster import ACCOUNT
 from components.common.errors import UnavailableError, UserError
 from components.common.kubeflow import Definition, Place, Server
 from pipelines import arguments, configs
@@ -80,6 +81,21 @@ def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(
     (run,) = kubeflow.runs
     assert run.run_id in done.stdout
     assert f"{kubeflow.url}/#/runs/details/{run.run_id}" in done.stdout
+
+
+def test_a_run_has_the_account_that_a_step_of_it_needs_and_there_is_one(kubeflow: Kubeflow) -> None:
+    compiled = arguments.compiled("release", "aws")
+    values = arguments.gathered(compiled, {"config": "fraud", "date": DATE, "data": "simulator"}, {})
+    server = Server(Place(kubeflow.url, "nightshift", service_account="runner"), pause=0)
+    server.submit("one", Definition.read(compiled.yaml), values)
+    (body,) = kubeflow.bodies("/runs")
+    assert body["service_account"] == "nightshift-release"
+
+    spec = spec_of("release")
+    executors = spec["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+    executors["exec-features"]["podMetadata"]["annotations"][ACCOUNT] = "another"
+    with pytest.raises(UserError, match="service accounts another, nightshift-release, and a run on Kubeflow has one"):
+        Definition.read(yaml.safe_dump_all([spec["pipeline_spec"], spec["platform_spec"]]).encode())
 
 
 @pytest.mark.filterwarnings("ignore:This client only works with:FutureWarning")
