@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from components.common import performance
 from components.common.config.neural import Compression, Fit, Precision
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
-from components.profiling.traces import ceiling
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
@@ -312,6 +310,8 @@ class Search:
         faster, though it is not by more than the gate's tolerance, with a probability that over any number of
         comparisons adds up to the gate's.
         """
+        from components.common import performance  # NumPy, which the command line does without
+
         self._number += 1
         alpha = performance.FALSE_ALARMS / (self._number * (self._number + 1))
         taken: dict[Side, list[Stretch]] = {now: [], other: []}
@@ -341,6 +341,8 @@ def speed(side: Side, taken: Sequence[Stretch]) -> Speed:
     if not side.gpu:
         cores = side.setting.cores
         return Speed(rows, flops, median(each.cpu_seconds / each.seconds for each in taken) / cores)
+    from components.profiling.traces import ceiling  # NumPy as well
+
     precision, gpu = side.variant.value("precision"), ceiling.find(side.gpu)
     peak = gpu.peaks.get(FIGURES.get(precision, precision)) if gpu else None
     return Speed(rows, flops, flops / (peak * side.variant.processes) if peak else None)

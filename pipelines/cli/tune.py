@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from components.common import performance, storage
+from components.common import storage
 from components.common.config import Config, parse
 from components.common.config.tabular import CandidateKind
 from components.common.contracts.verdict import Decision
@@ -21,11 +21,6 @@ from pipelines.configs import edits
 NETWORKS = (CandidateKind.MLP,)
 LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
 ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
-SAID = {
-    Decision.FAIL: "faster",
-    Decision.PASS: f"not {100 * performance.EXCLUDED:.0f} % faster",
-    Decision.UNDECIDED: "undecided",
-}  # of a variant, by what the gate says of the one before
 
 
 def add(commands: options.Commands) -> None:
@@ -66,7 +61,7 @@ def line(tried: Tried, setting: Setting) -> str:
         return f"  {what:18} not possible: {tried.refused}"
     compared = tried.comparison
     figures = f"{compared.after.rows:>12,.0f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
-    return f"  {what:18} {figures}; {SAID[compared.decision]}"
+    return f"  {what:18} {figures}; {_said(compared.decision)}"
 
 
 def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
@@ -81,6 +76,14 @@ def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
         yield f"changes what is learned, so compare the models: {', '.join(another)}"
     if found.best.processes > 1:
         yield f"start it by: python -m {' '.join(tuning.launcher(found.best.processes))} components.training ..."
+
+
+def _said(decision: Decision) -> str:
+    """Return what is said of a variant, by what the gate says of the one before."""
+    from components.common import performance  # NumPy, which Airflow's environment lacks
+
+    slower = f"not {100 * performance.EXCLUDED:.0f} % faster"
+    return {Decision.FAIL: "faster", Decision.PASS: slower, Decision.UNDECIDED: "undecided"}[decision]
 
 
 def _used(speed: Speed, setting: Setting) -> str:
