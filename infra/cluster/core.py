@@ -10,8 +10,8 @@ from components.common.errors import UserError
 Chart = Mapping[str, Any]
 # a shell gives the commands one after the other and ends at the first that fails
 STOPPED = (
-    "trap 'echo \"cluster-install: the command above failed, and nothing after it was done; once it is mended, run the"
-    " same again\" >&2' ERR"
+    "trap 'echo \"cluster-install: the command above failed, and nothing after it was done; fix it, then run the same"
+    " command again\" >&2' ERR"
 )
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 

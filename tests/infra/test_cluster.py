@@ -336,7 +336,7 @@ def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: 
     done, asked = script(core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", fails="--install kserve-crd")
 
     assert done.returncode and asked[-1].startswith("upgrade --install kserve-crd")
-    assert done.stderr.strip().endswith("nothing after it was done; once it is mended, run the same again")
+    assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
 
 
 def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
