@@ -118,7 +118,7 @@ def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: Curves)
 
     scorer, columns = Scorer(uri, trial.model), trial.model.preprocessing.columns
     return explain.Explanation(
-        slices=explain.slices(scored, trial.config.task.longest_window_days),
+        slices=explain.slices(scored, trial.config.tabular.longest_window_days),
         calibration=explain.Calibration.of(curves.calibration),
         importances=explain.importances(scored, columns, scorer.score),
     )

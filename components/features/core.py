@@ -166,7 +166,7 @@ def _by_key(xp: ModuleType, codes: Array, times: Array, reach: int) -> tuple[Arr
 
 def _customer(events: Frame, times: Array, config: Config, xp: ModuleType) -> dict[str, Array]:
     """Counts and mean amounts in (t - w, t], with the row itself and earlier rows of its time, not later ones."""
-    decimals, spec = config.task.amount_decimals, windows.of(config)
+    decimals, spec = config.tabular.amount_decimals, windows.of(config)
     has_amount = "amount" in events
     units = windows.minor_units(events["amount"], decimals, xp) if has_amount else xp.zeros(len(events), xp.int64)
     found = trailing(xp, _codes(events["customer"], xp), times, units, windows.lengths(spec))

@@ -45,7 +45,7 @@ def body(args: Namespace) -> dict[str, float]:
     with watch.phase(PhaseName.MATRIX):
         matrix, labels = inputs.matrix(model.preprocessing, rows), rows["label"].to_numpy(dtype="int8")
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, len(rows), days, args.device)
-    subject = core.selected(model, config.task, args.device, (matrix, labels))
+    subject = core.selected(model, config.tabular, args.device, (matrix, labels))
     found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
     step.log.info("%.0f rows per second. %s", found.rows_per_second, found.diagnosis)
     storage.write_bytes(storage.join(args.profile, profile.TRACE), trace)

@@ -25,7 +25,7 @@ Array = Any  # numpy.ndarray | cupy.ndarray
 def of(config: Config) -> Windows:
     """Return how the inputs of a use case are computed from its events."""
     roles = [role for role in ("customer", "terminal", "amount") if getattr(config.columns, role)]
-    task = config.task
+    task = config.tabular
     return Windows(
         windows_days=task.windows_days,
         amount_decimals=task.amount_decimals,

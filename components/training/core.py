@@ -124,7 +124,7 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
     inputs = tabular.seen_in(rows, setting.numeric, setting.categorical)
     fits = fit_all(setting, inputs, rows, validation.metrics)
     usable = {name: validation.metrics[name] for name in fits.candidates}
-    selected, reason = select(usable, setting.config.task.select_by, plan.validation.test)
+    selected, reason = select(usable, setting.config.tabular.select_by, plan.validation.test)
     log.info("%s", reason)
     graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
     package = ModelPackage(
@@ -138,15 +138,15 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
         lineage=Lineage(
             train=window(rows, plan.test.train),
             validation=validation.window,
-            selected_by=setting.config.task.select_by,
+            selected_by=setting.config.tabular.select_by,
             reason=reason,
             constant=constant(rows, inputs),
             device=setting.device,
-            seed=setting.config.task.seed,
+            seed=setting.config.tabular.seed,
             **lineage,
         ),
     )
-    return Trained(package, graphs, reference(rows, inputs, graphs[selected], setting.config.task.seed))
+    return Trained(package, graphs, reference(rows, inputs, graphs[selected], setting.config.tabular.seed))
 
 
 def validate(setting: Setting, fold: Fold, features: pd.DataFrame) -> Validation:
@@ -155,9 +155,9 @@ def validate(setting: Setting, fold: Fold, features: pd.DataFrame) -> Validation
     seen = labelled(rows_of(features, fold.train), fold.train)
     unseen = labelled(test_rows(features, fold, config.protocol.drop_compromised), fold.test)
     inputs = tabular.seen_in(seen, setting.numeric, setting.categorical)
-    matrix, threads = tabular.matrix(inputs, unseen), config.task.threads
+    matrix, threads = tabular.matrix(inputs, unseen), config.tabular.threads
     metrics, thresholds, flagged = {}, {}, config.evaluation.top_k * len(list(fold.test))
-    fits = fit_all(setting, inputs, seen, config.task.candidates)
+    fits = fit_all(setting, inputs, seen, config.tabular.candidates)
     for name, candidate in fits.candidates.items():
         scores = Graph(candidate.graph, threads).score(matrix)
         metrics[name] = evaluate(unseen, scores, config.evaluation.top_k)
@@ -196,7 +196,7 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterabl
 
 def fit(setting: Setting, name: str, matrix: Matrix, labels: Labels) -> Fitted:
     """Fit one candidate of the config."""
-    task = setting.config.task
+    task = setting.config.tabular
     model = task.candidates[name]
     field = f"task.candidates.{name}.parameters"
     job = Job(field, model.parameters, task.seed, task.threads, setting.device, task.trainer, setting.checkpoints)
@@ -283,7 +283,7 @@ def reference(rows: pd.DataFrame, inputs: Inputs, graph: bytes, seed: int) -> pd
 
 
 def _entry(setting: Setting, name: str, candidate: Candidate, validation: Validation) -> Entry:
-    model = setting.config.task.candidates[name]
+    model = setting.config.tabular.candidates[name]
     return Entry(
         kind=model.kind,
         parameters=model.parameters,

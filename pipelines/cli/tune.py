@@ -47,8 +47,8 @@ def tune(args: argparse.Namespace) -> int:
     name, setting = _network(config, args.candidate), _setting(args, config)
     options.say(f"{name} on {args.device}, {setting.rows:,} rows of {setting.inputs} inputs")
     search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
-    trainer = config.task.trainer.model_dump(mode="json")
-    found = tuning.tuned(Variant(config.task.candidates[name].parameters, trainer, args.processes[0]), search)
+    trainer = config.tabular.trainer.model_dump(mode="json")
+    found = tuning.tuned(Variant(config.tabular.candidates[name].parameters, trainer, args.processes[0]), search)
     for said in conclusion(found, setting):
         options.say(said)
     return kept(found, configs.file_of(args.config), name, args.dry_run) if found.is_faster else 0
@@ -92,7 +92,7 @@ def _used(speed: Speed, setting: Setting) -> str:
 
 
 def _network(config: Config, named: str | None) -> str:
-    networks = [name for name, each in config.task.candidates.items() if each.kind in NETWORKS]
+    networks = [name for name, each in config.tabular.candidates.items() if each.kind in NETWORKS]
     if named in networks:
         return named
     if named or len(networks) != 1:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from components.common.config.section import Cost, Positive, Section, Share
+from components.common.config.section import CLASSES, Cost, Kind, Positive, Section, Share, only
 
 Limit = Annotated[float, annotated_types.Interval(gt=0, lt=float("inf"))]
 
@@ -40,17 +40,35 @@ class Protocol(Section):
 class Evaluation(Section):
     """The gate a challenger has to pass."""
 
-    top_k: Positive = Field(100, description="customers (without them: events) that can be checked a day")
-    min_positives: Positive = Field(50, description="positives in the test window that are needed to decide")
-    min_average_precision: Share = 0.3
-    max_average_precision: Share = Field(0.99, description="better than this is taken for leakage and refused")
+    top_k: Positive = only(
+        Kind.TABULAR, default=100, description="customers (without them: events) that can be checked a day"
+    )
+    min_positives: Positive = only(
+        Kind.TABULAR, default=50, description="positives in the test window that are needed to decide"
+    )
+    min_average_precision: Share = only(Kind.TABULAR, default=0.3)
+    max_average_precision: Share = only(
+        Kind.TABULAR, default=0.99, description="better than this is taken for leakage and refused"
+    )
+    min_rows: Positive = only(*CLASSES, default=100, description="test rows that are needed to decide")
+    min_accuracy: Share = only(*CLASSES, default=0.5, description="share of test rows whose class is predicted")
+    min_class_recall: Share = only(
+        *CLASSES, default=0.0, description="share predicted of each class that has min_class_rows test rows or more"
+    )
+    min_class_rows: Positive = only(*CLASSES, default=20, description="test rows by which a class is judged alone")
     tolerance: Share = Field(
-        0.02, description="average precision a fresher model may lose, at the low end of the 95 % interval"
+        0.02,
+        description="average precision, or task.select_by, that a fresher model may lose, at the low end of the 95 % "
+        "interval",
     )
-    cost_missed_positive: Cost = Field(
-        1.0, description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1"
+    cost_missed_positive: Cost = only(
+        Kind.TABULAR,
+        default=1.0,
+        description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1",
     )
-    cost_alert: Cost = Field(5.0, description="of checking a flagged event, in the currency of the amounts")
+    cost_alert: Cost = only(
+        Kind.TABULAR, default=5.0, description="of checking a flagged event, in the currency of the amounts"
+    )
 
 
 class Drift(Section):

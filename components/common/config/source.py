@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from components.common.config.section import Positive, Section, Share
+from components.common.config.section import CLASSES, Kind, Positive, Section, Share, only
 
 
 class Source(Section):
@@ -45,14 +45,24 @@ class Columns(Section):
 
     event_id: str = Field(description="unique id of an event")
     event_time: str = Field(description="when it happened: timestamps, or ISO 8601 text")
-    customer: str | None = Field(
-        None, description="whose events they are: of a person, an account, a machine; without it each stands alone"
+    customer: str | None = only(
+        Kind.TABULAR,
+        description="whose events they are: of a person, an account, a machine; without it each stands alone",
     )
-    terminal: str | None = Field(None, description="where they happen: at a shop, a device, a site")
-    amount: str | None = Field(None, description="what an event is worth; not negative")
-    label: str = Field(description="what is to be predicted: 0, 1, true or false")
-    numeric: list[str] = Field([], description="further numeric columns, used as model inputs as they are")
-    categorical: list[str] = Field([], description="further categorical columns, one-hot encoded")
+    terminal: str | None = only(Kind.TABULAR, description="where they happen: at a shop, a device, a site")
+    amount: str | None = only(Kind.TABULAR, description="what an event is worth; not negative")
+    image: str | None = only(
+        Kind.IMAGES, description="a file's bytes, its path below the data's folder, or its s3:// or gs:// URI"
+    )
+    text: str | None = only(Kind.TEXTS, description="text, or its bytes in UTF-8")
+    group: str | None = only(
+        *CLASSES, description="what belongs together, such as a patient or an author: never trained on and tested on"
+    )
+    label: str = Field(description="what is to be predicted: 0, 1, true or false; a class, where task has classes")
+    numeric: list[str] = only(
+        Kind.TABULAR, default=[], description="further numeric columns, used as model inputs as they are"
+    )
+    categorical: list[str] = only(Kind.TABULAR, default=[], description="further categorical columns, one-hot encoded")
 
     @model_validator(mode="after")
     def _no_column_twice(self) -> Self:
@@ -71,7 +81,7 @@ class Columns(Section):
         return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
 
 
-ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "label")
+ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "image", "text", "group", "label")
 # columns that the features step and the scoring add
 MADE = re.compile(r"score|during_(weekend|night)|(customer|terminal)_(count|mean_amount|risk)_\d+d")
 
@@ -80,19 +90,49 @@ class Simulator(Section):
     """The embedded data: the world's size, its seed, and what to spoil in it on purpose."""
 
     seed: Annotated[int, annotated_types.Ge(0)] = 0
-    customers: Positive = 5000
-    terminals: Positive = 10000
+    customers: Positive = only(Kind.TABULAR, default=5000)
+    terminals: Positive = only(Kind.TABULAR, default=10000)
+    items: Positive = only(*CLASSES, default=200, description="images or texts a day")
     drift_from: str | None = Field(
         None, pattern=r"^\d{4}-\d{2}-\d{2}$", description="first day (YYYY-MM-DD) on which the drifts below apply"
     )
-    amount_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on amounts, from drift_from")
     volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
-    night_fraud: bool = Field(
-        False, description="from drift_from, positives move to the night (00:00-06:59), and stolen cards buy as usual"
+    amount_factor: Annotated[float, annotated_types.Gt(0)] = only(
+        Kind.TABULAR, default=1.0, description="on amounts, from drift_from"
     )
-    new_terminals: Share = Field(0.0, description="share of terminals that new ones replace on drift_from")
-    new_scenario: Share = Field(
-        0.0, description="share of transactions that are, from drift_from, small purchases with copied cards: fraud"
+    night_fraud: bool = only(
+        Kind.TABULAR,
+        default=False,
+        description="from drift_from, positives move to the night (00:00-06:59), and stolen cards buy as usual",
+    )
+    new_terminals: Share = only(
+        Kind.TABULAR, default=0.0, description="share of terminals that new ones replace on drift_from"
+    )
+    new_scenario: Share = only(
+        Kind.TABULAR,
+        default=0.0,
+        description="share of transactions that are, from drift_from, small purchases with copied cards: fraud",
+    )
+    digits: bool = only(
+        Kind.IMAGES,
+        default=False,
+        description="true: scikit-learn's handwritten digits, each on one day in so many that all are used once; "
+        "false: drawn shapes",
+    )
+    brightness_factor: Annotated[float, annotated_types.Gt(0)] = only(
+        Kind.IMAGES, default=1.0, description="on pixels, from drift_from"
+    )
+    blur: Annotated[float, annotated_types.Interval(ge=0, le=16)] = only(
+        Kind.IMAGES, default=0.0, description="radius in pixels, from drift_from"
+    )
+    new_class: Share = only(
+        *CLASSES, default=0.0, description="share of items that are, from drift_from, of a class nobody has seen"
+    )
+    length_factor: Annotated[float, annotated_types.Gt(0)] = only(
+        Kind.TEXTS, default=1.0, description="on words of a text, from drift_from"
+    )
+    new_words: Share = only(
+        Kind.TEXTS, default=0.0, description="share of words that are, from drift_from, others than before"
     )
     label_lateness_days: Annotated[int, annotated_types.Ge(0)] = Field(
         0, description="days by which labels of days from drift_from arrive after the label delay"

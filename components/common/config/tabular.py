@@ -4,10 +4,10 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 import annotated_types
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, field_validator
 
-from components.common.config.neural import Trainer
-from components.common.config.section import Positive, Section
+from components.common.config.section import Kind, Positive, Section
+from components.common.config.task import CandidateName, Task
 
 
 class CandidateKind(StrEnum):
@@ -17,10 +17,6 @@ class CandidateKind(StrEnum):
     MLP = "mlp"
     LOGISTIC_REGRESSION = "logistic_regression"
     RANDOM_FOREST = "random_forest"
-
-
-# names the candidate's file in the model package
-CandidateName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
 
 
 class Candidate(Section):
@@ -33,22 +29,20 @@ class Candidate(Section):
     parameters: dict[str, float | int | str | bool] = Field({}, description="under the library's own names")
 
 
-class Tabular(Section):
+class Tabular(Task):
     """Trailing windows per customer and, delayed by the label delay, per terminal; and the candidates."""
 
-    kind: Literal["tabular"]
+    kind: Literal[Kind.TABULAR]
     windows_days: list[Positive] = Field(
         [1, 7, 30], description="lengths of the windows, all different; [] without a customer and a terminal"
     )
     amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
         2, description="decimals of the currency; amounts are summed exactly at this precision"
     )
-    seed: int = 0
     threads: Positive = Field(2, description="fixed here, since weights differ between thread counts")
     select_by: Literal["average_precision", "auc_roc", "precision_at_k"] = Field(
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )
-    trainer: Trainer = Trainer()
     candidates: dict[CandidateName, Candidate] = Field(min_length=1, description="name -> what to train")
 
     @field_validator("windows_days")

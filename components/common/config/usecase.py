@@ -1,11 +1,13 @@
 """One use case: the generic sections and, by its kind, the task."""
 
 import json
-from typing import Annotated, Any, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, Self, get_args
 
 import annotated_types
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
+from components.common.config.classes import Classes, Images, Texts
 from components.common.config.policy import (
     Controller,
     Costs,
@@ -17,9 +19,9 @@ from components.common.config.policy import (
     Rollout,
 )
 from components.common.config.schedule import Schedule
-from components.common.config.section import Section
+from components.common.config.section import Kind, Section
 from components.common.config.source import Columns, Simulator, Source
-from components.common.config.tabular import Candidate, Tabular
+from components.common.config.tabular import Tabular
 from components.common.errors import UserError, nearest
 
 
@@ -34,7 +36,7 @@ class Config(Section):
     quarantine: Quarantine = Quarantine()
     simulator: Simulator = Simulator()
     protocol: Protocol = Protocol()
-    task: Tabular
+    task: Annotated[Tabular | Images | Texts, Field(discriminator="kind")]
     evaluation: Evaluation = Evaluation()
     drift: Drift = Drift()
     controller: Controller = Controller()
@@ -44,12 +46,59 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _windows_have_a_key(self) -> Self:
-        if self.task.windows_days and not (self.columns.customer or self.columns.terminal):
+        days = self.task.windows_days if isinstance(self.task, Tabular) else []
+        if days and not (self.columns.customer or self.columns.terminal):
             raise ValueError(
-                f"task.windows_days: is {self.task.windows_days}, but windows are counted by customer or "
+                f"task.windows_days: is {days}, but windows are counted by customer or "
                 "terminal; name columns.customer or columns.terminal, or write windows_days: []"
             )
         return self
+
+    @model_validator(mode="after")
+    def _fields_are_the_tasks(self) -> Self:
+        kind = self.task.kind
+        for name in ("columns", "simulator", "evaluation"):
+            for field, value in _of_other_tasks(getattr(self, name), kind):
+                raise ValueError(f"{name}.{field}: is {value!r}, which task {kind} does not have; leave it out")
+        role = CONTENT.get(kind)
+        if role and not getattr(self.columns, role):
+            raise ValueError(f"columns.{role}: missing, and task {kind} needs it; name the column")
+        return self
+
+    @property
+    def tabular(self) -> Tabular:
+        """The task of a use case whose events are rows of a table.
+
+        Raises:
+            UserError: when it is another one, which whoever asks cannot do yet.
+        """
+        if not isinstance(self.task, Tabular):
+            raise UserError(f"task.kind is {str(self.task.kind)!r}, which this cannot do yet; it can do 'tabular' only")
+        return self.task
+
+    @property
+    def classes(self) -> Classes:
+        """The task of a use case that tells classes of images or texts apart.
+
+        Raises:
+            UserError: when it is another one.
+        """
+        if not isinstance(self.task, Classes):
+            raise UserError(f"task.kind is {str(self.task.kind)!r}, and this is for classes of images and texts only")
+        return self.task
+
+
+# what the events of a task hold
+CONTENT = {Kind.IMAGES: "image", Kind.TEXTS: "text"}
+
+
+def _of_other_tasks(section: Section, kind: Kind) -> Iterator[tuple[str, Any]]:
+    """Yield the fields that a task does not have and a config gives all the same, with their values."""
+    for name, field in type(section).model_fields.items():
+        extra, value = field.json_schema_extra, getattr(section, name)
+        tasks = extra.get("tasks") if isinstance(extra, dict) else None
+        if isinstance(tasks, list) and kind not in tasks and value != field.get_default():
+            yield name, value
 
 
 def parse(value: dict[str, Any] | str) -> Config:
@@ -71,11 +120,15 @@ def parse(value: dict[str, Any] | str) -> Config:
 
 
 def _explain(item: dict[str, Any]) -> str:
-    path = [str(part) for part in item["loc"]]
+    given = [str(part) for part in item["loc"]]
+    # by which of the tasks it was checked, no config says there
+    path = [part for place, part in enumerate(given) if given[:place] != ["task"]]
     field = ".".join(path) or "(top level)"
     if item["type"] == "extra_forbidden":
-        allowed = _keys_at(path[:-1])
+        allowed = _keys_at(given[:-1])
         return f"{field}: unknown key; allowed here: {', '.join(allowed)}{nearest(path[-1], allowed)}"
+    if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        return f"{field}.kind: is {item['input'].get('kind')!r}; allowed: {', '.join(Kind)}"
     if item["type"] == "missing":
         return f"{field}: missing, and it has no default; add it to the config"
     if item["type"] == "value_error" and not path:
@@ -86,11 +139,20 @@ def _explain(item: dict[str, Any]) -> str:
 
 def _keys_at(path: list[str]) -> list[str]:
     """Return the valid keys of the section at `path`; names below a mapping (a candidate's name) are skipped."""
-    section: type[BaseModel] = Config
+    section: type[Section] = Config
+    within = [section]
     for part in path:
-        field = section.model_fields.get(part)
-        if field is None:
-            continue
-        inner = field.annotation if part != "candidates" else Candidate
-        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else section
+        if part in list(Kind):
+            section = next(each for each in within if part in get_args(each.model_fields["kind"].annotation))
+        elif field := section.model_fields.get(part):
+            within = list(_sections(field.annotation)) or within
+            section = within[0]
     return sorted(section.model_fields)
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    """Yield the sections that a field may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections(part)

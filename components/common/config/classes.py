@@ -1,0 +1,72 @@
+"""The tasks that tell classes apart: of images and of texts."""
+
+from typing import Annotated, Literal
+
+import annotated_types
+from pydantic import Field, StringConstraints, field_validator
+
+from components.common.config.section import Kind, Positive, Section
+from components.common.config.task import CandidateName, Task
+
+ClassName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+PIXELS = 89_478_485  # above, Pillow takes a file for a decompression bomb
+
+
+class Network(Section):
+    """One candidate: which model family, and its parameters."""
+
+    kind: str
+    parameters: dict[str, float | int | str | bool] = Field({}, description="those of the recipe")
+
+
+class ImageNetwork(Network):
+    """A network that takes images; `components/neural/recipes/` has a recipe for each kind."""
+
+    kind: Literal["resnet"]
+
+
+class TextNetwork(Network):
+    """A network that takes tokens."""
+
+    kind: Literal["bert"]
+
+
+class Classes(Task):
+    """What both tasks have."""
+
+    classes: Annotated[list[ClassName], annotated_types.Len(min_length=2)] = Field(
+        description="every value of columns.label, as text; another one is quarantined as unknown_label"
+    )
+    select_by: Literal["accuracy", "macro_f1"] = Field(
+        "accuracy", description="metric on the validation days by which the candidate is chosen, and the gate decides"
+    )
+
+    @field_validator("classes")
+    @classmethod
+    def _no_class_twice(cls, classes: list[str]) -> list[str]:
+        twice = sorted({name for name in classes if classes.count(name) > 1})
+        if twice:
+            raise ValueError(f"class {twice[0]!r} is listed twice; give each class once")
+        return classes
+
+
+class Images(Classes):
+    """One class of each image. Images are turned upright, cut to a square in the middle and resized."""
+
+    kind: Literal[Kind.IMAGES]
+    side: Annotated[int, annotated_types.Interval(ge=8, le=1024)] = Field(224, description="pixels that networks see")
+    channels: Literal[1, 3] = Field(3, description="1: gray, 3: color")
+    min_side: Positive = Field(8, description="pixels of the shorter side, below which an image is quarantined")
+    max_pixels: Annotated[int, annotated_types.Interval(ge=64, le=PIXELS)] = Field(
+        50_000_000, description="width times height, above which an image is quarantined before it is decoded"
+    )
+    candidates: dict[CandidateName, ImageNetwork] = Field(min_length=1, description="name -> what to train")
+
+
+class Texts(Classes):
+    """One class of each text."""
+
+    kind: Literal[Kind.TEXTS]
+    length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
+    max_characters: Positive = Field(100_000, description="of a text, above which it is quarantined")
+    candidates: dict[CandidateName, TextNetwork] = Field(min_length=1, description="name -> what to train")
