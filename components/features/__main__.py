@@ -5,11 +5,13 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from components.common import storage
-from components.common.config import parse
+from components.common.config import Config, parse
+from components.common.config.classes import Images
 from components.common.contracts import tables
 from components.common.contracts.online import Replay
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
+from components.common.errors import UserError
 from components.common.splits import Days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
 from components.features import core, section, workers
@@ -35,6 +37,8 @@ def parser() -> Parser:
 def body(args: argparse.Namespace) -> dict[str, float]:
     """Compute the days that are missing in the lake and list all days in the manifest."""
     config = parse(args.config)
+    if config.columns.content:
+        return _shards(args, config)
     days = plan(config, parse_date(args.date)).features
     frames.backend(args.device)  # refused now rather than after the first reading
     job = Job(config, State.parse(args.state).lake, tables.read_table(args.events), args.device)
@@ -61,6 +65,26 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     write_section(args.features, section.build(table, len(made), args.device))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(made), "online_differing": replay.differing}
+
+
+def _shards(args: argparse.Namespace, config: Config) -> dict[str, float]:
+    """Make the shards of the days that are missing in the lake and list all days in the manifest."""
+    from components.features import images
+
+    if not isinstance(config.task, Images):
+        raise UserError(f"task.kind is {str(config.task.kind)!r}, of which features cannot be made yet")
+    days, events = plan(config, parse_date(args.date)).features, tables.read_table(args.events)
+    job = images.Job(config, config.task, State.parse(args.state).lake, events)
+    uris = {day: job.uri(day) for day in days}
+    kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
+    missing = {day: uri for day, uri in uris.items() if day not in kept}
+    log.info("features: %d days are in the lake, %d to decode", len(kept), len(missing))
+    made = images.write(job, missing)
+    parts = [(kept | made)[day] for day in days]
+    table = tables.Table("features", parts, {"events_sha256": events.sha256})
+    write_section(args.features, section.of_shards(table, len(made)))
+    tables.write_table(args.features, table)
+    return {"rows": table.rows, "computed_days": len(made)}
 
 
 def write_online(job: Job, day: date, part: tables.Partition) -> tuple[str, Replay]:

@@ -28,6 +28,15 @@ def build(table: Features, computed_days: int, device: str) -> Section:
     return Section(title="Features", weight=WEIGHT, blocks=[Text(sentences=sentences), _inputs(numeric, categorical)])
 
 
+def of_shards(table: Features, computed_days: int) -> Section:
+    """Return the section of a features table whose rows lie in shards, of which some days were made now."""
+    days = f"{table.partitions[0].date} to {table.partitions[-1].date}"
+    text = (
+        f"{table.rows:,} rows of {days}: {computed_days} of {len(table.partitions)} days made, the others were there."
+    )
+    return Section(title="Features", weight=WEIGHT, blocks=[Text(sentences=[text])])
+
+
 def _replayed(replay: Replay) -> str:
     said = f"Replayed online, {replay.differing:,} of {replay.rows:,} events of {replay.day} differ"
     return f"{said} by up to {replay.largest:.3g}, in {replay.worst}." if replay.differing else f"{said}."

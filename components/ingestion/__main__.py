@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # part of every partition's identity: raise it when the same rows come to another partition
 SCHEMA = 2
-BATCH = 30  # days that are in memory, and on the log's next line, together
+BATCH = 30  # days that are in memory, and on the log's next line, together; one of images or texts
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ def ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
     Raises:
         UserError: when a file is bad.
     """
-    days = list(job.plan.events)
+    days, batch = list(job.plan.events), 1 if job.config.columns.content else BATCH
     partitions: list[Partition] = []
-    for first in range(0, len(days), BATCH):
-        partitions += _batch(job, days[first : first + BATCH], text_ids)
+    for first in range(0, len(days), batch):
+        partitions += _batch(job, days[first : first + batch], text_ids)
         rows = sum(part.rows for part in partitions)
         log.info("ingestion: %d of %d days, %s rows", len(partitions), len(days), f"{rows:,}")
     return partitions
@@ -109,8 +109,14 @@ def _batch(job: Job, days: list[date], text_ids: Collection[str]) -> list[Partit
 
 
 def _key(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> str:
-    meaning = [job.config.columns.model_dump(), job.config.source.timezone]
+    meaning = [job.config.columns.model_dump(), job.config.source.timezone, _rules(job.config)]
     return storage.fingerprint([SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(text_ids)])
+
+
+def _rules(config: Config) -> dict[str, object]:
+    """Return what the config says of images or texts that are taken."""
+    asked = {"classes", "min_side", "max_pixels", "max_characters"}
+    return config.task.model_dump(include=asked) if config.columns.content else {}
 
 
 def _splits(

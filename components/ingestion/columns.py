@@ -12,6 +12,7 @@ from components.common.errors import UserError, nearest
 # what a column should hold, and how to write it
 TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z"
 LABEL = "label; write 0, 1, true or false"
+CLASS = "class; write those that task.classes lists"
 NUMBER = "number; write 12.5 with a point, and name text or true and false under columns.categorical"
 
 WHOLE_NUMBER = r"-?(?:0|[1-9]\d{0,17})"
@@ -117,6 +118,12 @@ def labels(column: pd.Series) -> pd.Series:
         column = texts(column).str.lower().replace({"true": "1", "false": "0"})
     value = numbers(column)
     return value.where(value.isin((0, 1))).astype("Int8")
+
+
+def classes(column: pd.Series, known: list[str]) -> pd.Series:
+    """Return the names of classes, dtype string; null where a value is none of those known."""
+    text = texts(column)
+    return text.where(text.isin(known))
 
 
 def times(column: pd.Series, timezone: str) -> pd.Series:

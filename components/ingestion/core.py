@@ -16,10 +16,13 @@ import pandas as pd
 import pandera.pandas as pa
 
 from components.common.config import Config
+from components.common.config.classes import Classes, Images, Texts
 from components.common.config.source import Columns
+from components.common.config.task import Task
 from components.ingestion import columns as read
+from components.ingestion import images, texts
 
-IDS = ("event_id", "customer", "terminal")
+IDS = ("event_id", "customer", "terminal", "group")
 REASON = "quarantine_reason"
 
 
@@ -59,8 +62,8 @@ def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_i
     read.require(raw, config.columns)
     days, due = np.full(len(raw), day, "datetime64[D]"), np.full(len(raw), labels_due)
     rows = Rows(raw, _typed(raw, config, text_ids), days, due)
-    _check_types(raw, rows.typed, config.columns, labels_due)
-    return dict(_parted(rows, config.columns))[day]
+    _check_types(raw, rows.typed, config, labels_due)
+    return dict(_parted(rows, config))[day]
 
 
 def split_alike(
@@ -85,7 +88,7 @@ def split_alike(
     read.require(raw, config.columns)
     days = np.repeat(np.array(list(frames), "datetime64[D]"), [len(frame) for frame in frames.values()])
     rows = Rows(raw, _typed(raw, config, text_ids), days, days <= np.datetime64(labels_due))
-    return dict(_parted(rows, config.columns)) if _alike(rows, config.columns) else None
+    return dict(_parted(rows, config)) if _alike(rows, config.columns) else None
 
 
 @dataclass(frozen=True)
@@ -115,14 +118,16 @@ def _alike(rows: Rows, columns: Columns) -> bool:
     return bool(all_readable and (kinds == kinds.iloc[0]).all(axis=None))
 
 
-def _parted(rows: Rows, columns: Columns) -> Iterator[tuple[date, Split]]:
-    reasons = _reasons(rows, columns)
+def _parted(rows: Rows, config: Config) -> Iterator[tuple[date, Split]]:
+    columns = config.columns
+    reasons = _reasons(rows, config)
     rejected = reasons.notna()
     types = {role: "integer" if rows.typed[role].dtype == "Int64" else "text" for role in _ids(columns)}
     bad = rows.raw.loc[rejected]
-    bad = pd.DataFrame({column: read.texts(bad[column]) for column in bad})
+    content = columns.roles.get(columns.content or "")
+    bad = pd.DataFrame({name: _raw(bad[name]) if name == content else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
-    good = schema(columns, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
+    good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
     days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
     for day in np.unique(rows.days):
         yield day.item(), Split(_of(day, good, days), _of(day, bad, bad_days), types)
@@ -133,8 +138,17 @@ def _of(day: np.datetime64, frame: pd.DataFrame, days: npt.NDArray[np.datetime64
     return frame.iloc[np.searchsorted(days, day) : np.searchsorted(days, day, "right")].reset_index(drop=True)
 
 
-def schema(columns: Columns, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
+def _raw(contents: pd.Series) -> pd.Series:
+    """Return images or texts as bytes, since what is wrong with some of them is that they are no text."""
+    return contents.map(lambda content: content.encode() if isinstance(content, str) else content)
+
+
+def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
     """Return the contract of an events partition: these columns, in this order, and no others."""
+    columns, task = config.columns, config.task
+    label = pa.Column("Int8", pa.Check.isin((0, 1)), nullable=not labels_due)
+    if isinstance(task, Classes):
+        label = pa.Column("string", pa.Check.isin(task.classes), nullable=not labels_due)
     ids = {role: pa.Column("int64" if kind == "integer" else str) for role, kind in id_types.items()}
     finite = pa.Check(np.isfinite, name="finite")
     # pandera takes one unit of time for another
@@ -142,7 +156,9 @@ def schema(columns: Columns, id_types: dict[str, str], labels_due: bool) -> pa.D
     roles = ids | {
         "event_time": pa.Column("datetime64[us]", microseconds),
         "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
-        "label": pa.Column("Int8", pa.Check.isin((0, 1)), nullable=not labels_due),
+        "image": pa.Column(object),
+        "text": pa.Column(str),
+        "label": label,
     }
     return pa.DataFrameSchema(
         {role: roles[role] for role in columns.roles}
@@ -183,6 +199,8 @@ def _mask(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"({len(value):,} bytes)"
     return "(missing)" if pd.isna(value) else str(value)[:40]
 
 
@@ -192,8 +210,12 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
         **{role: partial(read.ids, as_text=role in text_ids) for role in IDS},
         "event_time": partial(read.times, timezone=config.source.timezone),
         "amount": read.numbers,
+        "image": images.contents,
+        "text": texts.contents,
         "label": read.labels,
     }
+    if isinstance(config.task, Classes):
+        readers["label"] = partial(read.classes, known=config.task.classes)
     frame = pd.DataFrame(index=raw.index)
     for role, name in config.columns.roles.items():
         frame[role] = readers[role](raw[name])
@@ -205,18 +227,20 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
     return frame
 
 
-def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, columns: Columns, labels_due: bool) -> None:
+def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_due: bool) -> None:
+    columns = config.columns
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
     if labels_due:  # before, a few bad labels may be the only ones
-        read.require_some(raw[columns.label], typed["label"], read.LABEL)
+        read.require_some(raw[columns.label], typed["label"], read.CLASS if columns.content else read.LABEL)
     if columns.amount:
         read.require_some(raw[columns.amount], typed["amount"], read.NUMBER)
     for name in columns.numeric:
         read.require_some(raw[name], typed[name], read.NUMBER)
 
 
-def _reasons(rows: Rows, columns: Columns) -> pd.Series:
+def _reasons(rows: Rows, config: Config) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
+    columns = config.columns
     typed, labelled = rows.typed, read.given(rows.raw[columns.label])
     broken = {
         "missing_key": typed[_ids(columns)].isna().any(axis=1),
@@ -230,11 +254,22 @@ def _reasons(rows: Rows, columns: Columns) -> pd.Series:
     reasons = pd.Series(None, typed.index, dtype=object)
     for rule, where in reversed(broken.items()):
         reasons[where] = rule
-    # of a day's rows that share an id the first good one stays
-    sound = reasons.isna()
-    repeated = typed.loc[sound, ["event_id"]].assign(day=rows.days[sound]).duplicated()
-    reasons[repeated.index[repeated]] = "duplicate_id"
+    if columns.content:
+        reasons = reasons.fillna(_faults(typed[columns.content], config.task))
+    # of a day's rows that share an id, or what they hold, the first good one stays
+    for role in filter(None, ("event_id", columns.content)):
+        sound = reasons.isna()
+        repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()
+        reasons[repeated.index[repeated]] = "duplicate_id" if role == "event_id" else "duplicate_content"
     return reasons
+
+
+def _faults(contents: pd.Series, task: Task) -> pd.Series:
+    """Return for each image or text the rule that rejects it, or null."""
+    if isinstance(task, Images):
+        return images.faults(contents, task)
+    assert isinstance(task, Texts)
+    return texts.faults(contents, task)
 
 
 def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
@@ -251,4 +286,5 @@ def _ids(columns: Columns) -> list[str]:
 
 def _good(typed: pd.DataFrame, id_types: dict[str, str]) -> pd.DataFrame:
     dtypes: dict[Hashable, Any] = {role: "int64" if kind == "integer" else str for role, kind in id_types.items()}
+    dtypes |= {"text": str} if "text" in typed else {}
     return typed.astype(dtypes).sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)

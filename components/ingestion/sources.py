@@ -1,16 +1,21 @@
 """Where a day's rows come from: the simulator, a folder with one file a day, or one table with all days."""
 
 import gzip
+import importlib
 import io
+import re
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache, cached_property, partial
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from components.common import storage
 from components.common.config import Config
+from components.common.config.section import Kind
 from components.common.config.source import Simulator
 from components.common.errors import UserError
 from components.common.splits import Days
@@ -23,8 +28,16 @@ if TYPE_CHECKING:
 SIMULATOR = "simulator"
 # part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
 SIMULATOR_VERSION = 1
-SIMULATED = ("transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud")
+# the columns that the simulator makes, and the module that makes them
+SIMULATED = {
+    Kind.TABULAR: ("transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud"),
+    Kind.IMAGES: ("image_id", "time", "image", "label"),
+    Kind.TEXTS: ("text_id", "time", "text", "author", "label"),
+}
+SIMULATORS = {Kind.TABULAR: "simulator", Kind.IMAGES: "pictures", Kind.TEXTS: "sentences"}
 FORMATS = (".parquet", ".csv", ".csv.gz")
+STORED = re.compile(r"(?:s3|gs)://[^:]+")
+READS = 16  # files at once, most of whose time is waiting
 
 
 @dataclass(frozen=True)
@@ -68,19 +81,20 @@ def connect(data: str, config: Config, labels_due: date) -> Source:
     """
     if data == SIMULATOR:
         _require_simulated(config)
-        return Simulated(config.simulator, labels_due)
+        return Simulated(config.simulator, labels_due, config.task.kind)
     if not config.source.pattern.endswith(FORMATS):
         key = "files" if config.source.files else "table"
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
-    return Folder(data, config.source.pattern) if config.source.files else OneTable(data, config)
+    source: Source = Folder(data, config.source.pattern) if config.source.files else OneTable(data, config)
+    return Files(source, data, config.columns.image) if config.columns.image else source
 
 
 def _require_simulated(config: Config) -> None:
-    columns = config.columns
+    columns, made = config.columns, SIMULATED[config.task.kind]
     for name in (*columns.roles.values(), *columns.numeric, *columns.categorical):
-        if name not in SIMULATED:
+        if name not in made:
             raise UserError(
-                f"--data is {SIMULATOR!r}, which makes {', '.join(SIMULATED)}, but config {config.name!r} names column "
+                f"--data is {SIMULATOR!r}, which makes {', '.join(made)}, but config {config.name!r} names column "
                 f"{name!r}; give --data with the folder of your files, or --config fraud"
             )
 
@@ -129,6 +143,7 @@ class Simulated:
     alike: ClassVar = True
     config: Simulator
     labels_due: date
+    kind: Kind = Kind.TABULAR
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""
@@ -140,13 +155,14 @@ class Simulated:
 
     def read(self, day: date) -> Raw:
         """Return a day's rows; they are made only when they are loaded."""
-        made_from = [SIMULATOR_VERSION, self.config.model_dump(), day, self.config.labels_arrived(day, self.labels_due)]
+        arrived = self.config.labels_arrived(day, self.labels_due)
+        made_from = [SIMULATOR_VERSION, self.kind, self.config.model_dump(), day, arrived]
         return Raw(storage.fingerprint(made_from), partial(self._make, day))
 
     def _make(self, day: date) -> "pd.DataFrame":
-        from components.ingestion import simulator
-
-        return simulator.day(self.config, day, self.labels_due)
+        simulator = importlib.import_module(f"components.ingestion.{SIMULATORS[self.kind]}")
+        frame: pd.DataFrame = simulator.day(self.config, day, self.labels_due)
+        return frame
 
 
 class Folder:
@@ -216,6 +232,64 @@ class OneTable:
         days = times.dt.floor("D").ffill().bfill()
         positions: dict[Any, Any] = frame.groupby(days.to_numpy()).indices
         return ParsedTable(storage.sha256(data), frame, {day.date(): rows for day, rows in positions.items()})
+
+
+@dataclass(frozen=True)
+class Files:
+    """A source whose rows name image files. A file is taken to stay as it is: only its name is part of a day's hash.
+
+    Attributes:
+        table: the rows.
+        root: URI of the folder below which the files lie; others are named by an s3:// or gs:// URI.
+        column: the user's column of bytes, paths and URIs.
+    """
+
+    alike: ClassVar = False
+    table: Source
+    root: str
+    column: str
+
+    def name(self, day: date) -> str:
+        """Return what to call the day's rows in a message."""
+        return self.table.name(day)
+
+    def has(self, day: date) -> bool:
+        """Return whether there is anything for a day."""
+        return self.table.has(day)
+
+    def read(self, day: date) -> Raw:
+        """Return a day's rows; the files are read when they are loaded."""
+        raw = self.table.read(day)
+        return Raw(raw.sha256, partial(self._load, raw))
+
+    def _load(self, raw: Raw) -> "pd.DataFrame":
+        frame = raw.load()
+        if self.column in frame:
+            with ThreadPoolExecutor(READS) as pool:
+                contents = list(pool.map(self._content, frame[self.column]))
+            frame = frame.assign(**{self.column: _objects(contents)})
+        return frame
+
+    def _content(self, value: Any) -> Any:
+        """Return a file's bytes, or its name where nothing can be read there."""
+        if not isinstance(value, str) or not value:
+            return value
+        path = PurePosixPath(value)
+        inside = not path.is_absolute() and ".." not in path.parts and "://" not in value
+        try:
+            if inside or STORED.fullmatch(value):
+                return storage.read_bytes(storage.join(self.root, value) if inside else value)
+        except UserError:  # the rule missing_file says so, with the name
+            return value
+        return value
+
+
+def _objects(values: list[Any]) -> "npt.NDArray[np.object_]":
+    import numpy as np
+
+    found = np.empty(len(values), dtype=object)
+    found[:] = values
+    return found
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,7 @@ def partition_of(uri: str) -> str | None:
         return None
     if file.endswith(".tmp"):
         return f"{table}/{day}/{file}"
-    content = file.removesuffix(".json")
+    content = file.removesuffix(".json").removesuffix(".npy")
     whole = content.endswith((".parquet", SUFFIX))
     return f"{'events' if table == 'quarantine' else table}/{day}/{content}" if whole else None
 

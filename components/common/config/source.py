@@ -80,6 +80,11 @@ class Columns(Section):
         """Canonical role -> the user's column name, of the roles that are given; without the extra columns."""
         return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
 
+    @property
+    def content(self) -> str | None:
+        """The role of what an event holds as a whole, `image` or `text`; None where it is a row of a table."""
+        return next((role for role in ("image", "text") if role in self.roles), None)
+
 
 ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "image", "text", "group", "label")
 # columns that the features step and the scoring add

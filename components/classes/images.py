@@ -1,0 +1,76 @@
+"""From an image file to pixels: upright, gray or color, a square of one size."""
+
+import warnings
+from io import BytesIO
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+Pixels = npt.NDArray[np.uint8]
+
+# decoders are written in C and read what strangers have made: no more of them than anybody needs
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+PLAIN = {"1": "L", "L": "L", "RGB": "RGB"}
+BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+
+
+class UnusableError(ValueError):
+    """A file that cannot be used; the text is the rule that rejects it."""
+
+
+def decoded(content: bytes, max_pixels: int, least: int = 0) -> Image.Image:
+    """Return the image of a file as it is meant to be seen.
+
+    Args:
+        content: its bytes.
+        max_pixels: width times height, above which nothing is decoded.
+        least: pixels of either side that are needed, by which a large JPEG decodes in less time; 0: all.
+
+    Returns:
+        mode L or RGB, turned upright.
+
+    Raises:
+        UnusableError: `undecodable`, `decompression_bomb`, `animated`, or `wrong_mode`: another color space than gray
+            and RGB, more than 8 bits, or partly transparent.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return _plain(_loaded(content, max_pixels, least))
+    except UnusableError:
+        raise
+    except BOMBS:
+        raise UnusableError("decompression_bomb") from None
+    except Exception:  # whatever a decoder meets in a broken file
+        raise UnusableError("undecodable") from None
+
+
+def square(image: Image.Image, side: int, channels: int) -> Pixels:
+    """Return the square in the middle of an image, resized; uint8 (side, side, channels), 1 channel is gray, 3 RGB."""
+    cut = ImageOps.fit(image, (side, side), Image.Resampling.BILINEAR)
+    return np.asarray(cut.convert("L" if channels == 1 else "RGB")).reshape(side, side, channels)
+
+
+def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:
+    image = Image.open(BytesIO(content), formats=FORMATS)
+    if image.width * image.height > max_pixels:
+        raise UnusableError("decompression_bomb")
+    if getattr(image, "n_frames", 1) > 1:
+        raise UnusableError("animated")
+    if least:
+        image.draft(None, (least, least))
+    image.load()
+    return ImageOps.exif_transpose(image)
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    if image.mode in PLAIN:
+        return image.convert(PLAIN[image.mode])
+    if image.mode not in ("LA", "P", "PA", "RGBA"):
+        raise UnusableError("wrong_mode")
+    whole = image.convert("RGBA")
+    low, _ = whole.getchannel("A").getextrema()
+    if low != 255:  # what is behind it, nobody knows
+        raise UnusableError("wrong_mode")
+    return whole.convert("RGB")

@@ -1,0 +1,84 @@
+"""What networks are fed with, a shard a day: an array as a NumPy file beside the day's partition, mapped into memory."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from components.common import storage
+from components.common.contracts.tables import Partition, Table
+from components.common.errors import UserError
+
+SUFFIX = ".npy"
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The rows of some days, one after the other.
+
+    Attributes:
+        arrays: a day each, (rows of the day, ...); of one dtype and one shape but for the rows.
+    """
+
+    arrays: Sequence[Array]
+
+    @classmethod
+    def of(cls, table: Table, days: Iterable[date]) -> Self:
+        """Map the shards of some days of a features table.
+
+        Raises:
+            UserError: when one is missing.
+        """
+        return cls([mapped(table.partition(day)) for day in days])
+
+    def __len__(self) -> int:
+        return self._starts[-1]
+
+    def take(self, rows: npt.NDArray[np.int64]) -> Array:
+        """Return some rows by their numbers, (n,), in that order; (n, ...)."""
+        which = np.searchsorted(self._starts, rows, side="right") - 1
+        found = np.empty((len(rows), *self.arrays[0].shape[1:]), self.arrays[0].dtype)
+        for number in np.unique(which):
+            here = which == number
+            found[here] = self.arrays[number][rows[here] - self._starts[number]]
+        return found
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return list(accumulate(map(len, self.arrays), initial=0))
+
+
+def place(partition: str) -> str:
+    """Return where the shard of a partition lies, by the partition's URI."""
+    return f"{partition}{SUFFIX}"
+
+
+def mapped(partition: Partition) -> Array:
+    """Return a day's shard, mapped into memory; of an object store it is a copy that takes up disk until it is freed.
+
+    Raises:
+        UserError: when it is missing, or does not have the partition's rows.
+    """
+    uri = place(partition.uri)
+    with storage.on_disk(uri) as path:
+        try:
+            array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{uri} cannot be read ({error}); delete {partition.uri}.json and run again") from None
+    if len(array) != partition.rows:
+        rows = f"{len(array):,} rows, its partition {partition.rows:,}"
+        raise UserError(f"{uri} has {rows}; delete {partition.uri}.json and run again")
+    return array
+
+
+def labels(rows: pd.DataFrame, classes: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the number of each row's class, -1 without one, (n,)."""
+    return pd.Index(classes, dtype=object).get_indexer(pd.Index(rows["label"], dtype=object)).astype(np.int64)

@@ -1,0 +1,35 @@
+"""The rules for images: which files can be trained on as they are meant."""
+
+from typing import Any
+
+import pandas as pd
+
+from components.classes import images
+from components.classes.images import UnusableError
+from components.common.config.classes import Images
+
+
+def contents(column: pd.Series) -> pd.Series:
+    """Return the bytes of images; null where there are none, a path where nothing could be read there."""
+    return column.astype(object).map(_content)
+
+
+def faults(contents: pd.Series, task: Images) -> pd.Series:
+    """Return for each image the rule that rejects it, or null."""
+    return contents.map(lambda content: _fault(content, task)).astype(object)
+
+
+def _content(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def _fault(content: Any, task: Images) -> str | None:
+    if not isinstance(content, bytes | str) or not content:
+        return "empty"
+    if isinstance(content, str):
+        return "missing_file"
+    try:
+        image = images.decoded(content, task.max_pixels)
+    except UnusableError as error:
+        return str(error)
+    return "too_small" if min(image.size) < task.min_side else None
