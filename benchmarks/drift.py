@@ -86,7 +86,7 @@ class Watch:
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(splits.test_rows(rows, plan.test, config.protocol.drop_compromised))
-        columns = [*self.package.preprocessing.numeric, drift.SCORE]
+        columns = [*self.package.tabular.numeric, drift.SCORE]
         self.bins = drift.layout(self.reference[columns], columns)
         self.before = drift.count(self.reference, self.bins)
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
@@ -115,7 +115,7 @@ class Watch:
             drift.volume(days[today].rows, expected, limits.volume),
             drift.labels(labelled, expected),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
-            drift.positives(stolen, positives, self.package.preprocessing.numeric, limits),
+            drift.positives(stolen, positives, self.package.tabular.numeric, limits),
         ]
         return [*drift.shifts(columns, limits), *others]
 
@@ -138,7 +138,7 @@ class Watch:
         return float(before - after)
 
     def _promise(self, test: pd.DataFrame) -> drift.Promise:
-        scores = self.graph.score(inputs.matrix(self.package.preprocessing, test))
+        scores = self.graph.score(inputs.matrix(self.package.tabular, test))
         reached = float(average_precision_score(test["label"].astype(int), scores))
         return drift.Promise(average_precision=reached, measured="when it was evaluated")
 
@@ -150,7 +150,7 @@ class Watch:
 
     def _days(self, rows: pd.DataFrame, days: Days) -> dict[date, Day]:
         rows = splits.rows_of(rows, days)
-        rows = rows.assign(score=self.graph.score(inputs.matrix(self.package.preprocessing, rows)))
+        rows = rows.assign(score=self.graph.score(inputs.matrix(self.package.tabular, rows)))
         return {stamp.date(): self._day(part) for stamp, part in rows.groupby(rows["event_time"].dt.floor("D"))}
 
     def _day(self, rows: pd.DataFrame) -> Day:

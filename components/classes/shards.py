@@ -1,4 +1,4 @@
-"""What networks are fed with, a shard a day: an array as a NumPy file beside the day's partition, mapped into memory."""
+"""What networks are fed with: a shard a day, a NumPy file beside the day's partition, mapped into memory."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ import pandas as pd
 from components.common import storage
 from components.common.contracts.tables import Partition, Table
 from components.common.errors import UserError
+from components.common.splits import Days, Fold, apart, rows_of
 
 SUFFIX = ".npy"
 
@@ -56,6 +57,58 @@ class Shards:
         return list(accumulate(map(len, self.arrays), initial=0))
 
 
+@dataclass(frozen=True)
+class Items:
+    """Images or texts of some days.
+
+    Attributes:
+        rows: who they are: `event_id`, `event_time`, `label` (null until it is known), `content` (hash of what a row
+            holds) and, where the use case has groups, `group`; numbered from 0.
+        shards: what networks see of them, in the same order.
+    """
+
+    rows: pd.DataFrame
+    shards: Shards
+
+    @classmethod
+    def of(cls, table: Table, days: Days) -> Self:
+        """Read some days of a features table."""
+        return cls(table.read(days), Shards.of(table, days))
+
+    def fold(self, fold: Fold) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return a fold's training rows, and those of its test rows that have nothing in common with them.
+
+        Raises:
+            UserError: when there are none of either, or one has no label although it is due.
+        """
+        seen = labelled(rows_of(self.rows, fold.train), fold.train)
+        unseen = apart(rows_of(self.rows, fold.test), seen)
+        return seen, labelled(unseen, fold.test)
+
+    def inputs(self, rows: pd.DataFrame) -> Array:
+        """Return what networks see of some of the rows."""
+        return self.shards.take(rows.index.to_numpy())
+
+
+def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+    """Return rows that can train or judge a model as they are.
+
+    Raises:
+        UserError: when there are none, or one has no label.
+    """
+    unknown = int(rows["label"].isna().sum())
+    if unknown:
+        raise UserError(
+            f"{days}: {unknown} rows have no label although it is due; bring them, run again from ingestion"
+        )
+    if rows.empty:
+        raise UserError(
+            f"{days}: no rows are left that share neither group nor content with the training days; "
+            "check columns.group, or choose another --date"
+        )
+    return rows
+
+
 def place(partition: str) -> str:
     """Return where the shard of a partition lies, by the partition's URI."""
     return f"{partition}{SUFFIX}"
@@ -81,4 +134,5 @@ def mapped(partition: Partition) -> Array:
 
 def labels(rows: pd.DataFrame, classes: Sequence[str]) -> npt.NDArray[np.int64]:
     """Return the number of each row's class, -1 without one, (n,)."""
-    return pd.Index(classes, dtype=object).get_indexer(pd.Index(rows["label"], dtype=object)).astype(np.int64)
+    numbers = {name: number for number, name in enumerate(classes)}
+    return np.array([numbers.get(label, -1) for label in rows["label"]], dtype=np.int64)

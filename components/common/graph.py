@@ -12,7 +12,7 @@ CPU = "CPUExecutionProvider"
 
 
 class Graph:
-    """An ONNX graph, `inputs` float32 (n, d) -> `score` float32 (n,), run by ONNX Runtime, on the CPU unless said."""
+    """An ONNX graph, `inputs` (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime."""
 
     def __init__(self, content: bytes, threads: int = 1, provider: str = CPU) -> None:
         onnxruntime = runtime()
@@ -21,10 +21,10 @@ class Graph:
         options.inter_op_num_threads = 1
         self._session = onnxruntime.InferenceSession(content, options, providers=[provider])
 
-    def score(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Return the probability of the positive class of each row, float32 of shape (n,)."""
-        (scores,) = self._session.run([OUTPUT], {INPUT: matrix})
-        return np.asarray(scores, dtype=np.float32).reshape(-1)
+    def score(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the probability of the positive class of each row, (n,), or of each class, (n, classes); float32."""
+        (scores,) = self._session.run([OUTPUT], {INPUT: inputs})
+        return np.asarray(scores, dtype=np.float32)
 
 
 def runtime() -> Any:

@@ -168,3 +168,17 @@ def test_rows(features: "pd.DataFrame", fold: Fold, drop_compromised: bool) -> "
     known = rows["event_time"].dt.floor("D").to_numpy() >= known_from.reindex(rows["customer"]).to_numpy()
     kept: pd.DataFrame = rows.loc[~known]
     return kept
+
+
+def apart(rows: "pd.DataFrame", seen: "pd.DataFrame") -> "pd.DataFrame":
+    """Return the rows that have nothing in common with those seen in training.
+
+    Args:
+        rows: `content`, a hash of what each row holds, and `group` where the use case has groups.
+        seen: the same of the training rows.
+    """
+    known = rows["content"].isin(seen["content"])
+    if "group" in rows:
+        known |= rows["group"].isin(seen["group"])
+    kept: pd.DataFrame = rows.loc[~known]
+    return kept

@@ -158,7 +158,7 @@ def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[st
     """Return the part of deployment.json about the endpoint."""
     from components.tabular.online import snapshot
 
-    state, model = State.parse(args.state), package.load(version.uri).preprocessing
+    state, model = State.parse(args.state), package.load(version.uri).tabular
     own = tables.read_table(args.features).details["online"]
     # that of the run, unless another run has written a later one meanwhile, or the champion's inputs are others
     is_ours = snapshot.serves(snapshot.read(own), model)

@@ -86,7 +86,7 @@ def example(uri: str, online: str | None = None) -> Example:
 
     model = package.load(uri)
     known = snapshot.read(online).example if online else None
-    features = known.inputs if known else core.example(model.preprocessing, package.read_reference(uri))
+    features = known.inputs if known else core.example(model.tabular, package.read_reference(uri))
     (score,) = Scorer(uri, model).score(pd.DataFrame([features]))
     name, event = ("events", known.event) if known else ("instances", features)
     return Example(name, event, float(score), online)

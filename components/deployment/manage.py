@@ -71,7 +71,7 @@ def _update(state: State, version: Version) -> None:
     if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
         _print("no endpoint is running here")
         return
-    online = snapshot.newest(state.lake, version.name, package.load(version.uri).preprocessing)
+    online = snapshot.newest(state.lake, version.name, package.load(version.uri).tabular)
     server = endpoint.start_or_update(state, version, endpoint.example(version.uri, online))
     _print(f"{server.url} answers with version {version.version}")
 

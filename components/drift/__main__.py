@@ -70,8 +70,8 @@ def body(args: Namespace) -> dict[str, Any]:
     scores = tables.read_table(storage.join(args.scores, "scores.json"))
     model = package.load(args.scores)
     job = Job(config, day, features, scores, model, package.read_reference(args.scores))
-    numeric = [*model.preprocessing.numeric, core.SCORE]
-    reference = job.reference[[*model.preprocessing.columns, core.SCORE]]
+    numeric = [*model.tabular.numeric, core.SCORE]
+    reference = job.reference[[*model.tabular.columns, core.SCORE]]
 
     window = job.days.newest
     rows = sum(features.partition(day).rows for day in window)
@@ -112,7 +112,7 @@ def _scored(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
 
     from components.drift.core import SCORE
 
-    columns = ["event_id", *job.model.preprocessing.columns, "label"]
+    columns = ["event_id", *job.model.tabular.columns, "label"]
     for day in days:
         scores = storage.read_frame(job.scores.partition(day).uri, ["event_id", SCORE])
         for rows in storage.read_batches(job.features.partition(day).uri, columns):
@@ -158,7 +158,7 @@ def _found(job: Job) -> "Found":
         due=_due(job, days) if days else None,
         promised=Promise(**promised) if promised else None,
         positives=job.reference[job.reference["label"] == 1],
-        numeric=job.model.preprocessing.numeric,
+        numeric=job.model.tabular.numeric,
     )
 
 

@@ -69,14 +69,14 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
     unusual = notes.notes(rows, model, gate)
     for note in unusual:
         step.log.warning("%s", note)
-    unseen = notes.unseen(rows, model.preprocessing)
+    unseen = notes.unseen(rows, model.tabular)
     replay = Replay.model_validate(tables.read_table(args.features).details["replay"])
     trial = core.Trial(config, model, test, candidates, champion, judged, unseen, unusual, skew.judge(replay, model))
     _save(args.evaluation, trial, curves, _explained(args.model, trial, rows.assign(score=chosen), curves))
     reported = {"passed": float(judged.passed), **_measured("", challenger)}
     if isinstance(champion, core.Champion):
         reported |= _measured("champion_", champion)
-    drawn = {"classification": visuals.classification(labels, chosen, model.decision.threshold)}
+    drawn = {"classification": visuals.classification(labels, chosen, model.threshold)}
     return reported | drawn
 
 
@@ -102,7 +102,7 @@ def _champion(version: Version | None, rows: "pd.DataFrame", gate: Evaluation) -
         return "There was no champion to compare with."
     try:
         model = package.load(version.uri)
-        missing = [name for name in model.preprocessing.columns if name not in rows]
+        missing = [name for name in model.tabular.columns if name not in rows]
         if missing:
             return f"Champion version {version.version} needs input {missing[0]!r}, which the features lack now."
         measured = core.measure(rows, Scorer(version.uri, model).score(rows), model, gate)
@@ -116,7 +116,7 @@ def _explained(uri: str, trial: "Trial", scored: "pd.DataFrame", curves: Curves)
     from components.evaluation import explain
     from components.tabular.inputs import Scorer
 
-    scorer, columns = Scorer(uri, trial.model), trial.model.preprocessing.columns
+    scorer, columns = Scorer(uri, trial.model), trial.model.tabular.columns
     return explain.Explanation(
         slices=explain.slices(scored, trial.config.tabular.longest_window_days),
         calibration=explain.Calibration.of(curves.calibration),

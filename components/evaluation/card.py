@@ -42,7 +42,7 @@ def _identity(trial: Trial) -> list[str]:
         f"- Selected: {lineage.reason}",
         f"- Kind: {entry.kind}, parameters {entry.parameters or 'at the defaults of the library'}",
         f"- Fitted on {lineage.device} with seed {lineage.seed}",
-        f"- Flags an event from a score of {model.decision.threshold:.4g}",
+        f"- Flags an event from a score of {model.threshold:.4g}",
         f"- Model: `{model.sha256}`",
         f"- Config: `{storage.fingerprint(trial.config.model_dump(mode='json'))}`",
     ]
@@ -131,7 +131,7 @@ def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
     if unsure:
         yield f"Too few positives to measure: {'; '.join(unsure)}."
     yield from trial.notes
-    if trial.model.preprocessing.categorical:
+    if trial.model.tabular.categorical:
         yield "A category that did not occur in training is treated as none of the known ones."
     yield "Its scores rank events; they are probabilities only as far as the calibration above shows."
     yield "No personal attributes were examined, so nothing is known about fairness between groups."

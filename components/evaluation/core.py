@@ -173,7 +173,7 @@ def measure(rows: pd.DataFrame, scores: Floats, model: ModelPackage, limits: Eva
         limits: the gate, with the costs and `top_k`.
     """
     labels = rows["label"].to_numpy(dtype=np.int8)
-    threshold = model.decision.threshold
+    threshold = model.threshold
     flagged = scores >= threshold
     amounts = rows["amount"].to_numpy(dtype=float) if "amount" in rows else np.ones(len(rows))
     each = 1000 * costs(labels, amounts, flagged, limits)

@@ -33,7 +33,7 @@ def notes(rows: pd.DataFrame, model: ModelPackage, gate: Evaluation) -> list[str
         model: what was trained.
         gate: says how many are checked a day.
     """
-    return [*_unseen(rows, model.preprocessing), *_constant(model), *_empty_days(rows), *_unparted(model, gate)]
+    return [*_unseen(rows, model.tabular), *_constant(model), *_empty_days(rows), *_unparted(model, gate)]
 
 
 def _unseen(rows: pd.DataFrame, inputs: Inputs) -> Iterator[str]:

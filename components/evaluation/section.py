@@ -77,7 +77,7 @@ def _blocks(trial: Trial, curves: contract.Curves, explanation: Explanation) -> 
     yield _legend(trial)
     if trial.notes:
         yield Notice(title="Caveats", sentences=trial.notes)
-    positive_share = trial.test.positives / trial.test.rows
+    positive_share = (trial.test.positives or 0) / trial.test.rows
     yield _precision_recall(curves.precision_recall, positive_share)
     yield _reliability(curves.calibration)
     yield Text(
@@ -205,7 +205,7 @@ def _windows(trial: Trial) -> Table:
 
 
 def _share(part: LabeledWindow) -> float | None:
-    return part.positives / part.rows if part.rows else None
+    return (part.positives or 0) / part.rows if part.rows else None
 
 
 def _sure(value: float | None, interval: Estimate | None) -> Shown | float | None:

@@ -73,7 +73,7 @@ def _champion(place: Place) -> Version:
 
 
 def _bodies(version: Version) -> list[bytes]:
-    rows = core.instances(package.load(version.uri).preprocessing, package.read_reference(version.uri))
+    rows = core.instances(package.load(version.uri).tabular, package.read_reference(version.uri))
     return [json.dumps({"instances": [row]}).encode() for row in rows]
 
 

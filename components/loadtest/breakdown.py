@@ -45,7 +45,7 @@ def shares(uri: str, bodies: Sequence[bytes], queue_us: float, total_us: float) 
 
 def _stages(uri: str, most: int) -> dict[str, Callable[[Any], Any]]:
     model = package.load(uri)
-    rows, graph, threshold = Rows(model.preprocessing, most), Scorer(uri, model).graph, model.decision.threshold
+    rows, graph, threshold = Rows(model.tabular, most), Scorer(uri, model).graph, model.threshold
     return {
         "parse": decoded,
         "features": rows.matrix,

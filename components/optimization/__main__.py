@@ -88,8 +88,8 @@ def _forms(uri: str, model: ModelPackage) -> "list[Form]":
     content = storage.read_bytes(place)
     package.check(place, storage.sha256(content), file)
     scorer = inputs.Scorer(uri, model)
-    sample = package.read_reference(uri).dropna(subset=model.preprocessing.columns)
-    return [Form(ORIGINAL, scorer.graph, content), *made(content, inputs.matrix(model.preprocessing, sample))]
+    sample = package.read_reference(uri).dropna(subset=model.tabular.columns)
+    return [Form(ORIGINAL, scorer.graph, content), *made(content, inputs.matrix(model.tabular, sample))]
 
 
 def _rows(args: Namespace, model: ModelPackage) -> "Rows":
@@ -97,10 +97,10 @@ def _rows(args: Namespace, model: ModelPackage) -> "Rows":
     from components.tabular import inputs
 
     days = Days(model.lineage.validation.first, model.lineage.validation.last)
-    rows = tables.read_table(args.features).read(days, ["label", *model.preprocessing.columns]).dropna(subset="label")
+    rows = tables.read_table(args.features).read(days, ["label", *model.tabular.columns]).dropna(subset="label")
     labels = rows["label"].to_numpy(dtype="int8")
     limit = TENTH * parse(args.config).evaluation.tolerance
-    return Rows(inputs.matrix(model.preprocessing, rows), labels, model.decision.threshold, limit)
+    return Rows(inputs.matrix(model.tabular, rows), labels, model.threshold, limit)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ def body(args: Namespace) -> dict[str, float]:
     watch = core.Watch(args.device == "cuda")
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train
     with watch.phase(PhaseName.READ):
-        rows = table.read(days, ["label", *model.preprocessing.columns])
+        rows = table.read(days, ["label", *model.tabular.columns])
     with watch.phase(PhaseName.MATRIX):
-        matrix, labels = inputs.matrix(model.preprocessing, rows), rows["label"].to_numpy(dtype="int8")
+        matrix, labels = inputs.matrix(model.tabular, rows), rows["label"].to_numpy(dtype="int8")
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, len(rows), days, args.device)
     subject = core.selected(model, config.tabular, args.device, (matrix, labels))
     found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)

@@ -25,9 +25,9 @@ def kernels(uri: str) -> dict[str, Kernel]:
 
     model, rows = package.load(uri), package.read_reference(uri).head(BATCH)
     graph = Graph(storage.read_bytes(storage.join(uri, model.graph(model.selected).name)))
-    matrix = inputs.matrix(model.preprocessing, rows)
+    matrix = inputs.matrix(model.tabular, rows)
     return {
-        "making the matrix": lambda: inputs.matrix(model.preprocessing, rows),
+        "making the matrix": lambda: inputs.matrix(model.tabular, rows),
         "scoring one row": lambda: graph.score(matrix[:1]),
         "scoring a batch": lambda: graph.score(matrix),
     }

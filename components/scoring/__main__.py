@@ -118,7 +118,7 @@ def _write(job: Job, day: date) -> tables.Partition:
 def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
     from components.scoring import core
 
-    columns = [*core.KEYS, *job.model.preprocessing.columns]
+    columns = [*core.KEYS, *job.model.tabular.columns]
     # of a day without rows there is no batch, and its scores need columns all the same
     batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
     for rows in batches:

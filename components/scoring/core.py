@@ -30,10 +30,10 @@ def scored(rows: pd.DataFrame, model: ModelPackage, version: str, score: Score) 
     Raises:
         UserError: when the rows lack one of the model's inputs.
     """
-    missing = [name for name in model.preprocessing.columns if name not in rows]
+    missing = [name for name in model.tabular.columns if name not in rows]
     if missing:
         raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
     scores = score(rows)
     # compared as the endpoint does it: in float32 a threshold would be rounded first
-    flagged = scores.astype(float) >= model.decision.threshold
+    flagged = scores.astype(float) >= model.threshold
     return rows[list(KEYS)].assign(score=scores, flagged=flagged, model_version=version)

@@ -191,7 +191,7 @@ class Application:
 
     def _counted(self, request: Request, answer: Answer) -> Response:
         for scored in answer.parts:
-            self._metrics.scored(scored.scores, scored.model.package.decision.threshold)
+            self._metrics.scored(scored.scores, scored.model.package.threshold)
             if self._predictions:
                 self._predictions.add(request.id, scored)
         return answer.response

@@ -48,7 +48,7 @@ def _post(name: str, what: str, asked: Schema, answer: Schema) -> Schema:
 
 
 def _instance(model: Model) -> Schema:
-    inputs = model.package.preprocessing
+    inputs = model.package.tabular
     numbers = {name: {"type": "number"} for name in inputs.numeric}
     texts = {name: {"type": "string", "examples": seen[:3]} for name, seen in inputs.categorical.items()}
     return _object(**numbers, **texts)

@@ -86,7 +86,7 @@ class Predictions:
     def add(self, request_id: str, scored: Scored) -> None:
         """Take an answer in, to be written within a minute."""
         model = scored.model
-        threshold = model.package.decision.threshold
+        threshold = model.package.threshold
         row = _Row(time.time_ns(), request_id, model.pointer.version, threshold, scored.scores, scored.events)
         self._taken.append(row)
         self._size += len(scored.scores)

@@ -63,7 +63,7 @@ def load(name: str, pointer: Pointer, limits: Limits) -> Model:
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    graph, inputs = Scorer(pointer.uri, manifest).graph, manifest.preprocessing
+    graph, inputs = Scorer(pointer.uri, manifest).graph, manifest.tabular
     return Model(name, pointer, manifest, Rows(inputs, limits.rows), Batcher(graph.score, inputs.width, limits))
 
 
@@ -103,7 +103,7 @@ class Current:
         self.model = load(self.wanted)
         self.split = self._split(self.model)
         self._models = [self.model]
-        self._fitting = self.model.package.preprocessing.windows, self.model, self.model
+        self._fitting = self.model.package.tabular.windows, self.model, self.model
         self._follow_snapshot(self.model)
         self.loaded = self.wanted
 
@@ -153,7 +153,7 @@ class Current:
         # of the last call: comparing windows takes as long as scoring
         for_spec, for_newest, found = self._fitting
         if for_spec is not spec or for_newest is not newest:
-            found = next(each for each in (newest, *self._models) if each.package.preprocessing.windows == spec)
+            found = next(each for each in (newest, *self._models) if each.package.tabular.windows == spec)
             self._fitting = spec, newest, found
         return found
 
@@ -168,7 +168,7 @@ class Current:
             return None
         pointer = replace(model.pointer, version=beside.version, uri=beside.uri, sha256=beside.sha256, challenger=None)
         found = self._load(pointer)
-        ours, its = model.package.preprocessing, found.package.preprocessing
+        ours, its = model.package.tabular, found.package.tabular
         if (ours.windows, ours.numeric) != (its.windows, its.numeric):
             raise UserError(
                 f"version {beside.version} has other inputs than version {model.pointer.version}, so they cannot both "
@@ -184,7 +184,7 @@ class Current:
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
-        given, inputs = model.pointer.snapshot, model.package.preprocessing
+        given, inputs = model.pointer.snapshot, model.package.tabular
         if given is None:
             self.close()
             return
@@ -203,7 +203,7 @@ class Current:
         if self.online is None or time.monotonic() < self._looks:
             return
         self._looks = time.monotonic() + LOOK_SECONDS
-        found = snapshot.newer(self._snapshot, self.model.package.preprocessing)
+        found = snapshot.newer(self._snapshot, self.model.package.tabular)
         if found:
             self.online.swap(snapshot.mapped(found, self._folder))
             self._snapshot = found

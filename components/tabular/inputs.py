@@ -40,7 +40,7 @@ class Scorer:
         place = storage.join(uri, file.name)
         content = storage.read_bytes(place)
         check(place, storage.sha256(content), file)
-        self._inputs = package.preprocessing
+        self._inputs = package.tabular
         self.graph = Graph(content, threads)
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:

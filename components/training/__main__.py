@@ -4,12 +4,15 @@ import contextlib
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from components.common import splits, step, storage
 from components.common.config import Config, parse
-from components.common.config.tabular import CandidateKind
+from components.common.config.classes import Images
+from components.common.config.section import Section
+from components.common.config.tabular import CandidateKind, Tabular
+from components.common.config.task import Task
 from components.common.contracts import package, tables
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
@@ -53,17 +56,23 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
     with processes.joined(devices.torch_device(args.device)):
         if step.is_first():
             place = _checkpoints(args, config, code_version())
-            measured = _saved(args, _trained(args, config, place), config.evaluation.top_k)
+            measured = _saved(args, _trained(args, config, place), config)
             storage.remove_folder(place)
             return measured
         step.log.setLevel(logging.WARNING)
-        networks = {name: each for name, each in config.task.candidates.items() if each.kind is CandidateKind.MLP}
-        if networks:
+        if networks := _networks(config.task):
             task = config.task.model_copy(update={"candidates": networks})
             with contextlib.suppress(UserError):  # the first process says it
                 place = _checkpoints(args, config, code_version())
                 _trained(args, config.model_copy(update={"task": task}), place)
     return {}
+
+
+def _networks(task: Task) -> Mapping[str, Section]:
+    """Return the candidates that several processes train together."""
+    if isinstance(task, Tabular):
+        return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
+    return task.candidates if isinstance(task, Images) else {}
 
 
 def _work(args: Namespace, config: Config) -> Work:
@@ -82,12 +91,14 @@ def _elsewhere(args: Namespace, trainjob: TrainJob) -> dict[str, float | None]:
             f"the TrainJob is complete, but there is no model at {args.model}: its pods have written somewhere else; "
             "keep runs in an object store, or on a volume that the runtime mounts (infra/kubernetes/base/training.yaml)"
         )
-    return _measured(package.load(args.model))
+    return _measured(package.load(args.model), config)
 
 
 def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     from components.training import core
 
+    if isinstance(config.task, Images):
+        return _trained_on_images(args, config, config.task, checkpoints)
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
     inputs = table.details["numeric"], table.details["categorical"]
     setting = core.Setting(config, *inputs, args.device, checkpoints=checkpoints)
@@ -96,6 +107,17 @@ def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     lineage["code_version"] = code_version()
     return core.train(setting, plan, features, lineage)
+
+
+def _trained_on_images(args: Namespace, config: Config, task: Images, checkpoints: str) -> "Trained":
+    from components.classes.shards import Items
+    from components.training import images
+
+    plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
+    items = Items.of(table, Days(plan.validation.train.first, plan.test.test.last))
+    lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
+    lineage["code_version"] = code_version()
+    return images.train(images.Setting(task, args.device, checkpoints), plan, items, lineage)
 
 
 def _checkpoints(args: Namespace, config: Config, code: str) -> str:
@@ -109,15 +131,23 @@ def _checkpoints(args: Namespace, config: Config, code: str) -> str:
     return storage.join(root, config.name, "training", storage.fingerprint(made_of)[:16])
 
 
-def _saved(args: Namespace, trained: "Trained", top_k: int) -> dict[str, float | None]:
-    write_section(args.model, section.build(trained.package, top_k))
+def _saved(args: Namespace, trained: "Trained", config: Config) -> dict[str, float | None]:
+    write_section(args.model, section.build(trained.package, _metrics(config)))
     package.save(args.model, trained.package, trained.graphs, trained.reference)
-    return _measured(trained.package)
+    return _measured(trained.package, config)
 
 
-def _measured(model: package.ModelPackage) -> dict[str, float | None]:
+def _measured(model: package.ModelPackage, config: Config) -> dict[str, float | None]:
     measured = model.candidates[model.selected].validation
-    return {name: measured[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
+    return {name: measured[name] for name in _metrics(config)}
+
+
+def _metrics(config: Config) -> dict[str, str]:
+    """Return which metrics are shown -> what they are called."""
+    if config.columns.content:
+        return {"accuracy": "Accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss"}
+    precision = f"Precision at {config.evaluation.top_k}"
+    return {"auc_roc": "ROC AUC", "average_precision": "Average precision", "precision_at_k": precision}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -57,6 +58,19 @@ class Fits:
 
     candidates: dict[str, Candidate]
     dropped: dict[str, str]
+
+    def usable(self) -> Self:
+        """Return them as they are.
+
+        Raises:
+            UserError: when no candidate is left.
+        """
+        if not self.candidates:
+            told = "; ".join(f"{name}: {reason}" for name, reason in self.dropped.items())
+            raise UserError(
+                f"task.candidates: none is left ({told}); change their parameters, or add one of another kind"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -181,17 +195,17 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterabl
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
         gap = export_gap(fitted, matrix, labels)
-        if gap <= setting.tolerance:
-            fits.candidates[name] = Candidate(fitted.graph, seconds)
-        else:
-            fits.dropped[name] = (
-                f"Its ONNX graph scores up to {gap:.2g} off the library, more than {setting.tolerance:g}."
-            )
-            log.warning("%s is left out: %s", name, fits.dropped[name])
-    if not fits.candidates:
-        told = "; ".join(f"{name}: {reason}" for name, reason in fits.dropped.items())
-        raise UserError(f"task.candidates: none is left ({told}); change their parameters, or add one of another kind")
-    return fits
+        accepted(fits, name, Candidate(fitted.graph, seconds), gap, setting.tolerance)
+    return fits.usable()
+
+
+def accepted(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: float) -> None:
+    """Add a fitted candidate, or why it is dropped: when its graph's scores are further off the library's."""
+    if gap <= tolerance:
+        fits.candidates[name] = candidate
+        return
+    fits.dropped[name] = f"Its ONNX graph scores up to {gap:.2g} off the library, more than {tolerance:g}."
+    log.warning("%s is left out: %s", name, fits.dropped[name])
 
 
 def fit(setting: Setting, name: str, matrix: Matrix, labels: Labels) -> Fitted:
@@ -261,9 +275,9 @@ def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
     return LabeledWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
 
 
-def select(metrics: Mapping[str, Metrics], by: str, days: Days) -> tuple[str, str]:
+def select(metrics: Mapping[str, Any], by: str, days: Days) -> tuple[str, str]:
     """Return the candidate with the highest metric, the first one of equals, and a sentence that says so."""
-    values: dict[str, float] = {name: measured[by] for name, measured in metrics.items()}  # type: ignore[literal-required]
+    values: dict[str, float] = {name: measured[by] for name, measured in metrics.items()}
     ranking = sorted(values, key=lambda name: -values[name])
     told = ", ".join(f"{name} {values[name]:.4f}" for name in ranking)
     return ranking[0], f"{ranking[0]} has the highest {by.replace('_', ' ')} on the validation days {days}: {told}"

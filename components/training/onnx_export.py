@@ -5,13 +5,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, checker, helper, numpy_helper
+from torch import nn
 
 from components.common.contracts.package import INPUT, OUTPUT
+from components.neural.recipes.resnet import Head, Residual, ResNet, Stem
 from components.tabular.scaler import Matrix, Scaler
 
 Integers = npt.NDArray[np.integer[Any]]
@@ -58,6 +61,30 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
         nodes.append(helper.make_node("Relu", [f"linear{i}"], [f"x{i + 1}"]))
     nodes[-1] = helper.make_node("Sigmoid", [f"linear{len(layers) - 1}"], ["column"])
     return _model(nodes, len(scaler.mean), constants)
+
+
+def images(model: nn.Sequential, recipe: ResNet) -> bytes:
+    """Return `softmax` of a residual network, `inputs` uint8 (n, side, side, channels) -> `score` (n, classes).
+
+    The statistics of its batches are folded into the convolutions before them.
+    """
+    graph = _Drawing()
+    pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
+    centered = graph.node(
+        "Sub", graph.node("Div", pixels, graph.constant(np.float32(127.5))), graph.constant(np.float32(1))
+    )
+    drawn = graph.node("Transpose", centered, perm=[0, 3, 1, 2])
+    for block in model:
+        drawn = graph.module(block, drawn)
+    graph.nodes.append(helper.make_node("Softmax", [drawn], [OUTPUT], axis=1))
+    made = helper.make_graph(
+        graph.nodes,
+        "model",
+        [helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, recipe.classes])],
+        [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
+    )
+    return _checked(made)
 
 
 def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, logits: bool) -> bytes:
@@ -121,6 +148,67 @@ def _model(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray
         [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None])],
         [numpy_helper.from_array(array, name) for name, array in constants.items()],
     )
+    return _checked(graph)
+
+
+class _Drawing:
+    """A graph that grows by a module at a time."""
+
+    def __init__(self) -> None:
+        self.nodes: list[NodeProto] = []
+        self.constants: dict[str, npt.NDArray[Any]] = {}
+
+    def constant(self, value: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(value)
+        return name
+
+    def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        name = f"x{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operation, list(inputs), [name], **attributes))
+        return name
+
+    def module(self, module: nn.Module, drawn: str) -> str:
+        """Draw a module of a residual network after what is drawn; return the name of its output."""
+        if isinstance(module, Residual):
+            total = self.node("Add", self.path(module.path, drawn), self.path(module.shortcut, drawn))
+            return self.node("Relu", total)
+        if isinstance(module, Head):
+            flat = self.node("Flatten", self.node("GlobalAveragePool", drawn))
+            weights, bias = (self.constant(_host(each)) for each in (module.linear.weight, module.linear.bias))
+            return self.node("Gemm", flat, weights, bias, transB=1)
+        assert isinstance(module, Stem), f"no way to draw {type(module).__name__}"
+        return self.path(module.path, drawn)
+
+    def path(self, layers: nn.Sequential, drawn: str) -> str:
+        for layer, after in zip_longest(list(layers), list(layers)[1:]):
+            if isinstance(layer, nn.Conv2d):
+                assert isinstance(after, nn.BatchNorm2d)
+                drawn = self.convolution(layer, after, drawn)
+            elif isinstance(layer, nn.ReLU):
+                drawn = self.node("Relu", drawn)
+            elif isinstance(layer, nn.MaxPool2d):
+                drawn = self.node("MaxPool", drawn, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+        return drawn
+
+    def convolution(self, layer: nn.Conv2d, norm: nn.BatchNorm2d, drawn: str) -> str:
+        # in double precision, so that one rounding is all that folding adds
+        weight, scale, shift, mean, variance = (
+            _host(each).astype(np.float64)
+            for each in (layer.weight, norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        )
+        factor = scale / np.sqrt(variance + norm.eps)
+        folded, bias = weight * factor[:, None, None, None], shift - mean * factor
+        constants = [self.constant(each.astype(np.float32)) for each in (folded, bias)]
+        shape = {"strides": list(layer.stride), "pads": [*layer.padding, *layer.padding]}
+        return self.node("Conv", drawn, *constants, kernel_shape=list(layer.kernel_size), **shape)
+
+
+def _host(tensor: Any) -> npt.NDArray[np.float32]:
+    return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float32)
+
+
+def _checked(graph: Any) -> bytes:
     model = helper.make_model(graph, opset_imports=OPSETS, ir_version=IR_VERSION)
     checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString(deterministic=True))

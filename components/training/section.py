@@ -1,17 +1,19 @@
 """What training shows on the page of its run: the candidates and the choice."""
 
+from collections.abc import Iterable, Mapping
+
 from components.common.contracts.package import Candidate, ModelPackage
 from components.common.contracts.section import Block, Column, Notice, Row, Section, Table, Text
 
 WEIGHT = 40
 
 
-def build(package: ModelPackage, top_k: int) -> Section:
+def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
     """Return the section of a training.
 
     Args:
         package: what was trained.
-        top_k: how many are checked a day.
+        metrics: those that are shown -> what they are called.
     """
     lineage = package.lineage
     train, chosen_on = lineage.train, lineage.validation
@@ -19,29 +21,26 @@ def build(package: ModelPackage, top_k: int) -> Section:
         f"Fitted on {train.rows:,} rows of {train.first} to {train.last} on {lineage.device}, seed {lineage.seed}; "
         f"chosen on {chosen_on.rows:,} rows of {chosen_on.first} to {chosen_on.last}."
     )
-    blocks: list[Block] = [Text(sentences=[_sentence(lineage.reason), days]), _candidates(package, top_k)]
+    blocks: list[Block] = [Text(sentences=[_sentence(lineage.reason), days]), _candidates(package, metrics)]
     if package.dropped:
         reasons = [f"{name}: {reason}" for name, reason in package.dropped.items()]
         blocks.append(Notice(title="Dropped candidates", sentences=reasons))
     return Section(title="Training", weight=WEIGHT, blocks=blocks)
 
 
-def _candidates(package: ModelPackage, top_k: int) -> Table:
+def _candidates(package: ModelPackage, metrics: Mapping[str, str]) -> Table:
     columns = [
         Column(title="Candidate"),
         Column(title="Kind"),
-        Column(title="ROC AUC", format="score"),
-        Column(title="Average precision", format="score"),
-        Column(title=f"Precision at {top_k}", format="score"),
+        *(Column(title=title, format="score") for title in metrics.values()),
         Column(title="Fitted in", format="seconds"),
     ]
-    rows = [_row(name, entry, name == package.selected) for name, entry in package.candidates.items()]
+    rows = [_row(name, entry, metrics, name == package.selected) for name, entry in package.candidates.items()]
     return Table(title="Candidates on the validation days", columns=columns, rows=rows)
 
 
-def _row(name: str, entry: Candidate, is_selected: bool) -> Row:
-    metrics = [entry.validation[metric] for metric in ("auc_roc", "average_precision", "precision_at_k")]
-    cells = [name, entry.kind, *metrics, entry.seconds]
+def _row(name: str, entry: Candidate, metrics: Iterable[str], is_selected: bool) -> Row:
+    cells = [name, entry.kind, *(entry.validation[metric] for metric in metrics), entry.seconds]
     return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 

@@ -62,7 +62,7 @@ class Window(Part):
 class LabeledWindow(Window):
     """Closed range of UTC days whose labels are known."""
 
-    positives: int = Field(description="positives among the rows")
+    positives: int | None = Field(None, description="positives among the rows; null where there are classes")
 
 
 def _first(error: ValidationError) -> str:

@@ -6,7 +6,7 @@ The manifest is written last and names every other file with its hash; how frame
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 import annotated_types
 from pydantic import Field, StringConstraints, computed_field
@@ -28,6 +28,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
 Size = Annotated[int, annotated_types.Ge(0)]
 
 
+P = TypeVar("P", bound=Part)
+
+
 class Format(StrEnum):
     """Formats of a package's files; none of them can run code."""
 
@@ -41,6 +44,7 @@ class Datatype(StrEnum):
     """Types of a tensor's values, as the Open Inference Protocol calls them."""
 
     FP32 = "FP32"
+    UINT8 = "UINT8"
 
 
 class File(Part):
@@ -76,6 +80,12 @@ class Signature(Part):
         """Return the signature of a scorer of rows: `inputs` (n, width) -> `score` (n,)."""
         taken = Tensor(name=INPUT, datatype=Datatype.FP32, shape=[-1, width])
         return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1])])
+
+    @classmethod
+    def of_images(cls, side: int, channels: int, classes: int) -> Self:
+        """Return the signature of a model of images: `inputs` (n, side, side, channels) -> `score` (n, classes)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.UINT8, shape=[-1, side, side, channels])
+        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
 
 
 class Inputs(Part):
@@ -113,10 +123,24 @@ class Tabular(Inputs):
     windows: Windows
 
 
-class DecisionRule(Part):
-    """From a score to a decision."""
+class Images(Part):
+    """From an image file to the model's input, for the task `image-classification`; see `components/classes/images.py`.
 
-    threshold: float = Field(description="score from which an event is flagged")
+    The graph takes pixels as they are, 0 to 255.
+    """
+
+    kind: Literal["image-classification"] = "image-classification"
+    side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
+    channels: int = Field(description="1: gray, 3: RGB")
+    classes: list[str] = Field(description="what each score is of")
+
+
+class DecisionRule(Part):
+    """From scores to a decision."""
+
+    threshold: float | None = Field(
+        description="score from which an event is flagged; null: the class with the highest score"
+    )
 
 
 class Candidate(Part):
@@ -157,7 +181,9 @@ class ModelPackage(Artifact):
 
     files: list[File] = Field(description="every file but this one")
     signature: Signature
-    preprocessing: Tabular = Field(description="discriminated by `kind`, one per task")
+    preprocessing: Annotated[Tabular | Images, Field(discriminator="kind")] = Field(
+        description="discriminated by `kind`, one per task"
+    )
     decision: DecisionRule
     selected: str = Field(description="name of the candidate that scores")
     candidates: dict[str, Candidate]
@@ -170,6 +196,41 @@ class ModelPackage(Artifact):
         """Identity of what scores: signature, preprocessing, decision and every graph."""
         scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
         return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}])
+
+    @property
+    def tabular(self) -> Tabular:
+        """How events become the input of a tabular model.
+
+        Raises:
+            UserError: when it is a model of another task, which whoever asks cannot use yet.
+        """
+        return self._of(Tabular)
+
+    @property
+    def images(self) -> Images:
+        """How image files become the input of a model of images.
+
+        Raises:
+            UserError: when it is a model of another task.
+        """
+        return self._of(Images)
+
+    @property
+    def threshold(self) -> float:
+        """The score from which a tabular model flags an event.
+
+        Raises:
+            UserError: when it is a model of another task.
+        """
+        self._of(Tabular)
+        assert self.decision.threshold is not None
+        return self.decision.threshold
+
+    def _of(self, kind: type[P]) -> P:
+        if not isinstance(self.preprocessing, kind):
+            wanted, found = kind.model_fields["kind"].default, self.preprocessing.kind
+            raise UserError(f"the model is one of task {found!r}, and this can do {wanted!r} only")
+        return self.preprocessing
 
     def graph(self, candidate: str) -> File:
         """Return the file of a candidate's graph."""

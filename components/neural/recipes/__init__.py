@@ -3,14 +3,19 @@
 A recipe declares the network, its loss, how its layers are shared between processes, and its floating-point operations.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from components.common.config.neural import Fit
+from components.common.errors import UserError, check_names
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
+
+F = TypeVar("F", bound=Fit)
 
 
 class Recipe(Protocol):
@@ -34,3 +39,22 @@ class Recipe(Protocol):
 
     def flops(self) -> int:
         """Return floating-point operations per row of a step, forward and backward."""
+
+
+def checked(kind: type[F], field: str, given: Mapping[str, Any]) -> F:
+    """Check a candidate's parameters.
+
+    Args:
+        kind: what they are of.
+        field: where they stand in the config, for the message.
+        given: name -> value.
+
+    Raises:
+        UserError: on an unknown name or a wrong value.
+    """
+    check_names(field, given, kind.model_fields)
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise UserError(f"{field}.{wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}") from None

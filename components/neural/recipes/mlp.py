@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field
 from torch import Tensor, nn
 
 from components.common.config.neural import Fit
 from components.common.config.section import Positive
-from components.common.errors import UserError, check_names
+from components.neural.recipes import checked
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -29,21 +29,8 @@ class Parameters(Fit):
 
 
 def parameters(field: str, given: Mapping[str, Any]) -> Parameters:
-    """Check an MLP's parameters.
-
-    Args:
-        field: where they stand in the config, for the message.
-        given: name -> value.
-
-    Raises:
-        UserError: on an unknown name or a wrong value.
-    """
-    check_names(field, given, Parameters.model_fields)
-    try:
-        return Parameters.model_validate(given)
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        raise UserError(f"{field}.{wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}") from None
+    """Check an MLP's parameters, which stand at `field` of the config; see `checked`."""
+    return checked(Parameters, field, given)
 
 
 @dataclass(frozen=True)

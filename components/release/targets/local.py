@@ -39,7 +39,7 @@ class Local:
         if self.serving() == {part.version.version: part.traffic for part in parts}:
             return
         version, challenger = parts[0].version, _challenger(parts)
-        online = snapshot.newest(self._state.lake, self._name, package.load(version.uri).preprocessing)
+        online = snapshot.newest(self._state.lake, self._name, package.load(version.uri).tabular)
         example = endpoint.example(version.uri, online)
         try:
             endpoint.start_or_update(self._state, version, example, self._port, challenger)

@@ -38,7 +38,7 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     rows = taken.rows, [categories for _, categories in read]
     if split is None:
         scores = await model.batcher.score(model.rows.joined(*rows))
-        found = predictions(scores, model.package.decision.threshold)
+        found = predictions(scores, model.package.threshold)
         return Answer(_response(model, found), [Scored(model, scores, events)])
     return await _divided(model, split, events, rows)
 
@@ -55,7 +55,7 @@ async def _divided(model: Model, split: Split, events: list[Event], rows: Rows) 
         numeric, categories = [rows[0][place] for place in places], [rows[1][place] for place in places]
         scores = await answering.batcher.score(answering.rows.joined(numeric, categories))
         parts.append(Scored(answering, scores, [events[place] for place in places]))
-        said = predictions(scores, answering.package.decision.threshold)
+        said = predictions(scores, answering.package.threshold)
         for place, each in zip(places, said, strict=True):
             found[place] = each | {"version": answering.pointer.version}
     return Answer(_response(model, found), parts)

@@ -20,7 +20,7 @@ async def score(model: Model, asked: object) -> Answer:
     """
     rows = model.rows.matrix(asked)
     scores = await model.batcher.score(rows)
-    found = predictions(scores, model.package.decision.threshold)
+    found = predictions(scores, model.package.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
     return Answer(Response.of(content), [Scored(model, scores)])
 
@@ -47,8 +47,8 @@ def describe(current: Current) -> dict[str, Any]:
         "version": pointer.version,
         "sha256": pointer.sha256,
         "candidate": package.selected,
-        "inputs": package.preprocessing.model_dump(include={"numeric", "categorical"}),
-        "threshold": package.decision.threshold,
+        "inputs": package.tabular.model_dump(include={"numeric", "categorical"}),
+        "threshold": package.threshold,
         "trained": package.lineage.train.model_dump(mode="json", include={"first", "last"}),
         "champion_since": pointer.since,
         "challenger": split and {"version": split.model.pointer.version, "share": split.share},

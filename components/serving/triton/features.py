@@ -110,7 +110,7 @@ class Raw:
 
 def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:
     """Return the feature step of the manifest in a folder: of raw events over a snapshot, without one of features."""
-    inputs = package.load(folder).preprocessing
+    inputs = package.load(folder).tabular
     return Raw(inputs, most, uri, state) if uri else Named(inputs, most)
 
 

@@ -158,5 +158,5 @@ class _Models:
 
 
 def _shown(manifest: ModelPackage) -> str:
-    inputs = manifest.preprocessing
+    inputs = manifest.tabular
     return f"{inputs.width} columns of windows of {inputs.windows.windows_days} days and {inputs.columns}"

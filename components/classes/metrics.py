@@ -1,0 +1,77 @@
+"""How good scores of classes are."""
+
+from typing import Any, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+Scores = npt.NDArray[np.floating[Any]]
+Labels = npt.NDArray[np.int64]
+
+BINS = 15  # of confidence
+
+
+class Metrics(TypedDict):
+    """A scorer's metrics on some rows."""
+
+    accuracy: float
+    macro_f1: float
+    log_loss: float
+    calibration_error: float
+
+
+def evaluate(labels: Labels, scores: Scores) -> Metrics:
+    """Measure scores of labeled rows.
+
+    Args:
+        labels: numbers of classes, (n,).
+        scores: probability of each class, (n, classes).
+    """
+    counts = confusion(labels, scores.argmax(1), scores.shape[1])
+    return {
+        "accuracy": float(np.trace(counts) / len(labels)),
+        "macro_f1": float(macro_f1(counts)),
+        "log_loss": log_loss(labels, scores),
+        "calibration_error": calibration_error(labels, scores),
+    }
+
+
+def confusion(labels: Labels, predicted: Labels, classes: int) -> npt.NDArray[np.int64]:
+    """Return how many rows of each class, a row each, are taken for each class; (classes, classes)."""
+    return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
+
+
+def by_class(counts: npt.NDArray[np.int64]) -> tuple[Scores, Scores, Scores]:
+    """Return precision, recall and F1 of each class, (..., classes); NaN where they have no meaning.
+
+    Args:
+        counts: rows by true and by predicted class, (..., classes, classes).
+    """
+    hits = np.diagonal(counts, axis1=-2, axis2=-1)
+    true, taken = counts.sum(-1), counts.sum(-2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return hits / taken, hits / true, 2 * hits / (true + taken)
+
+
+def macro_f1(counts: npt.NDArray[np.int64]) -> Scores:
+    """Return the mean F1 of the classes that occur among the true ones, (...); see `by_class`."""
+    _, _, f1 = by_class(counts)
+    found: Scores = np.nanmean(np.where(counts.sum(-1) > 0, f1, np.nan), axis=-1)
+    return found
+
+
+def log_loss(labels: Labels, scores: Scores) -> float:
+    """Return the mean negative logarithm of the true class's probability, which counts as 1e-7 at least."""
+    true = np.take_along_axis(scores, labels[:, None], 1)
+    return float(-np.log(np.clip(true, 1e-7, 1)).mean())
+
+
+def calibration_error(labels: Labels, scores: Scores) -> float:
+    """Return the mean over rows of |confidence - accuracy| of the row's bin, `BINS` of equal width.
+
+    Confidence is the highest score (Guo et al., On Calibration of Modern Neural Networks, 2017).
+    """
+    confidence, right = scores.max(1).astype(float), scores.argmax(1) == labels
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
+    return float(np.abs(gaps).sum() / len(labels))

@@ -1,0 +1,212 @@
+"""Networks that tell classes of images apart: chosen on the validation fold, fitted again on the newest labels."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from components.classes.metrics import Metrics, evaluate
+from components.classes.shards import Items, labels
+from components.common import storage
+from components.common.config.classes import Images
+from components.common.contracts import package
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import Candidate as Entry
+from components.common.contracts.package import DecisionRule, File, Format, Lineage, ModelPackage, Signature
+from components.common.graph import Graph
+from components.common.splits import Days, Fold, Plan
+from components.neural import checkpoints, devices, processes, trainer
+from components.neural.images import Augmentation, Gather, Pictures
+from components.neural.recipes import checked
+from components.neural.recipes.resnet import Parameters, ResNet
+from components.training import onnx_export
+from components.training.core import REFERENCE_ROWS, Candidate, Fits, Trained, accepted, select
+
+log = logging.getLogger("nightshift")
+
+RESIDENT = 1 << 30  # bytes of images that are copied to the device as a whole
+SCORED = 256  # images that are scored at once
+CHECKED = 512  # images on which a graph is compared with the network
+TOLERANCE = 1e-4
+
+Pixels = npt.NDArray[np.uint8]
+Scores = npt.NDArray[np.float32]
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same through a training.
+
+    Attributes:
+        task: classes, candidates and how networks are trained.
+        device: `cpu` or `cuda`.
+        checkpoints: URI of the folder of this training's checkpoints; empty for none.
+    """
+
+    task: Images
+    device: str
+    checkpoints: str = ""
+
+
+def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]) -> Trained:
+    """Choose a network and fit it.
+
+    Args:
+        setting: task and device.
+        plan: the windows of the logical date.
+        items: the days from the first training day of the validation fold to the last one of the test fold.
+        lineage: hashes of the tables and version of the code, kept in the package's lineage.
+
+    Raises:
+        UserError: when a window has no rows, or a recipe refuses a candidate's parameters.
+    """
+    task = setting.task
+    measured, window, dropped = validate(setting, plan.validation, items)
+    seen, _ = items.fold(plan.test)
+    fits = fit_all(setting, items, seen, measured)
+    usable = {name: measured[name] for name in fits.candidates}
+    selected, reason = select(usable, task.select_by, plan.validation.test)
+    log.info("%s", reason)
+    graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
+    made = ModelPackage(
+        files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
+        signature=Signature.of_images(task.side, task.channels, len(task.classes)),
+        preprocessing=package.Images(side=task.side, channels=task.channels, classes=task.classes),
+        decision=DecisionRule(threshold=None),
+        selected=selected,
+        candidates={name: _entry(setting, name, found, measured[name]) for name, found in fits.candidates.items()},
+        dropped=dropped | fits.dropped,
+        lineage=Lineage(
+            train=_window(seen, plan.test.train),
+            validation=window,
+            selected_by=task.select_by,
+            reason=reason,
+            constant=[],
+            device=setting.device,
+            seed=task.seed,
+            **lineage,
+        ),
+    )
+    return Trained(made, graphs, reference(setting, items, seen, graphs[selected]))
+
+
+def validate(setting: Setting, fold: Fold, items: Items) -> tuple[dict[str, Metrics], LabeledWindow, dict[str, str]]:
+    """Fit every candidate on a fold's training days, and measure it on the fold's test rows.
+
+    Returns:
+        candidate -> metrics; the fold's test days; candidate that cannot be used -> why, a sentence.
+    """
+    seen, unseen = items.fold(fold)
+    fits = fit_all(setting, items, seen, setting.task.candidates)
+    pixels, true, measured = items.inputs(unseen), labels(unseen, setting.task.classes), {}
+    for name, candidate in fits.candidates.items():
+        measured[name] = evaluate(true, scored(candidate.graph, pixels))
+        log.info("%s: validation accuracy %.4f", name, measured[name]["accuracy"])
+    return measured, _window(unseen, fold.test), fits.dropped
+
+
+def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
+    """Fit candidates on some labeled rows, and leave out those that ONNX does not give right.
+
+    Raises:
+        UserError: when no candidate is left.
+    """
+    fits = Fits({}, {})
+    for name in names:
+        log.info("%s: fitting %d images", name, len(rows))
+        started = time.perf_counter()
+        model, recipe = fit(setting, name, items, rows)
+        seconds = round(time.perf_counter() - started, 3)
+        log.info("%s: fitted in %.1f s", name, seconds)
+        graph = onnx_export.images(model, recipe)
+        sample = items.inputs(rows.iloc[:: -(-len(rows) // CHECKED)])
+        gap = float(np.abs(scored(graph, sample) - probabilities(model, sample)).max())
+        accepted(fits, name, Candidate(graph, seconds), gap, TOLERANCE)
+    return fits.usable()
+
+
+def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> tuple[nn.Sequential, ResNet]:
+    """Fit one candidate of the config; the network that comes back is whole, and in evaluation mode."""
+    task, device = setting.task, devices.torch_device(setting.device)
+    field = f"task.candidates.{name}.parameters"
+    parameters = checked(Parameters, field, task.candidates[name].parameters)
+    recipe = ResNet(task.side, task.channels, len(task.classes), parameters)
+    pictures = _pictures(items, rows, task, recipe, device)
+    folder = storage.join(setting.checkpoints, field, storage.fingerprint(list(rows["content"]))[:16])
+    seconds = task.trainer.checkpoint_seconds
+    with (
+        checkpoints.kept(folder, seconds) if setting.checkpoints else nullcontext() as kept,
+        devices.reproducible(task.seed, parameters.threads),
+    ):
+        model = trainer.fit(processes.replica(recipe, task.trainer, device), pictures, kept)
+    return model.eval(), recipe
+
+
+def scored(graph: bytes, pixels: Pixels) -> Scores:
+    """Return a graph's probabilities of each class, (n, classes), of uint8 (n, side, side, channels)."""
+    run = Graph(graph)
+    return np.concatenate([run.score(pixels[first : first + SCORED]) for first in range(0, len(pixels), SCORED)])
+
+
+def probabilities(model: nn.Sequential, pixels: Pixels) -> Scores:
+    """Return a network's probabilities of each class, (n, classes), of uint8 (n, side, side, channels)."""
+    device = next(model.parameters()).device
+    with torch.no_grad():
+        batches = torch.split(torch.from_numpy(pixels).to(device), SCORED)
+        found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
+    return found
+
+
+def reference(setting: Setting, items: Items, rows: pd.DataFrame, graph: bytes) -> pd.DataFrame:
+    """Return at most `REFERENCE_ROWS` rows, drawn by the seed: `label`, the class `predicted`, and its `score`."""
+    drawn = np.random.default_rng(setting.task.seed).permutation(len(rows))[:REFERENCE_ROWS]
+    sample = rows.iloc[np.sort(drawn)]
+    scores = scored(graph, items.inputs(sample))
+    predicted = np.array(setting.task.classes, dtype=object)[scores.argmax(1)]
+    return sample[["event_id", "label"]].reset_index(drop=True).assign(predicted=predicted, score=scores.max(1))
+
+
+def _pictures(items: Items, rows: pd.DataFrame, task: Images, recipe: ResNet, device: torch.device) -> Pictures:
+    known = torch.from_numpy(labels(rows, task.classes)).to(device)
+    how = Augmentation(round(recipe.fit.shift * task.side), recipe.fit.flip)
+    size = task.side**2 * task.channels * len(rows)
+    gather = _resident(items, rows, device) if size <= RESIDENT else _mapped(items, rows, device)
+    return Pictures(gather, known, recipe.fit.batch_size, how)
+
+
+def _resident(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
+    whole = torch.from_numpy(items.inputs(rows)).to(device)
+    return lambda chosen: whole[chosen]
+
+
+def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
+    numbers = rows.index.to_numpy()
+
+    def gather(chosen: Tensor) -> Tensor:
+        pixels = torch.from_numpy(items.shards.take(numbers[chosen.cpu().numpy()]))
+        return (pixels.pin_memory() if device.type == "cuda" else pixels).to(device, non_blocking=True)
+
+    return gather
+
+
+def _window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+    return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
+
+
+def _entry(setting: Setting, name: str, candidate: Candidate, metrics: Metrics) -> Entry:
+    model = setting.task.candidates[name]
+    return Entry(
+        kind=model.kind,
+        parameters=model.parameters,
+        file=f"{name}.onnx",
+        validation={**metrics},
+        seconds=candidate.seconds,
+    )
