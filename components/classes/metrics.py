@@ -41,7 +41,7 @@ def confusion(labels: Labels, predicted: Labels, classes: int) -> npt.NDArray[np
     return np.bincount(labels * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def by_class(counts: npt.NDArray[np.int64]) -> tuple[Scores, Scores, Scores]:
+def by_class(counts: npt.NDArray[Any]) -> tuple[Scores, Scores, Scores]:
     """Return precision, recall and F1 of each class, (..., classes); NaN where they have no meaning.
 
     Args:
@@ -53,7 +53,7 @@ def by_class(counts: npt.NDArray[np.int64]) -> tuple[Scores, Scores, Scores]:
         return hits / taken, hits / true, 2 * hits / (true + taken)
 
 
-def macro_f1(counts: npt.NDArray[np.int64]) -> Scores:
+def macro_f1(counts: npt.NDArray[Any]) -> Scores:
     """Return the mean F1 of the classes that occur among the true ones, (...); see `by_class`."""
     _, _, f1 = by_class(counts)
     found: Scores = np.nanmean(np.where(counts.sum(-1) > 0, f1, np.nan), axis=-1)

@@ -20,6 +20,9 @@ from components.common.splits import Days, Fold
 if TYPE_CHECKING:
     import pandas as pd
 
+    from components.classes.metrics import Scores
+    from components.classes.shards import Array, Items
+    from components.evaluation import classes
     from components.evaluation.core import Champion, Contender, Trial
     from components.evaluation.explain import Explanation
 
@@ -52,6 +55,8 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
     from components.tabular.inputs import Scorer
 
     config = parse(args.config)
+    if config.columns.content:
+        return _of_classes(args, config, find_champion)
     gate, fold = config.evaluation, splits.plan(config, splits.parse_date(args.date)).test
     rows, model = _test_rows(args.features, fold, config), package.load(args.model)
     positives = int(rows["label"].sum())
@@ -78,6 +83,63 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
         reported |= _measured("champion_", champion)
     drawn = {"classification": visuals.classification(labels, chosen, model.threshold)}
     return reported | drawn
+
+
+def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place], Version | None]) -> dict[str, Any]:
+    """Measure, compare, write the figures, then the verdict, where a task has classes."""
+    from components.classes import bootstrap, shards
+    from components.evaluation import classes, classes_section, visuals
+
+    fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
+    model, items = package.load(args.model), _items(args.features, fold)
+    _, unseen = items.fold(fold)
+    left_out = len(splits.rows_of(items.rows, fold.test)) - len(unseen)
+    rows = classes.Rows(shards.labels(unseen, names), bootstrap.groups(unseen), names)
+    step.log.info("scoring %d test rows of %s, %d left out", len(unseen), fold.test, left_out)
+    inputs = items.inputs(unseen)
+    scores = {name: _scores(args.model, model, name, inputs) for name in model.candidates}
+    candidates = {name: classes.measure(rows, found, model) for name, found in scores.items()}
+    challenger, chosen = candidates[model.selected], scores[model.selected]
+    champion = _champion_of_classes(find_champion(Place.of(State.parse(args.state), config.name)), rows, model, inputs)
+    judged = classes.judge(challenger, champion, config)
+    step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
+    test = LabeledWindow(first=fold.test.first, last=fold.test.last, rows=len(unseen))
+    trial = classes.Trial(config, model, test, left_out, candidates, champion, judged)
+    figures = trial.figures(classes.calibration(rows, chosen))
+    figures.write(storage.join(args.evaluation, evaluation.FILE))
+    write_section(args.evaluation, classes_section.build(trial, figures))
+    judged.write(storage.join(args.evaluation, verdict.FILE))
+    drawn = {"classification": visuals.confused(figures.confusion, names)}
+    return {"passed": float(judged.passed), **challenger.metrics, **drawn}
+
+
+def _items(features: str, fold: Fold) -> "Items":
+    from components.classes.shards import Items
+
+    return Items.of(tables.read_table(features), Days(fold.train.first, fold.test.last))
+
+
+def _scores(uri: str, model: package.ModelPackage, candidate: str, inputs: "Array") -> "Scores":
+    from components.classes.scorer import Scorer
+
+    return Scorer(uri, model, candidate).score(inputs)
+
+
+def _champion_of_classes(
+    version: Version | None, rows: "classes.Rows", ours: package.ModelPackage, inputs: "Array"
+) -> "classes.Contender | str":
+    """Return the champion measured on the rows, or a sentence why there is none to compare with."""
+    from components.evaluation import classes
+
+    if version is None:
+        return "There was no champion to compare with."
+    try:
+        model = package.load(version.uri)
+        if (model.signature, model.preprocessing) != (ours.signature, ours.preprocessing):
+            return f"Champion version {version.version} takes other inputs, or tells other classes apart."
+        return classes.measure(rows, _scores(version.uri, model, model.selected, inputs), model, version.version)
+    except Exception as error:  # whatever is wrong with an old model must not stop the new one
+        return f"Champion version {version.version} cannot be read: {' '.join(str(error).split())}."
 
 
 def _measured(whose: str, contender: "Contender") -> dict[str, float]:

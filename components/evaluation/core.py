@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -35,9 +35,54 @@ class Estimate(Interval):
 
     value: float
 
+    @classmethod
+    def measured(cls, value: float, resamples: Floats) -> Self:
+        """Return a value with the interval of its resamples, (resamples,)."""
+        sure = Interval.of(resamples)
+        return cls(sure.low, sure.high, value)
+
     def __str__(self) -> str:
         digits = 3 if max(abs(self.low), abs(self.high)) < 10 else 0
         return f"{self.value:z.{digits}f} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A challenger and the champion on the same rows.
+
+    Attributes:
+        metric: by which they are compared; higher is better.
+        ours: the challenger's.
+        theirs: the champion's.
+        gain: of the challenger over the champion, paired.
+        until: last day of the challenger's training data, YYYY-MM-DD.
+        champion_until: the same of the champion.
+    """
+
+    metric: str
+    ours: Estimate
+    theirs: Estimate
+    gain: Estimate
+    until: str
+    champion_until: str
+
+    def decided(self, version: int, tolerance: float) -> tuple[Decision, list[str]]:
+        """Return whether the challenger may replace a version, and why; rules 5 to 7 of `judge`."""
+        name = self.metric.replace("_", " ")
+        figures = (
+            f"The challenger's {name} is {self.ours}, that of champion version {version} {self.theirs} "
+            f"on the same rows, the gain {self.gain} (95 % intervals)."
+        )
+        days = f"trained until {self.until}, the champion until {self.champion_until}"
+        if self.gain.low > 0:
+            promoted, why = True, "It is better beyond noise."
+        elif self.gain.low <= -tolerance:
+            promoted, why = False, f"It is not better beyond noise, and may be worse by more than {tolerance:g}."
+        elif self.until > self.champion_until:
+            promoted, why = True, f"It is not worse by more than {tolerance:g}, and fresher: {days}."
+        else:
+            promoted, why = False, f"It is not better beyond noise, and not fresher: {days}."
+        return Decision.PASS if promoted else Decision.FAIL, [figures, why]
 
 
 @dataclass(frozen=True)
@@ -61,12 +106,12 @@ class Contender:
 
     def estimates(self) -> dict[str, Estimate]:
         """Return the resampled metrics with their intervals."""
-        return {name: _estimate(self.value(name), values) for name, values in self.resamples.items()}
+        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
 
     def gains(self, other: "Contender") -> dict[str, Estimate]:
         """Return by how much the resampled metrics are higher than another's, paired by resample."""
         return {
-            name: _estimate(self.value(name) - other.value(name), values - other.resamples[name])
+            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
             for name, values in self.resamples.items()
         }
 
@@ -348,28 +393,11 @@ def _passed(challenger: Contender, positives: int) -> str:
 
 
 def _against(challenger: Contender, champion: Champion, limits: Evaluation) -> tuple[Decision, list[str]]:
-    gains, tolerance = challenger.gains(champion), limits.tolerance
-    gain, fresher = gains["average_precision"], challenger.trained_until > champion.trained_until
-    ours, theirs = (each.estimates()["average_precision"] for each in (challenger, champion))
-    figures = (
-        f"The challenger's average precision is {ours}, that of champion version {champion.version} {theirs} "
-        f"on the same rows, the gain {gain} (95 % intervals)."
-    )
-    days = f"trained until {challenger.trained_until}, the champion until {champion.trained_until}"
-    if gain.low > 0:
-        promoted, why = True, "It is better beyond noise."
-    elif gain.low <= -tolerance:
-        promoted, why = False, f"It is not better beyond noise, and may be worse by more than {tolerance:g}."
-    elif fresher:
-        promoted, why = True, f"It is not worse by more than {tolerance:g}, and fresher: {days}."
-    else:
-        promoted, why = False, f"It is not better beyond noise, and not fresher: {days}."
+    gains, metric = challenger.gains(champion), "average_precision"
+    ours, theirs = (each.estimates()[metric] for each in (challenger, champion))
+    found = Comparison(metric, ours, theirs, gains[metric], challenger.trained_until, champion.trained_until)
+    decision, reasons = found.decided(champion.version, limits.tolerance)
     rest = (
         f"Precision at {limits.top_k} changes by {gains['precision_at_k']}, cost per 1,000 events by {gains['cost']}."
     )
-    return Decision.PASS if promoted else Decision.FAIL, [figures, why, rest]
-
-
-def _estimate(value: float, resamples: Floats) -> Estimate:
-    interval = Interval.of(resamples)
-    return Estimate(interval.low, interval.high, value)
+    return decision, [*reasons, rest]

@@ -1,5 +1,6 @@
 """What Kubeflow's page draws of a model: the ROC curve and the confusion matrix."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str
     return curve | {"confusionMatrix": _confusion(labels, scores >= threshold)}
 
 
+def confused(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, Any]:
+    """Return the metadata of a `dsl.ClassificationMetrics` of rows by true and by predicted class."""
+    return {"confusionMatrix": _matrix(counts, classes)}
+
+
 def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:
     """Return at most `POINTS` points, the false positive rate ascending."""
     wrong, found, thresholds = roc_curve(labels, scores)
@@ -38,8 +44,11 @@ def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:
 
 def _confusion(labels: Labels, flagged: npt.NDArray[np.bool_]) -> dict[str, Any]:
     """Return the events by true category, a row each, and the one they were taken for."""
-    counts = confusion_matrix(labels, flagged, labels=[0, 1])
+    return _matrix(confusion_matrix(labels, flagged, labels=[0, 1]).tolist(), CATEGORIES)
+
+
+def _matrix(counts: Sequence[Sequence[int]], names: Sequence[str]) -> dict[str, Any]:
     return {
-        "annotationSpecs": [{"displayName": name} for name in CATEGORIES],
-        "rows": [{"row": row} for row in counts.tolist()],
+        "annotationSpecs": [{"displayName": name} for name in names],
+        "rows": [{"row": list(row)} for row in counts],
     }

@@ -91,7 +91,7 @@ def _elsewhere(args: Namespace, trainjob: TrainJob) -> dict[str, float | None]:
             f"the TrainJob is complete, but there is no model at {args.model}: its pods have written somewhere else; "
             "keep runs in an object store, or on a volume that the runtime mounts (infra/kubernetes/base/training.yaml)"
         )
-    return _measured(package.load(args.model), config)
+    return _measured(package.load(args.model), parse(args.config))
 
 
 def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":

@@ -62,6 +62,16 @@ class Calibration(Part):
     count: list[int] = Field(description="rows")
 
 
+class OfClass(Part):
+    """How well one class is told apart; null where a figure has no meaning."""
+
+    name: str
+    rows: int = Field(description="test rows of the class")
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
 class Curves(Part):
     """Curves of the selected candidate."""
 
@@ -83,3 +93,18 @@ class Evaluation(Artifact):
     unseen: dict[str, Unseen] = Field(description="by categorical column")
     notes: list[str] = Field(description="what is unusual about the rows, a sentence each")
     curves: Curves
+
+
+class ClassEvaluation(Artifact):
+    """How well a model's candidates tell classes apart on the test days; `evaluation.json` where a task has classes."""
+
+    test: LabeledWindow = Field(description="the test days; rows without those that training has seen")
+    left_out: int = Field(description="rows of the test days that share group or content with a training row")
+    models: dict[str, Metrics] = Field(description="candidate -> its metrics")
+    selected: str = Field(description="the candidate that was judged")
+    intervals: dict[str, Interval] = Field(description="of the selected candidate's resampled metrics")
+    champion: Champion | None = Field(description="null where there is none to compare with")
+    gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
+    classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
+    confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")
+    calibration: Calibration = Field(description="confidence, the highest score, against the share predicted right")

@@ -1,0 +1,31 @@
+"""Scores what networks see with one candidate of a model."""
+
+import numpy as np
+
+from components.classes.metrics import Scores
+from components.classes.shards import Array
+from components.common import storage
+from components.common.contracts.package import ModelPackage, check
+from components.common.graph import Graph
+
+AT_ONCE = 256  # rows
+
+
+class Scorer:
+    """Scores images or texts with one candidate of a model.
+
+    Raises:
+        UserError: when a graph's bytes are not those the manifest names.
+    """
+
+    def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
+        file = package.graph(candidate or package.selected)
+        place = storage.join(uri, file.name)
+        content = storage.read_bytes(place)
+        check(place, storage.sha256(content), file)
+        self.graph = Graph(content, threads)
+
+    def score(self, inputs: Array) -> Scores:
+        """Return the probability of each class of each row, float32 (n, classes)."""
+        firsts = range(0, len(inputs), AT_ONCE)
+        return np.concatenate([self.graph.score(inputs[first : first + AT_ONCE]) for first in firsts])

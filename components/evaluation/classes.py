@@ -1,0 +1,223 @@
+"""How well the challenger tells classes apart, and whether it may replace the champion."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from components.classes import bootstrap, metrics
+from components.classes.metrics import BINS, Labels, Metrics, Scores
+from components.common.config import Config
+from components.common.contracts import evaluation as contract
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
+from components.evaluation.core import Comparison, Estimate
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The test rows.
+
+    Attributes:
+        labels: numbers of classes, (n,).
+        groups: number of each row's group, (n,).
+        classes: their names.
+    """
+
+    labels: Labels
+    groups: Labels
+    classes: list[str]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A model version, measured on the test rows.
+
+    Attributes:
+        sha256: its identity.
+        trained_until: last day of its training data, YYYY-MM-DD.
+        metrics: on the test rows.
+        counts: rows by true and by predicted class, (classes, classes).
+        resamples: `accuracy` and `macro_f1` on the same resamples of the test rows, (resamples,) each.
+        version: its number in the registry, None before it has one.
+    """
+
+    sha256: str
+    trained_until: str
+    metrics: Metrics
+    counts: npt.NDArray[np.int64]
+    resamples: dict[str, npt.NDArray[np.float64]] = field(repr=False)
+    version: int | None = None
+
+    def value(self, name: str) -> float:
+        """Return a metric on the rows themselves."""
+        return float(self.metrics[name])  # type: ignore[literal-required]
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the resampled metrics with their intervals."""
+        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
+
+    def gains(self, other: "Contender") -> dict[str, Estimate]:
+        """Return by how much the resampled metrics are higher than another's, paired by resample."""
+        return {
+            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
+            for name, values in self.resamples.items()
+        }
+
+    def weakest(self, least: int) -> tuple[int, float] | None:
+        """Return the class with the lowest recall and that, of those with so many rows; None without one."""
+        rows = self.counts.sum(1)
+        _, recall, _ = metrics.by_class(self.counts)
+        judged = np.flatnonzero(rows >= least)
+        return min(((int(each), float(recall[each])) for each in judged), key=lambda found: found[1], default=None)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One evaluation: who stood against whom, on which rows, and the outcome.
+
+    Attributes:
+        config: the use case.
+        model: the challenger.
+        test: the test window.
+        left_out: rows of its days that training has seen the group or content of.
+        candidates: each of the model's candidates, measured on the test rows.
+        champion: measured on the same rows, or a sentence why there is none.
+        verdict: what became of it.
+    """
+
+    config: Config
+    model: ModelPackage
+    test: LabeledWindow
+    left_out: int
+    candidates: dict[str, Contender]
+    champion: Contender | str
+    verdict: Verdict
+
+    @property
+    def challenger(self) -> Contender:
+        """The candidate that was selected in training."""
+        return self.candidates[self.model.selected]
+
+    @property
+    def rival(self) -> Contender | None:
+        """The champion, where there is one to compare with."""
+        return None if isinstance(self.champion, str) else self.champion
+
+    def figures(self, calibration: contract.Calibration) -> contract.ClassEvaluation:
+        """Return `evaluation.json`."""
+        rival, sure = self.rival, self.challenger.estimates()
+        gains = self.challenger.gains(rival) if rival else None
+        return contract.ClassEvaluation(
+            test=self.test,
+            left_out=self.left_out,
+            models={name: {**found.metrics} for name, found in self.candidates.items()},
+            selected=self.model.selected,
+            intervals={name: contract.Interval(low=found.low, high=found.high) for name, found in sure.items()},
+            champion=contract.Champion(version=rival.version or 0, sha256=rival.sha256, metrics={**rival.metrics})
+            if rival
+            else None,
+            gains=gains and {name: contract.Estimate(**asdict(gain)) for name, gain in gains.items()},
+            classes=of_classes(self.challenger.counts, self.config.classes.classes),
+            confusion=self.challenger.counts.tolist(),
+            calibration=calibration,
+        )
+
+
+def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int | None = None) -> Contender:
+    """Measure a model's scores of the test rows, (n, classes)."""
+    predicted, classes = scores.argmax(1), len(rows.classes)
+    return Contender(
+        sha256=model.sha256,
+        trained_until=str(model.lineage.train.last),
+        metrics=metrics.evaluate(rows.labels, scores),
+        counts=metrics.confusion(rows.labels, predicted, classes),
+        resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
+        version=version,
+    )
+
+
+def of_classes(counts: npt.NDArray[np.int64], classes: list[str]) -> list[contract.OfClass]:
+    """Return the figures of each class."""
+    figures = np.stack(metrics.by_class(counts), axis=1)
+    return [
+        contract.OfClass(name=name, rows=int(rows), **{key: None if np.isnan(value) else float(value)
+                         for key, value in zip(("precision", "recall", "f1"), found, strict=True)})
+        for name, rows, found in zip(classes, counts.sum(1), figures, strict=True)
+    ]  # fmt: skip
+
+
+def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
+    """Return the mean confidence and the share predicted right, by bins of confidence of equal width."""
+    confidence, right = scores.max(1).astype(float), scores.argmax(1) == rows.labels
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    found = [(confidence[bins == each], right[bins == each]) for each in np.unique(bins)]
+    return contract.Calibration(
+        predicted=[float(each.mean()) for each, _ in found],
+        observed=[float(each.mean()) for _, each in found],
+        count=[len(each) for each, _ in found],
+    )
+
+
+def judge(challenger: Contender, champion: Contender | str, config: Config) -> Verdict:
+    """Decide whether the challenger may replace the champion; the rule is that of `core.judge`.
+
+    Its floors here: `min_rows` test rows, or nothing is decided; `min_accuracy`; and `min_class_recall` of every class
+    with `min_class_rows` test rows. A champion is compared by `task.select_by`.
+    """
+    decision, reasons = _decided(challenger, champion, config)
+    rival = None if isinstance(champion, str) else champion
+    return Verdict(
+        gate="evaluation",
+        decision=decision,
+        reasons=reasons,
+        measures=list(_measures(challenger, rival, config)),
+        subject=challenger.sha256,
+        compared_with=Opponent(version=rival.version, sha256=rival.sha256) if rival and rival.version else None,
+    )
+
+
+def _decided(challenger: Contender, champion: Contender | str, config: Config) -> tuple[Decision, list[str]]:
+    rows, least = int(challenger.counts.sum()), config.evaluation.min_rows
+    told = [champion] if isinstance(champion, str) else []
+    if rows < least:
+        return Decision.UNDECIDED, [*told, f"There are {rows} test rows; at least {least} are needed to decide."]
+    if refused := list(_below_floors(challenger, config)):
+        return Decision.FAIL, [*told, *refused]
+    sure, by = challenger.estimates(), config.classes.select_by
+    if isinstance(champion, str):
+        passed = f"The challenger passes the floors with accuracy {sure['accuracy']} on {rows} rows (95 % interval)."
+        return Decision.PASS, [champion, passed]
+    if challenger.sha256 == champion.sha256:
+        return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
+    theirs, gain = champion.estimates()[by], challenger.gains(champion)[by]
+    found = Comparison(by, sure[by], theirs, gain, challenger.trained_until, champion.trained_until)
+    return found.decided(champion.version or 0, config.evaluation.tolerance)
+
+
+def _below_floors(challenger: Contender, config: Config) -> Iterator[str]:
+    limits, accuracy = config.evaluation, challenger.metrics["accuracy"]
+    if accuracy < limits.min_accuracy:
+        yield f"Accuracy {accuracy:.3f} is below the floor {limits.min_accuracy:g}."
+    weakest = challenger.weakest(limits.min_class_rows)
+    if weakest and weakest[1] < limits.min_class_recall:
+        name = config.classes.classes[weakest[0]]
+        yield f"Recall of class {name!r} is {weakest[1]:.3f}, below the floor {limits.min_class_recall:g}."
+
+
+def _measures(challenger: Contender, rival: Contender | None, config: Config) -> Iterator[Measure]:
+    limits, sure = config.evaluation, challenger.estimates()
+    yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
+    for name in challenger.metrics:
+        found, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
+        interval = found and (found.low, found.high)
+        better = name in sure
+        yield Measure(name=name, value=challenger.value(name), limit=limit, interval=interval, higher_is_better=better)
+    if weakest := challenger.weakest(limits.min_class_rows):
+        yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)
+    if rival:
+        by = config.classes.select_by
+        gain = challenger.gains(rival)[by]
+        yield Measure(name=f"{by}_gain", value=gain.value, limit=-limits.tolerance, interval=(gain.low, gain.high))
