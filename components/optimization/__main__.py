@@ -9,16 +9,17 @@ from components.common.config import parse
 from components.common.contracts import optimization as contract
 from components.common.contracts import package, tables, verdict
 from components.common.contracts.optimization import ORIGINAL, Attempt, Optimization
-from components.common.contracts.package import ModelPackage
+from components.common.contracts.package import Images, ModelPackage
 from components.common.contracts.section import write_section
 from components.common.splits import Days
 from components.optimization import section
 
 if TYPE_CHECKING:
-    from components.optimization.core import Rows
+    from components.optimization.core import Inputs, Measured
     from components.optimization.forms import Form
 
-Measure = Callable[[Sequence["Form"], "Rows"], list[Attempt]]
+Measure = Callable[[Sequence["Form"], "Measured"], list[Attempt]]
+SAMPLE = 256  # images or texts by which scales are chosen
 
 
 def parser() -> step.Parser:
@@ -48,9 +49,9 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     from components.optimization import core
 
     model = package.load(args.model)
-    forms, rows = _forms(args.model, model), _rows(args, model)
-    step.log.info("measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in forms), model.selected,
-                  len(rows.labels))  # fmt: skip
+    sample, rows = _of_classes(args, model) if isinstance(model.preprocessing, Images) else _tabular(args, model)
+    forms, count = _forms(args.model, model, sample), len(rows.inputs)
+    step.log.info("measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in forms), model.selected, count)
     tried = measure(forms, rows)
     best = core.best(tried)
     kept = best.name == ORIGINAL
@@ -60,7 +61,8 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
         candidate=model.selected,
         original_sha256=model.sha256,
         sha256=new.sha256,
-        rows=len(rows.labels),
+        rows=count,
+        metric=rows.metric,
         limit=rows.limit,
         attempts=tried,
         chosen=best.name,
@@ -78,29 +80,46 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     return {"form": best.name, "single_ms": one.median_ms, "many_ms": many.median_ms}
 
 
-def _forms(uri: str, model: ModelPackage) -> "list[Form]":
-    """Return the original, as it is served, and all other forms."""
+def _forms(uri: str, model: ModelPackage, sample: "Inputs") -> "list[Form]":
+    """Return the original, as it is served, and all other forms, whose scales come from a sample of inputs."""
+    from components.common.graph import Graph
     from components.optimization.forms import Form, made
-    from components.tabular import inputs
 
     file = model.graph(model.selected)
     place = storage.join(uri, file.name)
     content = storage.read_bytes(place)
     package.check(place, storage.sha256(content), file)
-    scorer = inputs.Scorer(uri, model)
-    sample = package.read_reference(uri).dropna(subset=model.tabular.columns)
-    return [Form(ORIGINAL, scorer.graph, content), *made(content, inputs.matrix(model.tabular, sample))]
+    return [Form(ORIGINAL, Graph(content), content), *made(content, sample)]
 
 
-def _rows(args: Namespace, model: ModelPackage) -> "Rows":
+def _of_classes(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured]":
+    """Return a sample of the training rows' inputs, and the validation rows, where a task has classes."""
+    from components.classes import bootstrap, shards
+    from components.optimization.classes import Rows
+    from components.optimization.core import TENTH
+
+    config, table = parse(args.config), tables.read_table(args.features)
+    train, validation = model.lineage.train, model.lineage.validation
+    seen = shards.Items.of(table, Days(train.first, train.last))
+    sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
+    items = shards.Items.of(table, Days(validation.first, validation.last))
+    rows = items.rows.dropna(subset="label")
+    known, limit = shards.labels(rows, config.classes.classes), TENTH * config.evaluation.tolerance
+    return sample, Rows(items.inputs(rows), known, bootstrap.groups(rows), limit)
+
+
+def _tabular(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured]":
+    """Return a sample of the training rows' inputs, and the validation rows."""
     from components.optimization.core import TENTH, Rows
     from components.tabular import inputs
 
+    sample = package.read_reference(args.model).dropna(subset=model.tabular.columns)
     days = Days(model.lineage.validation.first, model.lineage.validation.last)
     rows = tables.read_table(args.features).read(days, ["label", *model.tabular.columns]).dropna(subset="label")
     labels = rows["label"].to_numpy(dtype="int8")
     limit = TENTH * parse(args.config).evaluation.tolerance
-    return Rows(inputs.matrix(model.tabular, rows), labels, model.threshold, limit)
+    measured = Rows(inputs.matrix(model.tabular, rows), labels, model.threshold, limit)
+    return inputs.matrix(model.tabular, sample), measured
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,8 @@ from components.optimization.forms import Form
 from components.tabular import bootstrap
 from components.tabular.bootstrap import Interval
 
-Matrix = npt.NDArray[np.float32]
+Inputs = npt.NDArray[Any]
+Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
 Labels = npt.NDArray[np.integer[Any]]
 Clock = Callable[[], float]
@@ -27,23 +28,52 @@ TENTH = 0.1  # of the average precision that a fresher model may lose: a form of
 FLIPPED = 0.001  # share of the rows on which it may decide otherwise
 FASTER = 0.8  # of the original's median time a row, at most; less is no reason to serve another graph
 SLOWER = 1.05  # of the original's median time of many rows, at most
-MANY = 1024
 ROUNDS = 300
 MANY_ROUNDS = 30
 
 
+class Measured(Protocol):
+    """What forms are measured on, and by what."""
+
+    metric: ClassVar[str]  # of which a form may lose a little
+    many: ClassVar[int]  # rows of a large call
+
+    @property
+    def inputs(self) -> Inputs:
+        """What the graph takes of the validation rows, (n, ...)."""
+
+    @property
+    def limit(self) -> float:
+        """How much of the metric a form may lose, at the high end of the interval."""
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the metric has a meaning."""
+
+    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+        """Return what is decided by scores, (n,)."""
+
+    def quality(self, scores: Scores) -> float:
+        """Return the metric."""
+
+    def resampled(self, scores: Scores) -> Floats:
+        """Return the metric of every resample of the rows, which are the same for all scores."""
+
+
 @dataclass(frozen=True)
 class Rows:
-    """What forms are measured on.
+    """Rows of a table that a model flags or does not.
 
     Attributes:
-        matrix: inputs of the validation rows, (n, width).
+        inputs: of the validation rows, (n, width).
         labels: 0 or 1, (n,).
         threshold: score from which an event is flagged.
         limit: average precision that a form may lose, at the high end of the interval.
     """
 
-    matrix: Matrix
+    metric: ClassVar = "average precision"
+    many: ClassVar = 1024
+    inputs: Inputs
     labels: Labels
     threshold: float
     limit: float
@@ -52,6 +82,18 @@ class Rows:
     def is_decidable(self) -> bool:
         """Whether both classes are there."""
         return 0 < int(self.labels.sum()) < len(self.labels)
+
+    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+        """Return which rows are flagged."""
+        return scores >= self.threshold
+
+    def quality(self, scores: Scores) -> float:
+        """Return the average precision."""
+        return float(average_precision_score(self.labels, scores))
+
+    def resampled(self, scores: Scores) -> Floats:
+        """Return the average precision of every resample."""
+        return bootstrap.average_precision(self.labels, scores)
 
 
 @dataclass(frozen=True)
@@ -70,58 +112,59 @@ class Effect:
 NONE = Effect(None, None)
 
 
-def attempts(forms: Sequence[Form], rows: Rows, clock: Clock = time.perf_counter) -> list[Attempt]:
+def attempts(forms: Sequence[Form], rows: Measured, clock: Clock = time.perf_counter) -> list[Attempt]:
     """Measure forms of a graph, the original first, and judge each."""
-    sound = [_sound(form, rows.matrix) for form in forms]
+    sound = [_sound(form, rows) for form in forms]
     running = {form.name: form.graph.score for form in sound if form.graph}
-    scores = {name: _scored(score, rows.matrix) for name, score in running.items()}
-    times = latencies(running, rows.matrix, clock)
+    scores = {name: _scored(score, rows) for name, score in running.items()}
+    times = latencies(running, rows, clock)
     effects = effects_of(rows, scores)
-    return [_attempt(form, times, effects.get(form.name, NONE), rows.limit) for form in sound]
+    return [_attempt(form, times, effects.get(form.name, NONE), rows) for form in sound]
 
 
-def _sound(form: Form, matrix: Matrix) -> Form:
+def _sound(form: Form, rows: Measured) -> Form:
     """Return a form, without its graph where that has no score for some row; half precision may leave its range."""
     if form.graph is None or form.name == ORIGINAL:
         return form
     try:
-        is_finite = bool(np.isfinite(_scored(form.graph.score, matrix)).all())
+        is_finite = bool(np.isfinite(_scored(form.graph.score, rows)).all())
     except Exception as error:  # whatever it is, the others go on
         return replace(form, graph=None, missing=f"It cannot score the rows: {' '.join(str(error).split())[:200]}")
     return form if is_finite else replace(form, graph=None, missing="It has no finite score for some rows.")
 
 
 def latencies(
-    running: Mapping[str, Callable[[Matrix], Scores]], matrix: Matrix, clock: Clock = time.perf_counter
+    running: Mapping[str, Callable[[Inputs], Scores]], rows: Measured, clock: Clock = time.perf_counter
 ) -> dict[str, list[Latency]]:
     """Return the median time of calls with one row and with many; the forms take turns, so that noise meets all."""
     found: dict[str, list[Latency]] = {name: [] for name in running}
-    for rows, rounds in ((matrix[:1], ROUNDS), (np.resize(matrix, (MANY, matrix.shape[1])), MANY_ROUNDS)):
+    whole = rows.inputs
+    for inputs, rounds in ((whole[:1], ROUNDS), (np.resize(whole, (rows.many, *whole.shape[1:])), MANY_ROUNDS)):
         taken: dict[str, list[float]] = {name: [] for name in running}
         for _ in range(rounds):
             for name, score in running.items():
                 started = clock()
-                score(rows)
+                score(inputs)
                 taken[name].append(clock() - started)
         for name, times in taken.items():
-            found[name].append(Latency(rows=len(rows), median_ms=1000 * float(np.median(times))))
+            found[name].append(Latency(rows=len(inputs), median_ms=1000 * float(np.median(times))))
     return found
 
 
-def effects_of(rows: Rows, scores: Mapping[str, Scores]) -> dict[str, Effect]:
+def effects_of(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Effect]:
     """Return what the scores of each form, of the same rows, change."""
-    flagged = {name: found >= rows.threshold for name, found in scores.items()}
+    flagged = {name: rows.decided(found) for name, found in scores.items()}
     flipped = {name: float(np.mean(found != flagged[ORIGINAL])) for name, found in flagged.items()}
     losses = _losses(rows, scores) if rows.is_decidable else {}
     return {name: Effect(losses.get(name), share) for name, share in flipped.items()}
 
 
-def _losses(rows: Rows, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
-    """Return the average precision that each form loses, with its paired 95 % interval."""
+def _losses(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
+    """Return how much of the metric each form loses, with its paired 95 % interval."""
     original = scores[ORIGINAL]
     others = {name: found for name, found in scores.items() if not np.array_equal(found, original)}
-    drawn = {name: bootstrap.average_precision(rows.labels, scores[name]) for name in [ORIGINAL, *others] if others}
-    exact = {name: float(average_precision_score(rows.labels, scores[name])) for name in drawn}
+    drawn = {name: rows.resampled(scores[name]) for name in [ORIGINAL, *others] if others}
+    exact = {name: rows.quality(scores[name]) for name in drawn}
     found = {name: Estimate(value=0.0, low=0.0, high=0.0) for name in scores}
     for name in others:
         sure = Interval.of(drawn[ORIGINAL] - drawn[name])
@@ -129,12 +172,13 @@ def _losses(rows: Rows, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
     return found
 
 
-def _scored(score: Callable[[Matrix], Scores], matrix: Matrix) -> Scores:
-    return np.concatenate([score(matrix[first : first + MANY]) for first in range(0, len(matrix), MANY)])
+def _scored(score: Callable[[Inputs], Scores], rows: Measured) -> Scores:
+    firsts = range(0, len(rows.inputs), rows.many)
+    return np.concatenate([score(rows.inputs[first : first + rows.many]) for first in firsts])
 
 
-def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, limit: float) -> Attempt:
-    accepted, reason = _judged(form, times, found, limit)
+def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: Measured) -> Attempt:
+    accepted, reason = _judged(form, times, found, rows)
     return Attempt(
         name=form.name,
         provider=form.provider,
@@ -147,7 +191,7 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, limi
     )
 
 
-def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, limit: float) -> tuple[bool, str]:
+def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: Measured) -> tuple[bool, str]:
     """Return whether a form may take the original's place, and why."""
     if form.graph is None:
         return False, form.missing
@@ -155,17 +199,17 @@ def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, limit
         return True, "It is what was trained."
     if found.loss is None or found.flipped is None:
         return False, "The validation days hold one class only, so its loss cannot be measured."
-    if found.loss.high > limit:
-        return False, f"It may lose {found.loss.high:.2g} of average precision, more than {limit:g}."
+    if found.loss.high > rows.limit:
+        return False, f"It may lose {found.loss.high:.2g} of {rows.metric}, more than {rows.limit:g}."
     if found.flipped > FLIPPED:
         return False, f"It decides otherwise on {found.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
     one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
-    speed = f"A row takes {one:.0%} of the original's time, {MANY:,} rows {many:.0%}"
+    speed = f"A row takes {one:.0%} of the original's time, {rows.many:,} rows {many:.0%}"
     if one > FASTER or many > SLOWER:
         return False, f"{speed}; at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
     if form.provider != CPU:
         return False, f"{speed}; measured only, the server calls graphs on the CPU."
-    return True, f"{speed}, and it loses at most {max(found.loss.high, 0):.2g} of average precision."
+    return True, f"{speed}, and it loses at most {max(found.loss.high, 0):.2g} of {rows.metric}."
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:

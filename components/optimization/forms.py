@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from components.common.contracts.package import INPUT
 from components.common.graph import CPU, Graph, runtime
 
-Matrix = npt.NDArray[np.float32]
+Inputs = npt.NDArray[Any]
 
 ACCELERATED = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 
@@ -39,12 +38,12 @@ class Form:
     missing: str = ""
 
 
-def made(content: bytes, sample: Matrix) -> Iterator[Form]:
+def made(content: bytes, sample: Inputs) -> Iterator[Form]:
     """Yield all forms of a graph.
 
     Args:
         content: the graph.
-        sample: inputs by which scales are chosen, (n, width).
+        sample: inputs by which scales are chosen, (n, ...).
     """
     makers: dict[str, Callable[[], bytes]] = {
         "graph": lambda: optimized(content),
@@ -98,7 +97,7 @@ def int8_dynamic(content: bytes) -> bytes:
     return _quantized(lambda place: quantization.quantize_dynamic(model, place, extra_options=extra))
 
 
-def int8_static(content: bytes, sample: Matrix) -> bytes:
+def int8_static(content: bytes, sample: Inputs) -> bytes:
     """Return the graph with INT8 weights and activations, whose scales come from some rows.
 
     Raises:
@@ -136,7 +135,8 @@ def _quantized(write: Callable[[str], object]) -> bytes:
 
 
 def _is_advice(record: logging.LogRecord) -> bool:
-    return "pre-processing before quantization" not in record.getMessage()
+    said = record.getMessage()
+    return "pre-processing before quantization" not in said and not said.startswith("Quantization parameters for")
 
 
 def _written(write: Callable[[str], object]) -> bytes:

@@ -22,7 +22,7 @@ def build(found: Optimization, verdict: Verdict) -> Section:
         reasons=verdict.reasons,
     )
     legend = (
-        f"Loss of average precision on {found.rows:,} validation rows, with its paired 95 % interval, and median times "
+        f"Loss of {found.metric} on {found.rows:,} validation rows, with its paired 95 % interval, and median times "
         "of a call; the forms took turns."
     )
     blocks = [_forms(found), Text(sentences=[legend], is_fine_print=True)]

@@ -3,13 +3,20 @@
 import os
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from components.common import splits, step, storage
-from components.common.config import parse
+from components.common.config import Config, parse
+from components.common.config.classes import Images
 from components.common.contracts import package, profile, tables
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import PhaseName
 from components.common.contracts.section import write_section
+from components.common.splits import Days
 from components.profiling import alone, section
+
+if TYPE_CHECKING:
+    from components.profiling.core import Trained, Watch
 
 
 def parser() -> step.Parser:
@@ -34,18 +41,17 @@ def body(args: Namespace) -> dict[str, float]:
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from components.neural import devices
     from components.profiling import core
-    from components.tabular import inputs
 
     devices.torch_device(args.device)
     model = package.load(args.model)
     watch = core.Watch(args.device == "cuda")
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train
-    with watch.phase(PhaseName.READ):
-        rows = table.read(days, ["label", *model.tabular.columns])
-    with watch.phase(PhaseName.MATRIX):
-        matrix, labels = inputs.matrix(model.tabular, rows), rows["label"].to_numpy(dtype="int8")
-    step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, len(rows), days, args.device)
-    subject = core.selected(model, config.tabular, args.device, (matrix, labels))
+    if isinstance(config.task, Images):
+        subject = _network(config.task, args.device, model, (table, days), watch)
+    else:
+        subject = _candidate(config, args.device, model, (table, days), watch)
+    count = len(subject.inputs)
+    step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, args.device)
     found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
     step.log.info("%.0f rows per second. %s", found.rows_per_second, found.diagnosis)
     storage.write_bytes(storage.join(args.profile, profile.TRACE), trace)
@@ -58,6 +64,36 @@ def body(args: Namespace) -> dict[str, float]:
         "scored_rows_per_second": many.rows_per_second,
         "single_rows_per_second": one.rows_per_second,
     }
+
+
+def _candidate(
+    config: Config, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
+) -> "Trained":
+    """Return the selected candidate of a table's rows, and measure what comes before its fit."""
+    from components.profiling import core
+    from components.tabular import inputs
+
+    table, days = rows
+    with watch.phase(PhaseName.READ):
+        frame = table.read(days, ["label", *model.tabular.columns])
+    with watch.phase(PhaseName.MATRIX):
+        matrix, labels = inputs.matrix(model.tabular, frame), frame["label"].to_numpy(dtype="int8")
+    return core.selected(model, config.tabular, device, (matrix, labels))
+
+
+def _network(
+    task: Images, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
+) -> "Trained":
+    """Return the selected network of images, and measure what comes before its fit."""
+    from components.classes.shards import Items
+    from components.profiling.images import Subject
+
+    with watch.phase(PhaseName.READ):
+        items = Items.of(*rows)
+    subject = Subject.of(task, device, model.selected, items)
+    with watch.phase(PhaseName.MATRIX):
+        assert len(subject.inputs) == len(items.rows)
+    return subject
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from typing import Any, ClassVar, Protocol
 
+import numpy.typing as npt
 import torch
 
 from components.common.config.tabular import CandidateKind, Tabular
@@ -34,32 +36,79 @@ DOING = {
 }
 
 
+class Trained(Protocol):
+    """A model whose training is measured."""
+
+    batch: ClassVar[int]  # rows of a large call
+
+    @property
+    def name(self) -> str:
+        """The candidate."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of candidate."""
+
+    @property
+    def device(self) -> str:
+        """`cpu` or `cuda`."""
+
+    @property
+    def is_network(self) -> bool:
+        """Whether PyTorch trains it."""
+
+    @property
+    def inputs(self) -> npt.NDArray[Any]:
+        """What its graph takes of the training rows, (n, ...)."""
+
+    def fit(self) -> Fitted:
+        """Fit it, as the training does."""
+
+    def brief(self) -> Callable[[], Fitted]:
+        """Return a fit short enough for a trace that shows every operation."""
+
+
 @dataclass(frozen=True)
 class Subject:
-    """What is measured.
+    """A candidate of a table.
 
     Attributes:
         name: of the candidate.
         kind: of the candidate.
         job: its parameters and circumstances, those of the training.
-        matrix: inputs of the training rows, float32 (n, d).
+        inputs: of the training rows, float32 (n, d).
         labels: 0 or 1, int8 (n,).
     """
 
+    batch: ClassVar = BATCH
     name: str
     kind: CandidateKind
     job: Job
-    matrix: Matrix
+    inputs: Matrix
     labels: Labels
 
     @property
-    def is_cuda(self) -> bool:
-        """Whether it is trained on a GPU."""
-        return self.job.device == "cuda"
+    def device(self) -> str:
+        """Where it is trained."""
+        return self.job.device
+
+    @property
+    def is_network(self) -> bool:
+        """Whether PyTorch trains it."""
+        return self.kind == CandidateKind.MLP
 
     def fit(self) -> Fitted:
         """Fit it, as the training does."""
-        return estimators.fit(self.kind, self.job, self.matrix, self.labels)
+        return estimators.fit(self.kind, self.job, self.inputs, self.labels)
+
+    def brief(self) -> Callable[[], Fitted]:
+        """Return the first steps of an MLP's fit; the whole fit of another candidate, on one thread on the CPU."""
+        if self.is_network:
+            batch = mlp.parameters(self.job.field, self.job.parameters).batch_size
+            rows, job = batch * PROFILED_STEPS, replace(self.job, parameters={**self.job.parameters, "epochs": 1})
+            return replace(self, job=job, inputs=self.inputs[:rows], labels=self.labels[:rows]).fit
+        # cProfile sees one thread only
+        return self.fit if self.device == "cuda" else replace(self, job=replace(self.job, threads=1)).fit
 
 
 @dataclass
@@ -95,7 +144,7 @@ def selected(model: ModelPackage, task: Tabular, device: str, rows: tuple[Matrix
     return Subject(model.selected, CandidateKind(candidate.kind), job, *rows)
 
 
-def measure(subject: Subject, watch: Watch, trained_sha256: str) -> tuple[Profile, bytes]:
+def measure(subject: Trained, watch: Watch, trained_sha256: str) -> tuple[Profile, bytes]:
     """Measure a model's training.
 
     Args:
@@ -106,50 +155,45 @@ def measure(subject: Subject, watch: Watch, trained_sha256: str) -> tuple[Profil
     Returns:
         the measurements, and a Chrome trace, compressed.
     """
-    with sampling.sampled(sampling.library() if subject.is_cuda else None) as activity, watch.phase(PhaseName.FIT):
+    is_cuda = subject.device == "cuda"
+    with sampling.sampled(sampling.library() if is_cuda else None) as activity, watch.phase(PhaseName.FIT):
         fitted = subject.fit()
     peak = _peak(subject)
     with watch.phase(PhaseName.EXPORT):
         content = fitted.graph
     graph = Graph(content)
     with watch.phase(PhaseName.SCORE):
-        for first in range(0, len(subject.matrix), BATCH):
-            graph.score(subject.matrix[first : first + BATCH])
+        for first in range(0, len(subject.inputs), subject.batch):
+            graph.score(subject.inputs[first : first + subject.batch])
     operations, trace = profiled(subject, watch)
     waiting = data_wait_share(watch.seconds)
     found = Profile(
         model=subject.name,
         kind=subject.kind,
-        device=subject.job.device,
-        rows=len(subject.matrix),
+        device=subject.device,
+        rows=len(subject.inputs),
         phases=[Phase(name=name, seconds=round(seconds, 4)) for name, seconds in watch.seconds.items()],
-        rows_per_second=len(subject.matrix) / watch.seconds[PhaseName.FIT],
+        rows_per_second=len(subject.inputs) / watch.seconds[PhaseName.FIT],
         data_wait_share=waiting,
-        scoring=[scoring(graph, subject.matrix, 1), scoring(graph, subject.matrix, BATCH)],
+        scoring=[scoring(graph, subject.inputs, 1), scoring(graph, subject.inputs, subject.batch)],
         activity=activity[0] if activity else None,
         peak_memory_bytes=peak,
         reproduced=hashlib.sha256(content).hexdigest() == trained_sha256,
         top_operations=operations,
         diagnosis=diagnosis(watch.seconds, operations),
-        findings=findings(trace) if subject.is_cuda else [],
+        findings=findings(trace) if is_cuda else [],
     )
     return found, trace
 
 
-def profiled(subject: Subject, watch: Watch) -> tuple[list[Operation], bytes]:
+def profiled(subject: Trained, watch: Watch) -> tuple[list[Operation], bytes]:
     """Fit again with a profiler attached; return the operations with the largest shares, and a trace.
 
-    PyTorch's profiler sees the GPU kernels of other libraries too; of an MLP it sees the first steps.
+    PyTorch's profiler sees the GPU kernels of other libraries too; of a network it sees the first steps.
     """
-    if subject.kind == CandidateKind.MLP:
-        batch = mlp.parameters(subject.job.field, subject.job.parameters).batch_size
-        rows, job = batch * PROFILED_STEPS, replace(subject.job, parameters={**subject.job.parameters, "epochs": 1})
-        subject = replace(subject, job=job, matrix=subject.matrix[:rows], labels=subject.labels[:rows])
-    if subject.is_cuda or subject.kind == CandidateKind.MLP:
-        return instruments.by_torch(subject.fit, subject.job.device)
-    # cProfile sees one thread only
-    alone = replace(subject, job=replace(subject.job, threads=1))
-    return instruments.by_python(alone.fit, watch.seconds)
+    if subject.device == "cuda" or subject.is_network:
+        return instruments.by_torch(subject.brief(), subject.device)
+    return instruments.by_python(subject.brief(), watch.seconds)
 
 
 def data_wait_share(seconds: dict[PhaseName, float]) -> float:
@@ -158,7 +202,7 @@ def data_wait_share(seconds: dict[PhaseName, float]) -> float:
     return before / (before + seconds[PhaseName.FIT])
 
 
-def scoring(graph: Graph, matrix: Matrix, batch: int) -> Scoring:
+def scoring(graph: Graph, matrix: npt.NDArray[Any], batch: int) -> Scoring:
     """Measure calls with so many rows, after one that does not count."""
     firsts = range(0, max(len(matrix) - batch, 0) + 1, batch)[:SINGLE_CALLS]
     graph.score(matrix[:batch])
@@ -182,11 +226,11 @@ def findings(trace: bytes) -> list[Finding]:
     return analysis.analyze([kineto.read(BytesIO(trace), TRACE)], Known()).diagnosis
 
 
-def _peak(subject: Subject) -> int:
+def _peak(subject: Trained) -> int:
     """Return the highest memory use so far, in bytes."""
-    if not subject.is_cuda:
+    if subject.device != "cuda":
         return peak_memory()
-    if subject.kind == CandidateKind.MLP:
+    if subject.is_network:
         return int(torch.cuda.max_memory_allocated())
     # other libraries keep in their pools what they have needed
     free, total = torch.cuda.mem_get_info()

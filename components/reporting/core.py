@@ -241,8 +241,10 @@ def _window(days: Days) -> Window:
 
 
 def _models(head: Head, found: Found) -> dict[str, dict[str, float | None]]:
-    names = score_names(head.config.evaluation.top_k)
     models: Json = found.file("evaluation").get("models", {})
+    if head.config.columns.content:
+        return dict(models)
+    names = score_names(head.config.evaluation.top_k)
     return {model: named_scores(scores, names) for model, scores in models.items()}
 
 

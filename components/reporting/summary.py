@@ -8,7 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from components.common.config.section import Kind
+
 State = Literal["done", "failed", "skipped", "reused"]
+
+
+CLASS_SCORES = ("accuracy", "macro_f1", "log_loss", "calibration_error")
 
 
 def _utc(moment: datetime) -> datetime:
@@ -149,7 +154,8 @@ class Summary(Part):
     windows: Windows = Field(description="days that train, validate and test")
     models: dict[str, dict[str, float | None]] = Field(
         description="candidate -> its metrics on the test window: `auc_roc`, `average_precision`, "
-        "`precision_at_{k}` and `precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; "
+        "`precision_at_{k}` and `precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; where a task has "
+        "classes, `accuracy`, `macro_f1`, `log_loss` and `calibration_error`; "
         "a metric is null where it has no meaning"
     )
     selected: str | None = Field(description="the candidate that was judged and registered")
@@ -169,8 +175,10 @@ class Summary(Part):
     links: dict[str, str] = Field(description="what the steps wrote -> its URI; only what exists")
 
     @model_validator(mode="after")
-    def _metrics_are_named_after_top_k(self) -> Self:
-        expected = set(score_names(self.config["evaluation"]["top_k"]))
+    def _metrics_are_those_of_the_task(self) -> Self:
+        expected = set(CLASS_SCORES)
+        if self.config["task"]["kind"] == Kind.TABULAR:
+            expected = set(score_names(self.config["evaluation"]["top_k"]))
         for name, scores in self.models.items():
             if set(scores) != expected:
                 raise ValueError(f"metrics of {name!r} are {sorted(scores)}, not {sorted(expected)}")

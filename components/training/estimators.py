@@ -73,11 +73,11 @@ class Fitted:
 
     Attributes:
         export: gives the model as ONNX.
-        predict: the library's own probabilities, float (n,) of float32 (n, d), to compare the graph with.
+        predict: the library's own probabilities of what the graph takes, to compare that with.
     """
 
     export: Callable[[], bytes]
-    predict: Callable[[Matrix], Any]
+    predict: Callable[[Any], Any]
 
     @cached_property
     def graph(self) -> bytes:

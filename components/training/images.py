@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from components.neural.recipes import checked
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import onnx_export
 from components.training.core import REFERENCE_ROWS, Candidate, Fits, Trained, accepted, select
+from components.training.estimators import Fitted
 
 log = logging.getLogger("nightshift")
 
@@ -123,31 +125,42 @@ def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[
     for name in names:
         log.info("%s: fitting %d images", name, len(rows))
         started = time.perf_counter()
-        model, recipe = fit(setting, name, items, rows)
+        fitted = fit(setting, name, items, rows)
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
-        graph = onnx_export.images(model, recipe)
         sample = items.inputs(rows.iloc[:: -(-len(rows) // CHECKED)])
-        gap = float(np.abs(scored(graph, sample) - probabilities(model, sample)).max())
-        accepted(fits, name, Candidate(graph, seconds), gap, TOLERANCE)
+        gap = float(np.abs(scored(fitted.graph, sample) - fitted.predict(sample)).max())
+        accepted(fits, name, Candidate(fitted.graph, seconds), gap, TOLERANCE)
     return fits.usable()
 
 
-def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> tuple[nn.Sequential, ResNet]:
-    """Fit one candidate of the config; the network that comes back is whole, and in evaluation mode."""
+def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+    """Fit one candidate of the config.
+
+    Raises:
+        UserError: when its recipe refuses a parameter.
+    """
     task, device = setting.task, devices.torch_device(setting.device)
-    field = f"task.candidates.{name}.parameters"
-    parameters = checked(Parameters, field, task.candidates[name].parameters)
-    recipe = ResNet(task.side, task.channels, len(task.classes), parameters)
-    pictures = _pictures(items, rows, task, recipe, device)
-    folder = storage.join(setting.checkpoints, field, storage.fingerprint(list(rows["content"]))[:16])
+    made = recipe(task, name)
+    pictures = _pictures(items, rows, task, made, device)
+    folder = storage.join(setting.checkpoints, _field(name), storage.fingerprint(list(rows["content"]))[:16])
     seconds = task.trainer.checkpoint_seconds
     with (
         checkpoints.kept(folder, seconds) if setting.checkpoints else nullcontext() as kept,
-        devices.reproducible(task.seed, parameters.threads),
+        devices.reproducible(task.seed, made.fit.threads),
     ):
-        model = trainer.fit(processes.replica(recipe, task.trainer, device), pictures, kept)
-    return model.eval(), recipe
+        model = trainer.fit(processes.replica(made, task.trainer, device), pictures, kept).eval()
+    return Fitted(lambda: onnx_export.images(model, made), partial(probabilities, model))
+
+
+def recipe(task: Images, name: str) -> ResNet:
+    """Return the recipe of a candidate of the config.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    parameters = checked(Parameters, _field(name), task.candidates[name].parameters)
+    return ResNet(task.side, task.channels, len(task.classes), parameters)
 
 
 def scored(graph: bytes, pixels: Pixels) -> Scores:
@@ -172,6 +185,10 @@ def reference(setting: Setting, items: Items, rows: pd.DataFrame, graph: bytes) 
     scores = scored(graph, items.inputs(sample))
     predicted = np.array(setting.task.classes, dtype=object)[scores.argmax(1)]
     return sample[["event_id", "label"]].reset_index(drop=True).assign(predicted=predicted, score=scores.max(1))
+
+
+def _field(name: str) -> str:
+    return f"task.candidates.{name}.parameters"
 
 
 def _pictures(items: Items, rows: pd.DataFrame, task: Images, recipe: ResNet, device: torch.device) -> Pictures:

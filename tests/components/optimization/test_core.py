@@ -43,7 +43,7 @@ def times(one: float, many: float) -> list[Latency]:
 
 def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **given) -> tuple[bool, str]:
     effect = Effect(Estimate(value=high / 2, low=0, high=high), flipped)
-    return core._judged(form("int8", **given), {ORIGINAL: times(1, 1), "int8": times(one, many)}, effect, ROWS.limit)
+    return core._judged(form("int8", **given), {ORIGINAL: times(1, 1), "int8": times(one, many)}, effect, ROWS)
 
 
 def test_scores_that_are_the_same_lose_nothing() -> None:
@@ -80,7 +80,7 @@ def test_a_form_is_accepted_when_it_is_as_accurate_and_clearly_faster(given, acc
 
 
 def test_with_one_class_only_the_original_stays() -> None:
-    none = Rows(ROWS.matrix, np.zeros_like(LABELS), 0.5, 0.002)
+    none = Rows(ROWS.inputs, np.zeros_like(LABELS), 0.5, 0.002)
     tried = core.attempts([form(ORIGINAL), form("int8")], none)
     assert [each.accepted for each in tried] == [True, False]
     assert "one class only" in tried[1].reason
@@ -99,8 +99,8 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
 
         return score
 
-    found = core.latencies({"a": running("a", 0.001), "b": running("b", 0.003)}, ROWS.matrix, lambda: now[0])
-    assert [each.rows for each in found["a"]] == [1, core.MANY]
+    found = core.latencies({"a": running("a", 0.001), "b": running("b", 0.003)}, ROWS, lambda: now[0])
+    assert [each.rows for each in found["a"]] == [1, ROWS.many]
     assert [each.median_ms for each in found["a"]] == pytest.approx([1, 1])
     assert [each.median_ms for each in found["b"]] == pytest.approx([3, 3])
     assert [name for name, _ in asked[:4]] == ["a", "b", "a", "b"]
