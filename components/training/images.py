@@ -51,11 +51,13 @@ class Setting:
         task: classes, candidates and how networks are trained.
         device: `cpu` or `cuda`.
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        resident: bytes of pixels up to which all are copied to the device; of more, a batch at a time is.
     """
 
     task: Images
     device: str
     checkpoints: str = ""
+    resident: int = RESIDENT
 
 
 def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]) -> Trained:
@@ -142,7 +144,7 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     """
     task, device = setting.task, devices.torch_device(setting.device)
     made = recipe(task, name)
-    pictures = _pictures(items, rows, task, made, device)
+    pictures = _pictures(setting, items, rows, made)
     folder = storage.join(setting.checkpoints, _field(name), storage.fingerprint(list(rows["content"]))[:16])
     seconds = task.trainer.checkpoint_seconds
     with (
@@ -191,11 +193,12 @@ def _field(name: str) -> str:
     return f"task.candidates.{name}.parameters"
 
 
-def _pictures(items: Items, rows: pd.DataFrame, task: Images, recipe: ResNet, device: torch.device) -> Pictures:
+def _pictures(setting: Setting, items: Items, rows: pd.DataFrame, recipe: ResNet) -> Pictures:
+    task, device = setting.task, devices.torch_device(setting.device)
     known = torch.from_numpy(labels(rows, task.classes)).to(device)
     how = Augmentation(round(recipe.fit.shift * task.side), recipe.fit.flip)
     size = task.side**2 * task.channels * len(rows)
-    gather = _resident(items, rows, device) if size <= RESIDENT else _mapped(items, rows, device)
+    gather = _resident(items, rows, device) if size <= setting.resident else _mapped(items, rows, device)
     return Pictures(gather, known, recipe.fit.batch_size, how)
 
 

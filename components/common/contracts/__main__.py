@@ -7,7 +7,7 @@ from pathlib import Path
 from components.common.contracts.artifact import Artifact
 from components.common.contracts.deployment import Deployment
 from components.common.contracts.drift import Drift
-from components.common.contracts.evaluation import Evaluation
+from components.common.contracts.evaluation import ClassEvaluation, Evaluation
 from components.common.contracts.loadtest import LoadTest, Settings
 from components.common.contracts.online import Snapshot
 from components.common.contracts.optimization import Optimization
@@ -23,6 +23,7 @@ from components.common.contracts.verdict import Verdict
 ARTIFACTS: dict[str, type[Artifact]] = {
     "deployment": Deployment,
     "drift": Drift,
+    "classes_evaluation": ClassEvaluation,
     "evaluation": Evaluation,
     "launch": Launch,
     "loadtest": LoadTest,

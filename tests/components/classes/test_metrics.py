@@ -1,0 +1,56 @@
+"""Metrics of classes, beside scikit-learn's, and how sure they are."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import metrics as sklearn
+
+from components.classes import bootstrap, metrics
+
+RANDOM = np.random.default_rng(0)
+LABELS = RANDOM.integers(0, 5, 400)
+SCORES = RANDOM.dirichlet(np.ones(6), 400) + 0.4 * np.eye(6)[LABELS]
+SCORES /= SCORES.sum(1, keepdims=True)
+
+
+def test_metrics_are_those_of_scikit_learn():
+    found, predicted = metrics.evaluate(LABELS, SCORES), SCORES.argmax(1)
+    assert found["accuracy"] == sklearn.accuracy_score(LABELS, predicted)
+    # the sixth class never occurs, and does not count
+    f1 = sklearn.f1_score(LABELS, predicted, labels=range(5), average="macro")
+    assert found["macro_f1"] == pytest.approx(f1)
+    assert found["log_loss"] == pytest.approx(sklearn.log_loss(LABELS, SCORES, labels=range(6)))
+
+
+def test_each_class_has_the_figures_of_scikit_learn():
+    counts = metrics.confusion(LABELS, SCORES.argmax(1), 6)
+    assert np.array_equal(counts, sklearn.confusion_matrix(LABELS, SCORES.argmax(1), labels=range(6)))
+    precision, recall, f1, _ = sklearn.precision_recall_fscore_support(LABELS, SCORES.argmax(1), labels=range(5))
+    for ours, theirs in zip(metrics.by_class(counts), (precision, recall, f1), strict=True):
+        assert ours[:5] == pytest.approx(theirs)
+
+
+def test_scores_that_are_right_as_often_as_they_say_have_no_calibration_error():
+    labels = np.repeat([0, 0, 0, 1], 100)
+    assert metrics.calibration_error(labels, np.tile([0.75, 0.25], (400, 1))) == pytest.approx(0)
+    assert metrics.calibration_error(labels, np.tile([0.95, 0.05], (400, 1))) == pytest.approx(0.2)
+
+
+def test_rows_of_one_group_are_drawn_together_and_are_less_sure():
+    groups, predicted = np.repeat(np.arange(40), 10), np.where(np.repeat(RANDOM.random(40) < 0.8, 10), LABELS, 5)
+    alone = bootstrap.resampled(LABELS, predicted, np.arange(400), 6)["accuracy"]
+    together = bootstrap.resampled(LABELS, predicted, groups, 6)["accuracy"]
+    assert alone.mean() == pytest.approx(np.mean(predicted == LABELS), abs=0.01)
+    assert together.std() > 2 * alone.std()
+
+
+def test_two_scorers_meet_the_same_resamples():
+    first = bootstrap.resampled(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    again = bootstrap.resampled(LABELS, SCORES.argmax(1), np.arange(400), 6)
+    assert all(np.array_equal(first[name], again[name]) for name in ("accuracy", "macro_f1"))
+
+
+def test_without_groups_each_row_is_its_own():
+    rows = pd.DataFrame({"group": ["b", "a", "b"]})
+    assert bootstrap.groups(rows).tolist() == [0, 1, 0]
+    assert bootstrap.groups(rows[[]]).tolist() == [0, 1, 2]

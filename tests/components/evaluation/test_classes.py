@@ -1,0 +1,143 @@
+"""The gate where a task has classes, and what is written of it."""
+
+import json
+from argparse import Namespace
+
+import numpy as np
+import pytest
+
+from components.common import storage
+from components.common.contracts import evaluation, package, verdict
+from components.common.contracts.section import read_section
+from components.common.contracts.verdict import Decision
+from components.common.registry import Version
+from components.evaluation import classes
+from components.evaluation.__main__ import evaluate
+from components.evaluation.classes import Rows
+from components.training import __main__ as training
+from tests import packages
+from tests.components import pictures
+from tests.components.states import state
+
+CLASSES = ["circle", "cross", "square", "triangle"]
+RANDOM = np.random.default_rng(0)
+ROWS = Rows(RANDOM.integers(0, 4, 400), np.arange(400), CLASSES)
+MODEL = packages.manifest({"net": b"a"})
+
+
+def scores(wrong: int, shift: int = 1) -> np.ndarray:
+    """Scores that are wrong about the first so many rows."""
+    taken = np.where(np.arange(400) < wrong, (ROWS.labels + shift) % 4, ROWS.labels)
+    return 0.9 * np.eye(4)[taken] + 0.025
+
+
+def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int | None = None):
+    found = classes.measure(ROWS, scores(wrong), MODEL, version)
+    return classes.Contender(sha256, until, found.metrics, found.counts, found.resamples, version)
+
+
+def judged(challenger, champion="There was no champion to compare with.", **limits):
+    return classes.judge(challenger, champion, pictures.parsed(evaluation=limits))
+
+
+def champion(wrong: int, until: str = "2024-03-19"):
+    return contender(wrong, "old", until, version=3)
+
+
+def test_without_a_champion_the_floors_are_all_there_is_to_pass():
+    assert judged(contender(40), min_accuracy=0.9).decision is Decision.PASS
+    below = judged(contender(41), min_accuracy=0.9)
+    assert below.decision is Decision.FAIL
+    assert below.reasons[-1] == "Accuracy 0.897 is below the floor 0.9."
+
+
+def test_the_weakest_class_has_a_floor_of_its_own():
+    taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
+    weak = classes.measure(ROWS, np.eye(4)[taken], MODEL)
+    found = judged(weak, min_accuracy=0.5, min_class_recall=0.1)
+    assert found.decision is Decision.FAIL
+    assert found.reasons[-1] == "Recall of class 'square' is 0.000, below the floor 0.1."
+    assert judged(weak, min_accuracy=0.5, min_class_recall=0.1, min_class_rows=200).decision is Decision.PASS
+
+
+def test_with_few_rows_nothing_is_decided():
+    assert judged(contender(400), min_rows=401).decision is Decision.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("wrong", "before", "until", "decision"),
+    [
+        (20, 80, "2024-03-01", Decision.PASS),  # better, however old
+        (40, 40, "2024-03-20", Decision.PASS),  # as good, and fresher
+        (40, 40, "2024-03-19", Decision.FAIL),  # as good, and not fresher
+        (80, 40, "2024-03-20", Decision.FAIL),  # worse
+    ],
+)
+def test_a_champion_is_replaced_by_what_is_better_or_as_good_and_fresher(wrong, before, until, decision):
+    found = judged(contender(wrong, until=until), champion(before))
+    assert found.decision is decision
+    assert found.compared_with.version == 3
+    assert found.value("accuracy_gain") == pytest.approx((before - wrong) / 400)
+
+
+def test_a_model_is_not_compared_with_itself():
+    same = contender(10, "same")
+    assert judged(same, contender(10, "same", version=3)).decision is Decision.UNDECIDED
+
+
+def test_the_gain_is_paired():
+    one, other = contender(40), champion(40)
+    gain = one.gains(other)["accuracy"]
+    assert (gain.low, gain.high) == (0, 0)
+
+
+def test_calibration_adds_up_to_all_rows():
+    curve = classes.calibration(ROWS, scores(40))
+    assert sum(curve.count) == 400
+    assert curve.predicted == pytest.approx([0.925])
+    assert curve.observed == pytest.approx([0.9])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with features and a model."""
+    folder = tmp_path_factory.mktemp("judged")
+    pictures.made(folder)
+    flags = {"config": json.dumps(pictures.CONFIG), "date": pictures.DATE, "state": state(folder)}
+    flags |= {"features": str(folder / "features.json"), "model": str(folder / "model")}
+    training.body(Namespace(**flags, device="cpu"))
+    return folder, flags
+
+
+def test_the_step_writes_figures_a_section_and_a_verdict_about_the_model(trained, tmp_path):
+    folder, flags = trained
+    found = evaluate(Namespace(**flags, evaluation=str(tmp_path)), lambda place: None)
+    model = package.load(str(folder / "model"))
+    figures = evaluation.ClassEvaluation.read(str(tmp_path / evaluation.FILE))
+    said = verdict.Verdict.read(str(tmp_path / verdict.FILE))
+    assert (said.subject, said.gate) == (model.sha256, "evaluation")
+    assert figures.test.rows == np.sum(figures.confusion) == 48
+    assert figures.models["resnet"]["accuracy"] == np.trace(figures.confusion) / 48 == found["accuracy"]
+    assert [each.name for each in figures.classes] == CLASSES
+    assert found["classification"]["confusionMatrix"]["rows"][0]["row"] == figures.confusion[0]
+    assert "Classes, the weakest first" in [getattr(each, "title", "") for each in read_section(str(tmp_path)).blocks]
+
+
+def test_a_champion_is_measured_on_the_same_rows(trained, tmp_path):
+    folder, flags = trained
+    itself = Version("shapes", 4, str(folder / "model"), package.load(str(folder / "model")).sha256, {})
+    evaluate(Namespace(**flags, evaluation=str(tmp_path)), lambda place: itself)
+    figures = evaluation.ClassEvaluation.read(str(tmp_path / evaluation.FILE))
+    assert figures.champion.metrics == figures.models["resnet"]
+    assert figures.gains["accuracy"].value == 0
+
+
+def test_a_champion_of_other_classes_is_not_compared_with(trained, tmp_path):
+    folder, flags = trained
+    model = package.load(str(folder / "model"))
+    other = model.preprocessing.model_copy(update={"classes": [*CLASSES[:3], "hexagon"]})
+    model.model_copy(update={"preprocessing": other}).write(storage.join(str(tmp_path), "old", package.MANIFEST))
+    version = Version("shapes", 4, str(tmp_path / "old"), "old", {})
+    evaluate(Namespace(**flags, evaluation=str(tmp_path / "out")), lambda place: version)
+    said = verdict.Verdict.read(str(tmp_path / "out" / verdict.FILE))
+    assert said.reasons[0] == "Champion version 4 takes other inputs, or tells other classes apart."

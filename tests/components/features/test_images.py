@@ -1,0 +1,59 @@
+"""Shards of pixels: what is in them, what names them, and what is not made again."""
+
+import numpy as np
+import pytest
+
+from components.classes import images, shards
+from components.common import storage
+from components.features import images as features
+from tests.components.pictures import CONFIG, config, feature, ingest, parsed
+
+
+@pytest.fixture
+def ingested(tmp_path):
+    return tmp_path, ingest(tmp_path, CONFIG)
+
+
+def test_a_shard_holds_what_networks_see_of_each_image_of_the_day(ingested):
+    folder, events = ingested
+    table, _ = feature(folder, CONFIG)
+    assert [part.date for part in table.partitions] == [part.date for part in events.partitions]
+    day = table.partitions[-1]
+    rows, pixels = storage.read_frame(day.uri), shards.mapped(day)
+    files = storage.read_frame(events.partitions[-1].uri)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == (24, 16, 16, 1)
+    for number in (0, 23):
+        assert rows["event_id"][number] == files["event_id"][number]
+        image = images.decoded(files["image"][number], 10**6, 16)
+        assert np.array_equal(pixels[number], images.square(image, 16, 1))
+        assert rows["content"][number] == storage.sha256(pixels[number].tobytes())
+
+
+def test_a_day_is_made_once_and_the_rest_of_it_after_it_was_lost(ingested):
+    folder, _ = ingested
+    table, found = feature(folder, CONFIG)
+    assert found == {"rows": 7 * 24, "computed_days": 7}
+    assert feature(folder, CONFIG)[1]["computed_days"] == 0
+    # killed between the shard and the sidecar
+    storage.remove(f"{table.partitions[3].uri}.json")
+    again, found = feature(folder, CONFIG)
+    assert (again.sha256, found["computed_days"]) == (table.sha256, 1)
+
+
+def test_a_shard_is_named_after_what_it_is_made_of(ingested):
+    folder, _ = ingested
+    before = feature(folder, CONFIG)[0]
+    assert feature(folder, config(task={"side": 8}))[0].partitions[0].uri != before.partitions[0].uri
+    assert feature(folder, config(task={"channels": 3}))[0].partitions[0].uri != before.partitions[0].uri
+    assert feature(folder, config(task={"seed": 7}))[0].partitions[0].uri == before.partitions[0].uri
+
+
+def test_many_images_are_decoded_by_several_processes_into_the_same_pixels(ingested):
+    _, events = ingested
+    task = parsed().task
+    chunks = [storage.read_frame(part.uri)["image"].tolist() for part in events.partitions[:2]]
+    with features.decoding(task, 1) as alone:
+        expected = list(alone(chunks))
+    with features.decoding(task, features.ALONE + 1) as together:
+        assert all(map(np.array_equal, together(chunks), expected))

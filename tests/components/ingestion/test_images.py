@@ -1,0 +1,189 @@
+"""Images and texts by day: what is taken, what is quarantined and why, and where the bytes come from."""
+
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from components.common import storage
+from components.common.config import parse
+from components.common.errors import UserError
+from components.ingestion import core, pictures, sources
+from tests.components.common.config.test_classes import text as text_config
+from tests.components.pictures import CONFIG, DATE, config, file, ingest, parsed
+
+DAY = date.fromisoformat(DATE)
+
+
+def rows(images: list, **columns) -> pd.DataFrame:
+    """A day's rows with such images."""
+    count = len(images)
+    given = {
+        "image_id": range(count),
+        "time": pd.date_range(DATE, periods=count, freq="min", unit="us"),
+        "image": pd.Series(images, dtype=object),
+        "label": ["circle"] * count,
+    }
+    return pd.DataFrame(given | columns)
+
+
+def quarantined(frame: pd.DataFrame, given=None) -> dict[int, str]:
+    found = core.split(frame, given or parsed(), DAY, labels_due=True)
+    assert len(found.good) + len(found.bad) == len(frame)
+    return dict(zip(found.bad.iloc[:, 0].astype(int), found.bad[core.REASON], strict=True))
+
+
+def test_each_bad_image_is_quarantined_with_its_reason_and_no_other():
+    images = [file(), b"", None, "gone.png", b"nothing", file("JPEG", "CMYK"), file(size=(20, 7)), file(), file(seed=1)]
+    assert quarantined(rows(images)) == {
+        1: "empty",
+        2: "empty",
+        3: "missing_file",
+        4: "undecodable",
+        5: "wrong_mode",
+        6: "too_small",
+        7: "duplicate_content",
+    }
+
+
+def test_a_label_is_one_of_the_classes():
+    frame = rows([file(seed=seed) for seed in range(3)], label=["cross", "hexagon", None])
+    assert quarantined(frame) == {1: "unknown_label", 2: "missing_label"}
+
+
+def test_what_is_kept_of_a_bad_image_are_its_bytes():
+    found = core.split(rows([file(), b"nothing", "gone.png"]), parsed(), DAY, labels_due=True)
+    assert found.bad["image"].tolist() == [b"nothing", b"gone.png"]
+    assert core.examples([found.bad], parsed().columns, "undecodable") == [
+        f"image_id=***, time={DATE} 00:01:00, image=(7 bytes), label=circle"
+    ]
+
+
+def test_good_images_keep_the_bytes_of_their_files():
+    found = core.split(rows([file("JPEG"), file("WEBP", seed=1)]), parsed(), DAY, labels_due=True)
+    assert found.good["image"].tolist() == [file("JPEG"), file("WEBP", seed=1)]
+    assert list(found.good) == ["event_id", "event_time", "image", "label"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of files with a table a day that names them."""
+    place = tmp_path / "raw"
+    for name, seed in (("a.png", 0), ("deep/b.png", 1)):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(file(seed=seed))
+    (tmp_path / "secret.png").write_bytes(file(seed=2))
+    return place
+
+
+def loaded(place: Path, names: list[str]) -> list:
+    rows(names).to_csv(place / f"{DATE}.csv", index=False)
+    given = parsed(source={"files": "{date}.csv"})
+    return sources.connect(str(place), given, DAY).read(DAY).load()["image"].tolist()
+
+
+def test_a_table_may_name_files_below_its_folder(folder):
+    assert loaded(folder, ["a.png", "deep/b.png"]) == [file(seed=0), file(seed=1)]
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.png", "deep/../../secret.png", "{folder}/a.png", "file://{folder}/a.png", "gone.png", "deep"]
+)
+def test_a_file_that_is_elsewhere_or_nowhere_is_not_read(folder, name):
+    name = name.format(folder=folder)
+    assert loaded(folder, [name, "a.png"]) == [name, file(seed=0)]
+
+
+def test_every_day_is_written_and_spoiled_rows_are_quarantined(tmp_path):
+    given = config(simulator={"items": 40, "corrupt_share": 0.2}, quarantine={"max_share": 0.1})
+    table = ingest(tmp_path, given)
+    assert table.details["quarantined"] == {
+        "decompression_bomb": 7,
+        "duplicate_content": 7,
+        "empty": 7,
+        "undecodable": 14,
+        "unknown_label": 7,
+        "unparsable_time": 7,
+        "wrong_mode": 7,
+    }
+    assert table.rows + 56 == table.details["read"] == 7 * 40
+    first = storage.read_frame(table.partitions[0].uri)
+    assert isinstance(first["image"].iloc[0], bytes)
+    assert [part.uri for part in ingest(tmp_path, given).partitions] == [part.uri for part in table.partitions]
+
+
+def test_too_many_bad_images_stop_the_run_with_examples(tmp_path):
+    given = config(simulator={"items": 40, "corrupt_share": 0.2})
+    with pytest.raises(UserError, match=r"(?s)rule 'undecodable' rejected 14 of 280 rows \(5.00%\).*bytes\)"):
+        ingest(tmp_path, given)
+
+
+def test_other_rules_make_other_partitions(tmp_path):
+    before = ingest(tmp_path, CONFIG).partitions[0].uri
+    assert ingest(tmp_path, config(task={"side": 8})).partitions[0].uri == before
+    assert ingest(tmp_path, config(task={"min_side": 16})).partitions[0].uri != before
+
+
+SIMULATED = parsed(simulator={"items": 30}).simulator
+DIGITS = parsed(simulator={"items": 30, "digits": True}).simulator
+
+
+@pytest.mark.parametrize("world", [SIMULATED, DIGITS], ids=["shapes", "digits"])
+def test_a_simulated_day_is_the_same_alone_and_differs_from_others(world):
+    one, again, next_day = (pictures.day(world, on) for on in (DAY, DAY, date(2024, 3, 11)))
+    pd.testing.assert_frame_equal(one, again)
+    assert len(set(one["image"]) | set(next_day["image"])) == len(one) + len(next_day)
+    assert (one["time"].dt.date == DAY).all()
+
+
+def test_every_digit_is_dealt_once_before_any_comes_again():
+    days = [pictures.day(DIGITS, date.fromordinal(DAY.toordinal() + number)) for number in range(60)]
+    dealt = pd.concat(days)["image"]
+    assert len(dealt) == dealt.nunique() == 1797
+
+
+def test_what_is_to_drift_drifts_from_its_day_on():
+    from components.classes.images import decoded
+
+    drifting = {"items": 60, "drift_from": DATE, "brightness_factor": 2.0, "blur": 1.5, "new_class": 0.2}
+    world = parsed(simulator=drifting).simulator
+    before, after = (pictures.day(world, on) for on in (date(2024, 3, 9), DAY))
+    bright, dark = (np.mean([np.asarray(decoded(image, 10**6)).mean() for image in day["image"]])
+                    for day in (after, before))  # fmt: skip
+    assert bright > 1.5 * dark
+    assert "star" not in set(before["label"])
+    assert 3 <= (after["label"] == "star").sum() <= 25
+
+
+def test_labels_that_are_not_due_are_not_there():
+    assert pictures.day(SIMULATED, DAY, date(2024, 3, 9))["label"].isna().all()
+
+
+TEXTS = parse(text_config(task=text_config()["task"] | {"max_characters": 50}))
+
+
+def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
+    verses = ["In the beginning", "", None, " \n\t", "a\0b", b"\xff\xfe", "x" * 51, b"caf\xc3\xa9", "In the beginning"]
+    right_to_left, emoji = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea", "\U0001f469\u200d\U0001f680 liftoff"
+    verses += [right_to_left, emoji]
+    frame = pd.DataFrame(
+        {
+            "id": range(len(verses)),
+            "time": pd.date_range(DATE, periods=len(verses), freq="min", unit="us"),
+            "verse": pd.Series(verses, dtype=object),
+            "book": "Genesis",
+        }
+    )
+    assert quarantined(frame, TEXTS) == {
+        1: "empty",
+        2: "empty",
+        3: "empty",
+        4: "binary",
+        5: "invalid_utf8",
+        6: "too_long",
+        8: "duplicate_content",
+    }
+    good = core.split(frame, TEXTS, DAY, labels_due=True).good
+    assert good["text"].tolist() == ["In the beginning", "caf\u00e9", right_to_left, emoji]

@@ -1,0 +1,61 @@
+"""The recipe of residual networks."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from components.common.errors import UserError
+from components.neural.recipes import checked
+from components.neural.recipes.resnet import Parameters, ResNet
+
+RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
+
+
+def parameters_of(**given) -> int:
+    with torch.device("meta"):
+        model = ResNet(224, 3, 1000, Parameters(**given)).model()
+    return sum(each.numel() for each in model.parameters())
+
+
+def test_resnet_50_and_18_have_the_sizes_that_everybody_knows():
+    assert parameters_of(**RESNET50) == 25_557_032
+    assert parameters_of(stages="2,2,2,2", width=64, stem="large") == 11_689_512
+
+
+def test_resnet_50_takes_the_operations_that_everybody_knows():
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        ResNet(224, 3, 1000, Parameters(**RESNET50)).model().eval()(torch.zeros(1, 224, 224, 3, dtype=torch.uint8))
+    assert counter.get_total_flops() == pytest.approx(2 * 4.09e9, rel=0.01)
+
+
+@pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
+def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
+    recipe = ResNet(16, 3, 5, Parameters(width=4, **given))
+    pixels = torch.randint(0, 256, (6, 16, 16, 3), dtype=torch.uint8)
+    logits = recipe.model()(pixels)
+    assert logits.shape == (6, 5)
+    assert recipe.loss(logits, torch.arange(6) % 5).isfinite()
+
+
+def test_operations_are_those_that_pytorch_counts_for_each_image():
+    recipe = ResNet(16, 1, 5, Parameters(width=4))
+    with FlopCounterMode(display=False) as counter:
+        recipe.model()(torch.zeros(6, 16, 16, 1, dtype=torch.uint8)).sum().backward()
+    assert counter.get_total_flops() == 6 * recipe.flops()
+
+
+def test_processes_that_share_layers_are_told_that_they_cannot():
+    recipe = ResNet(16, 1, 5, Parameters())
+    with pytest.raises(UserError, match=r"task.trainer.tensor: .*write tensor: 1"):
+        recipe.tensor_plan(recipe.model())
+
+
+@pytest.mark.parametrize(("name", "value"), [("stages", "1,0"), ("stages", "two"), ("stem", "huge"), ("shift", 0.5)])
+def test_a_parameter_that_is_wrong_is_named(name, value):
+    with pytest.raises(UserError, match=rf"^task.x.{name}: .*, got {value!r}$"):
+        checked(Parameters, "task.x", {name: value})
+
+
+def test_a_parameter_that_is_unknown_is_named_with_the_nearest():
+    with pytest.raises(UserError, match=r"task.x.stage: unknown; .*did you mean 'stages'\?"):
+        checked(Parameters, "task.x", {"stage": "1"})

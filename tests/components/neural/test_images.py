@@ -1,0 +1,78 @@
+"""Images of a training: their order, and what is done to them."""
+
+import pytest
+import torch
+
+from components.neural.images import Augmentation, Pictures, augmented
+
+IMAGES = torch.arange(10 * 4 * 4).reshape(10, 4, 4, 1).to(torch.uint8)
+LABELS = torch.arange(10)
+HOW = Augmentation(shift=1, flip=True)
+
+
+def pictures(how: Augmentation = HOW, size: int = 3) -> Pictures:
+    torch.manual_seed(0)
+    found = Pictures(lambda chosen: IMAGES[chosen], LABELS, size, how)
+    found.seed()
+    return found
+
+
+def epochs(found: Pictures, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [batch for _ in range(count) for batch in found.epoch()]
+
+
+def same(ours, theirs) -> bool:
+    return len(ours) == len(theirs) and all(
+        torch.equal(a, b)
+        for first, second in zip(ours, theirs, strict=True)
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def test_an_epoch_has_every_image_once_with_its_label():
+    batches = epochs(pictures(Augmentation()), 1)
+    labels = torch.cat([labels for _, labels in batches])
+    assert [len(labels) for _, labels in batches] == [3, 3, 3, 1]
+    assert sorted(labels.tolist()) == list(range(10))
+    assert torch.equal(torch.cat([images for images, _ in batches]), IMAGES[labels])
+
+
+def test_epochs_differ_and_a_seed_repeats_them():
+    first = epochs(pictures(), 2)
+    assert same(first, epochs(pictures(), 2))
+    assert not same(first[:4], first[4:])
+
+
+@pytest.mark.parametrize("done", [1, 3, 4, 6])
+def test_a_training_resumes_inside_an_epoch_with_the_same_images(done):
+    whole = epochs(pictures(), 2)
+    before = pictures()
+    for _ in range(done // 4):
+        list(before.epoch())
+    state = before.state().clone()
+
+    after = pictures()
+    after.load(state)
+    resumed = list(after.epoch(skip=done % 4))
+    assert same(resumed, whole[done : done // 4 * 4 + 4])
+
+
+def test_the_state_is_that_of_the_epoch_until_its_last_batch_is_handed_over():
+    found = pictures()
+    before = found.state().clone()
+    for number, _ in enumerate(found.epoch(), 1):
+        assert torch.equal(found.state(), before) == (number < 4)
+
+
+def test_an_image_is_moved_and_what_it_leaves_is_filled_from_its_edge():
+    image = torch.arange(9, dtype=torch.uint8).reshape(1, 3, 3, 1)
+    down_right = augmented(image, torch.tensor([[0.99, 0.99, 0.9]]), Augmentation(shift=1))
+    assert down_right[0, :, :, 0].tolist() == [[0, 0, 1], [0, 0, 1], [3, 3, 4]]
+    up_left = augmented(image, torch.tensor([[0.0, 0.0, 0.9]]), Augmentation(shift=1))
+    assert up_left[0, :, :, 0].tolist() == [[4, 5, 5], [7, 8, 8], [7, 8, 8]]
+
+
+def test_half_of_the_images_are_mirrored():
+    image = torch.arange(3, dtype=torch.uint8).reshape(1, 1, 3, 1).expand(2, 1, 3, 1)
+    found = augmented(image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]), Augmentation(flip=True))
+    assert found[:, 0, :, 0].tolist() == [[2, 1, 0], [0, 1, 2]]

@@ -1,0 +1,90 @@
+"""A small use case with images: shapes, made by the simulator, ingested and turned into shards once."""
+
+import json
+from argparse import Namespace
+from copy import deepcopy
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from components.common import splits
+from components.common.config import Config, parse
+from components.common.contracts import tables
+from components.features import __main__ as features
+from components.ingestion import __main__ as ingestion
+from tests.components.states import state
+
+DATE = "2024-03-10"
+# test 9 .. 10, training 6 .. 8; validation 7 .. 8, its training 4 .. 6
+CONFIG: dict[str, Any] = {
+    "name": "shapes",
+    "label_delay_days": 0,
+    "source": {"files": "{date}.parquet"},
+    "columns": {"event_id": "image_id", "event_time": "time", "image": "image", "label": "label"},
+    "simulator": {"items": 24},
+    "protocol": {"train_days": 3, "test_days": 2},
+    "task": {
+        "kind": "image-classification",
+        "classes": ["circle", "cross", "square", "triangle"],
+        "side": 16,
+        "channels": 1,
+        "candidates": {
+            "resnet": {
+                "kind": "resnet",
+                "parameters": {"epochs": 6, "batch_size": 24, "width": 4, "stages": "1,1", "threads": 1},
+            }
+        },
+    },
+    "evaluation": {"min_rows": 20, "min_accuracy": 0.0},
+}
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    """The config with some sections' fields replaced, `task={"side": 8}`."""
+    found = deepcopy(CONFIG)
+    for section, fields in changes.items():
+        found[section] = {**found.get(section, {}), **fields} if isinstance(fields, dict) else fields
+    return found
+
+
+def parsed(**changes: Any) -> Config:
+    return parse(config(**changes))
+
+
+def ingest(folder: Path, given: dict[str, Any], data: str = "simulator") -> tables.Table:
+    """Run the step and return its manifest."""
+    events = str(folder / "events.json")
+    flags = {"config": json.dumps(given), "date": DATE, "data": data, "state": state(folder), "events": events}
+    ingestion.body(Namespace(**flags))
+    return tables.read_table(events)
+
+
+def feature(folder: Path, given: dict[str, Any]) -> tuple[tables.Table, dict[str, float]]:
+    """Run the step on what was ingested; return its manifest and what it reports."""
+    place = str(folder / "features.json")
+    flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
+    found = features.body(Namespace(**flags, events=str(folder / "events.json"), features=place))
+    return tables.read_table(place), found
+
+
+def made(folder: Path) -> tables.Table:
+    """Ingest the simulated days and make their shards."""
+    ingest(folder, CONFIG)
+    return feature(folder, CONFIG)[0]
+
+
+def plan() -> splits.Plan:
+    return splits.plan(parse(CONFIG), splits.parse_date(DATE))
+
+
+def file(
+    kind: str = "PNG", mode: str = "RGB", size: tuple[int, int] = (20, 12), seed: int = 0, **options: Any
+) -> bytes:
+    """An image file of noise."""
+    noise = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    buffer = BytesIO()
+    Image.fromarray(noise).convert(mode).save(buffer, kind, **options)
+    return buffer.getvalue()

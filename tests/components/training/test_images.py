@@ -1,0 +1,91 @@
+"""Networks of images: trained on shards, written as ONNX, the same each time."""
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from components.classes.shards import Items
+from components.common import splits
+from components.common.contracts import package
+from components.common.errors import UserError
+from components.common.graph import Graph
+from components.neural.recipes.resnet import Parameters, ResNet
+from components.training import __main__ as training
+from components.training import images, onnx_export
+from tests.components import pictures
+from tests.components.states import state
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("shapes")
+    pictures.made(found)
+    return found
+
+
+@pytest.fixture(scope="module")
+def items(folder):
+    plan = pictures.plan()
+    table = training.tables.read_table(str(folder / "features.json"))
+    return Items.of(table, splits.Days(plan.features.first, plan.features.last))
+
+
+def trained(folder, name: str, **task) -> tuple[str, package.ModelPackage, dict]:
+    place = str(folder / name)
+    flags = {"config": json.dumps(pictures.config(task=task)), "date": pictures.DATE, "device": "cpu"}
+    flags |= {"state": state(folder), "features": str(folder / "features.json"), "model": place}
+    found = training.body(Namespace(**flags))
+    return place, package.load(place), found
+
+
+def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
+    _, model, found = trained(folder, "one")
+    assert model.preprocessing == package.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"])
+    assert model.signature.inputs[0].shape == [-1, 16, 16, 1]
+    assert model.signature.outputs[0].shape == [-1, 4]
+    assert (model.lineage.train.rows, model.lineage.validation.rows) == (72, 48)
+    assert found == {name: model.candidates["resnet"].validation[name] for name in ("accuracy", "macro_f1", "log_loss")}
+    assert trained(folder, "two")[1].sha256 == model.sha256
+    assert trained(folder, "three", seed=1)[1].sha256 != model.sha256
+
+
+def test_the_reference_says_what_training_rows_are_taken_for(folder):
+    place, _, _ = trained(folder, "one")
+    reference = package.read_reference(place)
+    assert list(reference) == ["event_id", "label", "predicted", "score"]
+    assert len(reference) == 72
+    assert set(reference["predicted"]) <= set(pictures.CONFIG["task"]["classes"])
+    assert ((reference["score"] >= 0.25) & (reference["score"] <= 1)).all()
+
+
+@pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
+def test_the_graph_gives_the_network_s_probabilities(given):
+    torch.manual_seed(0)
+    recipe = ResNet(16, 3, 5, Parameters(width=4, **given))
+    model = recipe.model()
+    pixels = torch.randint(0, 256, (40, 16, 16, 3), dtype=torch.uint8)
+    with torch.no_grad():  # so that its statistics are none of those it begins with
+        model(pixels)
+    model.eval()
+    graph = onnx_export.images(model, recipe)
+    assert np.abs(Graph(graph).score(pixels.numpy()) - images.probabilities(model, pixels.numpy())).max() < 1e-5
+    assert "BatchNormalization" not in {node.op_type for node in onnx.load_from_string(graph).graph.node}
+    assert onnx_export.images(model, recipe) == graph
+
+
+def test_images_that_stay_on_disk_train_the_same_network(items):
+    setting = images.Setting(pictures.parsed().task, "cpu")
+    rows = items.rows.head(60)
+    whole = images.fit(setting, "resnet", items, rows).graph
+    assert images.fit(replace(setting, resident=0), "resnet", items, rows).graph == whole
+
+
+def test_a_wrong_parameter_is_named_where_it_stands(folder):
+    network = {"kind": "resnet", "parameters": {"depth": 50}}
+    with pytest.raises(UserError, match=r"task.candidates.deep.parameters.depth: unknown"):
+        trained(folder, "wrong", candidates={"deep": network})
