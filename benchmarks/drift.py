@@ -140,7 +140,7 @@ class Watch:
     def _promise(self, test: pd.DataFrame) -> drift.Promise:
         scores = self.graph.score(inputs.matrix(self.package.tabular, test))
         reached = float(average_precision_score(test["label"].astype(int), scores))
-        return drift.Promise(average_precision=reached, measured="when it was evaluated")
+        return drift.Promise(metric="average_precision", value=reached, measured="when it was evaluated")
 
     def _events(self, world: Simulator, days: Days) -> dict[date, pd.DataFrame]:
         return {day: simulator.day(world, day).rename(columns=ROLES) for day in days}

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from components.common import registry, release, storage
 from components.common.config import Config, parse
 from components.common.contracts import package, tables
+from components.common.contracts.artifact import Part
 from components.common.contracts.deployment import Deployment, Outcome
+from components.common.contracts.package import Tabular
 from components.common.contracts.release import Action, Entry, Release
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
 from components.common.contracts.verdict import FILE, SKEW, Verdict
+from components.common.errors import UserError
 from components.common.lineage import code_version
 from components.common.registry import Version
 from components.common.spending import Account
@@ -64,7 +67,12 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
     """Deploy; what was done goes to `--deployment`."""
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
-    files = [(args.evaluation, FILE), (args.evaluation, SKEW), (args.drift, FILE)]
+    made = package.load(args.model).preprocessing
+    if not isinstance(made, Tabular) and state.target is Target.LOCAL:
+        raise UserError(
+            f"target is 'local', but the endpoint cannot serve {made.kind} yet; give target 'register-only'"
+        )
+    files = [(args.evaluation, FILE), *_skew(args, made), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []
 
@@ -80,6 +88,11 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
     return record.model_dump(include={"model", "version", "sha256", "decision"}, mode="json")
+
+
+def _skew(args: argparse.Namespace, made: Part) -> list[tuple[str, str]]:
+    """Return where the verdict on the online features lies; none where there are no such features."""
+    return [(args.evaluation, SKEW)] if isinstance(made, Tabular) else []
 
 
 def _settle(args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict]) -> Settled:
@@ -158,7 +171,10 @@ def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[st
     """Return the part of deployment.json about the endpoint."""
     from components.tabular.online import snapshot
 
-    state, model = State.parse(args.state), package.load(version.uri).tabular
+    state = State.parse(args.state)
+    if not isinstance(package.load(version.uri).preprocessing, Tabular):
+        return {"endpoint": None, "endpoint_checked": False, "curl": None, "example": {}}
+    model = package.load(version.uri).tabular
     own = tables.read_table(args.features).details["online"]
     # that of the run, unless another run has written a later one meanwhile, or the champion's inputs are others
     is_ours = snapshot.serves(snapshot.read(own), model)

@@ -139,7 +139,7 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict]) -> dict[str, str]:
         "features_sha256": lineage.features_sha256,
         "device": lineage.device,
         "seed": lineage.seed,
-        "average_precision": measures(verdicts).get("average_precision"),
+        **{name: measures(verdicts).get(name) for name in ("average_precision", "accuracy")},
     }
     found |= {verdict.gate: verdict.decision for verdict in verdicts}
     return {key: str(value) for key, value in found.items() if value is not None}

@@ -13,7 +13,7 @@ from components.common.config import Config, parse
 from components.common.contracts import drift, package, tables, verdict
 from components.common.contracts.artifact import Window
 from components.common.contracts.drift import Promise
-from components.common.contracts.package import ModelPackage
+from components.common.contracts.package import Images, ModelPackage
 from components.common.contracts.section import write_section
 from components.common.errors import UserError
 from components.common.splits import Days
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pandas as pd
 
+    from components.drift import classes
     from components.drift.core import Due, Found
 
 
@@ -63,26 +64,28 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Compare, write the page, the figures, then the verdict."""
-    from components.drift import core, evidently_report
+    from components.drift import core
 
     config, day = parse(args.config), splits.parse_date(args.date)
     features = tables.read_table(args.features)
     scores = tables.read_table(storage.join(args.scores, "scores.json"))
     model = package.load(args.scores)
     job = Job(config, day, features, scores, model, package.read_reference(args.scores))
-    numeric = [*model.tabular.numeric, core.SCORE]
-    reference = job.reference[[*model.tabular.columns, core.SCORE]]
-
     window = job.days.newest
     rows = sum(features.partition(day).rows for day in window)
-    step.log.info("comparing %d rows of %s with %d training rows", rows, window, len(reference))
-    sample: list[pd.DataFrame] = []
-    newest = _sampled(_scored(job, window), -(-rows // evidently_report.ROWS) or 1, sample)
-    columns = core.compare(reference, _some(newest, window), numeric, config.drift)
-    signals = list(core.signals(columns, _found(job), config.drift))
+    if isinstance(model.preprocessing, Images):
+        from components.drift import classes
+
+        numeric, reference = classes.NUMERIC, job.reference[classes.COLUMNS]
+        columns, page = _compared(job, rows, reference, numeric, _classified(job, window))
+        signals = list(classes.signals(columns, _found_of_classes(job), config.drift))
+    else:
+        numeric = [*model.tabular.numeric, core.SCORE]
+        reference = job.reference[[*model.tabular.columns, core.SCORE]]
+        columns, page = _compared(job, rows, reference, numeric, _scored(job, window))
+        signals = list(core.signals(columns, _found(job), config.drift))
     judged = core.judge(model.sha256, columns, signals, config.drift)
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
-    page = evidently_report.render(reference, _joined(sample)[reference.columns], numeric, config.drift)
     place = storage.join(args.drift, "evidently.html")
     storage.write_bytes(place, page.encode())
     found = drift.Drift(
@@ -104,6 +107,53 @@ def body(args: Namespace) -> dict[str, Any]:
         "effect": {signal.name: signal.value for signal in signals if signal.value is not None},
         "raised": {signal.name: float(signal.raised) for signal in signals},
     }
+
+
+def _compared(
+    job: Job, rows: int, reference: "pd.DataFrame", numeric: list[str], batches: "Iterator[pd.DataFrame]"
+) -> "tuple[list[drift.Column], str]":
+    """Return how far the columns of the newest rows have moved, and Evidently's page."""
+    from components.drift import core, evidently_report
+
+    window, limits = job.days.newest, job.config.drift
+    step.log.info("comparing %d rows of %s with %d training rows", rows, window, len(reference))
+    sample: list[pd.DataFrame] = []
+    newest = _sampled(batches, -(-rows // evidently_report.ROWS) or 1, sample)
+    columns = core.compare(reference, _some(newest, window), numeric, limits)
+    return columns, evidently_report.render(reference, _joined(sample)[reference.columns], numeric, limits)
+
+
+def _classified(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
+    """Yield what is known of the days' images and what they were taken for."""
+    from components.drift import classes
+
+    for day in days:
+        yield storage.read_frame(job.scores.partition(day).uri, classes.COLUMNS)
+
+
+def _found_of_classes(job: Job) -> "classes.Found":
+    from components.drift import classes
+
+    promised, days = job.scores.details["promised"], list(job.days.labelled)
+    counted = [_right(job, day) for day in days]
+    rows, right = (sum(each) for each in zip(*counted, strict=True)) if counted else (0, 0)
+    return classes.Found(
+        rows=job.features.partition(job.day).rows,
+        expected=job.rows_a_day,
+        due=classes.Due(counted[-1][0], rows, right) if counted else None,
+        promised=Promise(**promised) if promised else None,
+    )
+
+
+def _right(job: Job, day: date) -> tuple[int, int]:
+    """Return a day's rows with labels, and those of them whose class was predicted."""
+    import numpy as np
+
+    known = storage.read_frame(job.features.partition(day).uri, ["event_id", "label"])
+    taken = storage.read_frame(job.scores.partition(day).uri, ["event_id", "predicted"])
+    assert np.array_equal(known["event_id"], taken["event_id"]), f"the scores of {day} are not of its features"
+    labeled = known["label"].notna()
+    return int(labeled.sum()), int((known["label"] == taken["predicted"])[labeled].sum())
 
 
 def _scored(job: Job, days: Days) -> "Iterator[pd.DataFrame]":

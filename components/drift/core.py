@@ -339,8 +339,8 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) 
         reason = f"{positives} positives with labels; at least {limits.min_positives} are needed to judge the model."
         return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
     reached = average_precision(ranks)
-    lost = promised.average_precision - reached
-    told = f"{promised.average_precision:.3f} {promised.measured}"
+    lost = promised.value - reached
+    told = f"{promised.value:.3f} {promised.measured}"
     reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {told}."
     return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
 

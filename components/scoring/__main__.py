@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import release, splits, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import package, tables
-from components.common.contracts.package import ModelPackage
+from components.common.contracts.package import Images, ModelPackage
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.errors import UserError
@@ -19,6 +19,7 @@ from components.scoring import section
 if TYPE_CHECKING:
     import pandas as pd
 
+    from components.classes.scorer import Scorer as ClassScorer
     from components.tabular.inputs import Scorer
 
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
@@ -31,7 +32,7 @@ class Source:
     Attributes:
         uri: its folder.
         version: its number in the registry, `unregistered` before it has one.
-        evaluated: its average precision on the test days, known of a registered version.
+        evaluated: its average precision, or accuracy, on the test days, known of a registered version.
     """
 
     uri: str
@@ -48,7 +49,7 @@ class Job:
     features: tables.Table
     source: Source
     model: ModelPackage
-    scorer: "Scorer"
+    scorer: "Scorer | ClassScorer"
 
     @property
     def trained_until(self) -> date:
@@ -78,25 +79,34 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
-    from components.tabular.inputs import Scorer
-
     config, day, state = parse(args.config), splits.parse_date(args.date), State.parse(args.state)
     source = Source(args.model, "unregistered") if args.model else _champion(Place.of(state, config.name))
     model, table = package.load(source.uri), tables.read_table(args.features)
-    job = Job(config, state.lake, table, source, model, Scorer(source.uri, model))
+    job = Job(config, state.lake, table, source, model, _scorer(source, model))
     days = splits.watched(config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
         told = "the model was trained until %s: its scores of %s say nothing about its quality"
         step.log.warning(told, job.trained_until, days.newest)
     parts = [tables.find_partition(job.uri(each)) or _write(job, each) for each in days]
-    scored = storage.read_frame(parts[-1].uri, ["score", "flagged"])
-    flagged = int(scored["flagged"].sum())
-    step.log.info("%s: %d rows, %d flagged by version %s", day, parts[-1].rows, flagged, source.version)
+    scored = storage.read_frame(parts[-1].uri)
+    flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
+    step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, source.version)
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
     write_section(args.scores, section.build(parts, source.version, flagged, quantiles))
-    _save(args.scores, job, tables.Table("scores", parts, _details(job) | {"flagged": flagged}))
-    return {"rows": parts[-1].rows, "flagged": flagged, "score_quantile": quantiles}
+    counted = {} if flagged is None else {"flagged": flagged}
+    _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted}))
+    return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}
+
+
+def _scorer(source: Source, model: ModelPackage) -> "Scorer | ClassScorer":
+    if isinstance(model.preprocessing, Images):
+        from components.classes import scorer
+
+        return scorer.Scorer(source.uri, model)
+    from components.tabular.inputs import Scorer
+
+    return Scorer(source.uri, model)
 
 
 def _champion(place: Place) -> Source:
@@ -106,13 +116,23 @@ def _champion(place: Place) -> Source:
             f"registry {place.registry} has no champion of {place.name!r} to score with; "
             "run training first: nightshift run"
         )
-    evaluated = version.tags.get("average_precision")
+    evaluated = version.tags.get(promise(package.load(version.uri)))
     return Source(version.uri, str(version.version), float(evaluated) if evaluated else None)
 
 
 def _write(job: Job, day: date) -> tables.Partition:
     step.log.info("scoring %d rows of %s", job.features.partition(day).rows, day)
+    if isinstance(job.model.preprocessing, Images):
+        return tables.write_partition(job.uri(day), day, _classified(job, job.features.partition(day)), {})
     return tables.write_batches(job.uri(day), day, _scored(job, job.features.partition(day)))
+
+
+def _classified(job: Job, part: tables.Partition) -> "pd.DataFrame":
+    from components.classes import shards
+    from components.scoring import core
+
+    rows, inputs = storage.read_frame(part.uri, list(core.KEYS)), shards.mapped(part)
+    return core.classified(rows, inputs, job.model, job.source.version, job.scorer.score)
 
 
 def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
@@ -136,11 +156,17 @@ def _details(job: Job) -> dict[str, Any]:
 
 
 def _promised(job: Job) -> dict[str, Any] | None:
-    """Return the average precision to expect of the model and where it was measured, or None when nobody has."""
+    """Return what to expect of the model and where it was measured, or None when nobody has."""
+    metric = promise(job.model)
     if job.source.evaluated is not None:
-        return {"average_precision": job.source.evaluated, "measured": "when it was evaluated"}
-    validated = job.model.candidates[job.model.selected].validation.get("average_precision")
-    return None if validated is None else {"average_precision": validated, "measured": "on its validation days"}
+        return {"metric": metric, "value": job.source.evaluated, "measured": "when it was evaluated"}
+    validated = job.model.candidates[job.model.selected].validation.get(metric)
+    return None if validated is None else {"metric": metric, "value": validated, "measured": "on its validation days"}
+
+
+def promise(model: ModelPackage) -> str:
+    """Return the metric by which a model is held to what was measured of it."""
+    return "accuracy" if isinstance(model.preprocessing, Images) else "average_precision"
 
 
 def _save(folder: str, job: Job, scores: tables.Table) -> None:

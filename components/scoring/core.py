@@ -1,18 +1,41 @@
 """What is kept of an event that was scored."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from components.classes import statistics
 from components.common.contracts.package import ModelPackage
 from components.common.errors import UserError
 
 SCHEMA = 1  # of the columns; a new number makes every day anew
 KEYS = ("event_id", "event_time")
 
-Score = Callable[[pd.DataFrame], npt.NDArray[np.float32]]
+Score = Callable[[Any], npt.NDArray[np.float32]]
+
+
+def classified(
+    rows: pd.DataFrame, inputs: npt.NDArray[Any], model: ModelPackage, version: str, score: Score
+) -> pd.DataFrame:
+    """Score images and take each for the class with the highest score.
+
+    Args:
+        rows: `KEYS`, n rows.
+        inputs: what the graph takes of them, uint8 (n, side, side, channels).
+        model: the manifest of the model.
+        version: what it is called.
+        score: gives the probability of each class.
+
+    Returns:
+        a row each, in their order: `KEYS`, `statistics.INPUTS` and `score` (float32), `predicted` and `model_version`.
+    """
+    scores = score(inputs)
+    predicted = np.array(model.images.classes, dtype=object)[scores.argmax(1)]
+    found = rows[list(KEYS)].assign(**statistics.of(inputs), score=scores.max(1), predicted=predicted)
+    return found.assign(model_version=version)
 
 
 def scored(rows: pd.DataFrame, model: ModelPackage, version: str, score: Score) -> pd.DataFrame:

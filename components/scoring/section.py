@@ -8,27 +8,28 @@ from components.common.contracts.tables import Partition
 WEIGHT = 50
 
 
-def build(parts: Sequence[Partition], version: str, flagged: int, quantiles: Mapping[str, float]) -> Section:
+def build(parts: Sequence[Partition], version: str, flagged: int | None, quantiles: Mapping[str, float]) -> Section:
     """Return the section of some days' scores.
 
     Args:
         parts: the scores by day, the newest day last.
         version: of the model that scored.
-        flagged: events of the newest day from the model's threshold up.
+        flagged: events of the newest day from the model's threshold up; None where it predicts classes.
         quantiles: quantile, such as `0.5` -> score on the newest day.
     """
     newest = parts[-1]
     model = "the new model" if version == "unregistered" else f"version {version}"
+    told = "" if flagged is None else f"{flagged:,} of them flagged."
     outcome = Outcome(
         headline=f"{newest.rows:,} events of {newest.date} scored by {model}",
-        reasons=[f"{flagged:,} of them flagged."],
+        reasons=[told] if told else [],
         next=None if version == "unregistered" else "monitoring",
     )
     days = Bars(title="Events scored by day", labels=[p.date for p in parts], heights=[float(p.rows) for p in parts])
     columns = [Column(title="Share of events at or below"), Column(title="Score", format="score", has_bars=True)]
     rows = [Row(cells=[f"{float(share):.1%}", score]) for share, score in quantiles.items()]
     blocks = [
-        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}, {flagged:,} flagged."]),
+        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *([told] if told else [])]),
         days,
         Table(title=f"Scores of {newest.date}", columns=columns, rows=rows),
         Links(title="Scores by event", links=[Link(name="scores", uri=newest.uri)], is_key=version != "unregistered"),
@@ -43,9 +44,11 @@ def build(parts: Sequence[Partition], version: str, flagged: int, quantiles: Map
     )
 
 
-def _highlights(newest: Partition, version: str, flagged: int) -> list[Fact]:
-    return [
+def _highlights(newest: Partition, version: str, flagged: int | None) -> list[Fact]:
+    found = [
         Fact(label="Scored", value=newest.rows, format="count", note=f"events of {newest.date}"),
-        Fact(label="Flagged", value=flagged, format="count", note="of them"),
         Fact(label="Version", value=version, note="scored them"),
     ]
+    if flagged is not None:
+        found.insert(1, Fact(label="Flagged", value=flagged, format="count", note="of them"))
+    return found

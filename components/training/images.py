@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from components.classes import statistics
 from components.classes.metrics import Metrics, evaluate
 from components.classes.shards import Items, labels
 from components.common import storage
@@ -60,6 +61,23 @@ class Setting:
     resident: int = RESIDENT
 
 
+@dataclass(frozen=True)
+class Validation:
+    """What the validation fold says of each candidate that can be used.
+
+    Attributes:
+        metrics: candidate -> metrics on the fold's test rows.
+        references: candidate -> what drift is measured against, see `reference`.
+        window: the fold's test days and rows.
+        dropped: candidate -> why it cannot be used, a sentence.
+    """
+
+    metrics: dict[str, Metrics]
+    references: dict[str, pd.DataFrame]
+    window: LabeledWindow
+    dropped: dict[str, str]
+
+
 def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]) -> Trained:
     """Choose a network and fit it.
 
@@ -73,7 +91,8 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         UserError: when a window has no rows, or a recipe refuses a candidate's parameters.
     """
     task = setting.task
-    measured, window, dropped = validate(setting, plan.validation, items)
+    validation = validate(setting, plan.validation, items)
+    measured = validation.metrics
     seen, _ = items.fold(plan.test)
     fits = fit_all(setting, items, seen, measured)
     usable = {name: measured[name] for name in fits.candidates}
@@ -87,10 +106,10 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         decision=DecisionRule(threshold=None),
         selected=selected,
         candidates={name: _entry(setting, name, found, measured[name]) for name, found in fits.candidates.items()},
-        dropped=dropped | fits.dropped,
+        dropped=validation.dropped | fits.dropped,
         lineage=Lineage(
             train=_window(seen, plan.test.train),
-            validation=window,
+            validation=validation.window,
             selected_by=task.select_by,
             reason=reason,
             constant=[],
@@ -99,22 +118,20 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
             **lineage,
         ),
     )
-    return Trained(made, graphs, reference(setting, items, seen, graphs[selected]))
+    return Trained(made, graphs, validation.references[selected])
 
 
-def validate(setting: Setting, fold: Fold, items: Items) -> tuple[dict[str, Metrics], LabeledWindow, dict[str, str]]:
-    """Fit every candidate on a fold's training days, and measure it on the fold's test rows.
-
-    Returns:
-        candidate -> metrics; the fold's test days; candidate that cannot be used -> why, a sentence.
-    """
+def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
+    """Fit every candidate on a fold's training days, and measure it on the fold's test rows."""
     seen, unseen = items.fold(fold)
     fits = fit_all(setting, items, seen, setting.task.candidates)
-    pixels, true, measured = items.inputs(unseen), labels(unseen, setting.task.classes), {}
-    for name, candidate in fits.candidates.items():
-        measured[name] = evaluate(true, scored(candidate.graph, pixels))
-        log.info("%s: validation accuracy %.4f", name, measured[name]["accuracy"])
-    return measured, _window(unseen, fold.test), fits.dropped
+    pixels, true = items.inputs(unseen), labels(unseen, setting.task.classes)
+    scores = {name: scored(candidate.graph, pixels) for name, candidate in fits.candidates.items()}
+    metrics = {name: evaluate(true, found) for name, found in scores.items()}
+    for name, found in metrics.items():
+        log.info("%s: validation accuracy %.4f", name, found["accuracy"])
+    references = {name: reference(setting.task, unseen, pixels, found) for name, found in scores.items()}
+    return Validation(metrics, references, _window(unseen, fold.test), fits.dropped)
 
 
 def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
@@ -180,13 +197,24 @@ def probabilities(model: nn.Sequential, pixels: Pixels) -> Scores:
     return found
 
 
-def reference(setting: Setting, items: Items, rows: pd.DataFrame, graph: bytes) -> pd.DataFrame:
-    """Return at most `REFERENCE_ROWS` rows, drawn by the seed: `label`, the class `predicted`, and its `score`."""
-    drawn = np.random.default_rng(setting.task.seed).permutation(len(rows))[:REFERENCE_ROWS]
-    sample = rows.iloc[np.sort(drawn)]
-    scores = scored(graph, items.inputs(sample))
-    predicted = np.array(setting.task.classes, dtype=object)[scores.argmax(1)]
-    return sample[["event_id", "label"]].reset_index(drop=True).assign(predicted=predicted, score=scores.max(1))
+def reference(task: Images, rows: pd.DataFrame, pixels: Pixels, scores: Scores) -> pd.DataFrame:
+    """Return what drift is measured against: at most `REFERENCE_ROWS` rows, drawn by the seed.
+
+    They are rows that the network which scored them had not seen: of those it has, it is too sure.
+
+    Args:
+        task: seed and classes.
+        rows: n rows.
+        pixels: of these rows, (n, side, side, channels).
+        scores: of these rows, (n, classes).
+
+    Returns:
+        `label`, what can be said of each image (`statistics.INPUTS`), the class `predicted` and its `score`.
+    """
+    drawn = np.sort(np.random.default_rng(task.seed).permutation(len(rows))[:REFERENCE_ROWS])
+    predicted = np.array(task.classes, dtype=object)[scores[drawn].argmax(1)]
+    sample = rows.iloc[drawn][["label"]].reset_index(drop=True)
+    return sample.assign(**statistics.of(pixels[drawn]), predicted=predicted, score=scores[drawn].max(1))
 
 
 def _field(name: str) -> str:

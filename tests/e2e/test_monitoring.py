@@ -71,5 +71,9 @@ def test_the_champion_is_held_to_what_it_reached_when_it_was_evaluated(nights: N
     evaluated = evaluation["models"][evaluation["selected"]]
     drift = nights.left(f"fraud-monitoring-{DRIFTED[1]}-*/drift/drift/drift.json")
 
-    promised = {"average_precision": evaluated["average_precision"], "measured": "when it was evaluated"}
+    promised = {
+        "metric": "average_precision",
+        "value": evaluated["average_precision"],
+        "measured": "when it was evaluated",
+    }
     assert (drift["model_version"], drift["promised"]) == ("1", promised)

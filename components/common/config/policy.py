@@ -81,11 +81,19 @@ class Drift(Section):
     volume: Annotated[float, annotated_types.Gt(0)] = Field(
         0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
     )
-    average_precision: Share = Field(0.08, description="loss against the model's promise, on rows whose labels are due")
-    min_positives: Positive = Field(200, description="labeled positives needed to apply either of the limits beside it")
-    positive_wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.5, description="of an input among the positives alone, in standard deviations of the reference's positives"
+    average_precision: Share = only(
+        Kind.TABULAR, default=0.08, description="loss against the model's promise, on rows whose labels are due"
     )
+    min_positives: Positive = only(
+        Kind.TABULAR, default=200, description="labeled positives needed to apply either of the limits beside it"
+    )
+    positive_wasserstein: Annotated[float, annotated_types.Gt(0)] = only(
+        Kind.TABULAR,
+        default=0.5,
+        description="of an input among the positives alone, in standard deviations of the reference's positives",
+    )
+    accuracy: Share = only(*CLASSES, default=0.05, description="loss against the model's promise, the same way")
+    min_rows: Positive = only(*CLASSES, default=100, description="labeled rows needed to apply that limit")
 
 
 class Controller(Section):

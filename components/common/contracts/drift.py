@@ -24,7 +24,9 @@ class Column(Part):
 class Signal(Part):
     """One thing that may have changed."""
 
-    name: str = Field(description="`inputs`, `score`, `volume`, `labels`, `performance` or `positives`")
+    name: str = Field(
+        description="`inputs`, `score`, `volume`, `labels`, `performance`, or `positives` where a task has them"
+    )
     value: float | None = Field(description="its effect size; null where it cannot be measured")
     limit: float = Field(description="what the effect size may be at most (`labels`: at least)")
     raised: bool = Field(description="whether it is beyond that")
@@ -34,7 +36,8 @@ class Signal(Part):
 class Promise(Part):
     """What a model is expected to reach."""
 
-    average_precision: float = Field(description="on rows it had not seen")
+    metric: str = Field(description="of which it is: `average_precision` or `accuracy`")
+    value: float = Field(description="on rows it had not seen")
     measured: str = Field(description="where it was measured, as the end of a sentence")
 
 

@@ -346,7 +346,7 @@ def scored(positives: int, hidden: int = 0) -> np.ndarray:
 
 
 def test_a_model_that_no_longer_finds_frauds_has_decayed() -> None:
-    promise = core.Promise(average_precision=0.9, measured="when it was evaluated")
+    promise = core.Promise(metric="average_precision", value=0.9, measured="when it was evaluated")
     found = core.performance(scored(300, hidden=100), promise, LIMITS)
 
     assert found.raised
@@ -359,7 +359,9 @@ def test_few_frauds_say_nothing_about_the_model_or_of_fraud() -> None:
     frame = pd.DataFrame({"x": normal(size=199)})
 
     assert (
-        core.performance(scored(199, hidden=199), core.Promise(average_precision=0.9, measured="once"), LIMITS).value
+        core.performance(
+            scored(199, hidden=199), core.Promise(metric="average_precision", value=0.9, measured="once"), LIMITS
+        ).value
         is None
     )
     assert core.positives(frame, frame + 9, ["x"], LIMITS).value is None

@@ -34,7 +34,7 @@ def watch() -> Watch:
 @pytest.mark.parametrize("name", samples.MODELS)
 def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     one = subject(name)
-    trained = estimators.fit(one.kind, one.job, one.matrix, one.labels)
+    trained = estimators.fit(one.kind, one.job, one.inputs, one.labels)
 
     profile, trace = core.measure(one, watch(), sha256(trained.graph))
 

@@ -118,7 +118,11 @@ def test_the_champion_scores_and_promises_what_it_was_registered_with(tmp_path: 
     table = by_champion(tmp_path, features)
 
     assert table.details["version"] == "1"
-    assert table.details["promised"] == {"average_precision": 0.75, "measured": "when it was evaluated"}
+    assert table.details["promised"] == {
+        "metric": "average_precision",
+        "value": 0.75,
+        "measured": "when it was evaluated",
+    }
     assert set(pd.read_parquet(table.partitions[-1].uri)["model_version"]) == {"1"}
 
 
@@ -131,7 +135,7 @@ def test_a_model_without_an_evaluation_promises_its_validation(tmp_path: Path, f
 
     promised: Any = by_champion(tmp_path, features).details["promised"]
 
-    assert promised == {"average_precision": 0.6, "measured": "on its validation days"}
+    assert promised == {"metric": "average_precision", "value": 0.6, "measured": "on its validation days"}
 
 
 def test_the_drift_step_finds_the_models_sample_beside_the_scores(tmp_path: Path, features: str) -> None:
