@@ -88,7 +88,7 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
 def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place], Version | None]) -> dict[str, Any]:
     """Measure, compare, write the figures, then the verdict, where a task has classes."""
     from components.classes import bootstrap, shards
-    from components.evaluation import classes, classes_section, visuals
+    from components.evaluation import classes, classes_card, classes_section, visuals
 
     fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
     model, items = package.load(args.model), _items(args.features, fold)
@@ -107,7 +107,9 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
     trial = classes.Trial(config, model, test, left_out, candidates, champion, judged)
     figures = trial.figures(classes.calibration(rows, chosen))
     figures.write(storage.join(args.evaluation, evaluation.FILE))
-    write_section(args.evaluation, classes_section.build(trial, figures))
+    place = storage.join(args.evaluation, "model_card.md")
+    write_section(args.evaluation, classes_section.build(trial, figures, place))
+    storage.write_bytes(place, classes_card.render(trial, figures).encode())
     judged.write(storage.join(args.evaluation, verdict.FILE))
     drawn = {"classification": visuals.confused(figures.confusion, names)}
     return {"passed": float(judged.passed), **challenger.metrics, **drawn}

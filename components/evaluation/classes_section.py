@@ -10,6 +10,8 @@ from components.common.contracts.section import (
     Column,
     Estimate,
     Fact,
+    Link,
+    Links,
     Outcome,
     Row,
     Section,
@@ -29,14 +31,21 @@ NAMES = {
 CONFUSED = 10
 
 
-def build(trial: Trial, figures: contract.ClassEvaluation) -> Section:
-    """Return the section of an evaluation."""
+def build(trial: Trial, figures: contract.ClassEvaluation, card: str) -> Section:
+    """Return the section of an evaluation.
+
+    Args:
+        trial: who stood against whom, and the outcome.
+        figures: `evaluation.json`.
+        card: URI of the model card.
+    """
+    link = Links(title="Model card", links=[Link(name="card", uri=card)], is_key=True)
     return Section(
         title="Model quality",
         weight=WEIGHT,
         outcome=Outcome.of(trial.verdict, f"Evaluation of the new model: {trial.verdict.decision}"),
         highlights=list(_highlights(trial)),
-        blocks=list(_blocks(trial, figures)),
+        blocks=[*_blocks(trial, figures), link],
     )
 
 

@@ -1,0 +1,90 @@
+"""The model card where a task has classes, in Markdown; see `card.py`."""
+
+from collections.abc import Iterable
+
+from components.common import storage
+from components.common.contracts.evaluation import ClassEvaluation
+from components.common.markdown import table
+from components.evaluation.card import NOTHING
+from components.evaluation.classes import Trial
+
+
+def render(trial: Trial, figures: ClassEvaluation) -> str:
+    """Write the card of a model.
+
+    Args:
+        trial: its evaluation.
+        figures: `evaluation.json`.
+    """
+    sections = {
+        "Model": _identity(trial),
+        "Data": _data(trial),
+        "Metrics on the test days": _metrics(trial),
+        "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
+        "Classes": _classes(figures),
+        "Limits": [f"- {line}" for line in _limits(trial)],
+    }
+    texts = [f"# Model card: {trial.config.name}, {trial.model.selected}"]
+    texts += ["\n".join([f"## {title}", "", *lines]) for title, lines in sections.items()]
+    return "\n\n".join(texts) + "\n"
+
+
+def _identity(trial: Trial) -> list[str]:
+    model, lineage = trial.model, trial.model.lineage
+    entry = model.candidates[model.selected]
+    return [
+        f"- Selected: {lineage.reason}",
+        f"- Kind: {entry.kind}, parameters {entry.parameters or 'at the defaults of the recipe'}",
+        f"- Fitted on {lineage.device} with seed {lineage.seed}",
+        f"- Model: `{model.sha256}`",
+        f"- Config: `{storage.fingerprint(trial.config.model_dump(mode='json'))}`",
+    ]
+
+
+def _data(trial: Trial) -> list[str]:
+    lineage = trial.model.lineage
+    windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    cells = [(name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}") for name, seen in windows.items()]
+    hashes = [f"- Events: `{lineage.events_sha256}`", f"- Features: `{lineage.features_sha256}`"]
+    return [*table(("Days", "from .. to", "Rows"), cells), "", *hashes]
+
+
+def _metrics(trial: Trial) -> list[str]:
+    cells = []
+    for name, found in trial.candidates.items():
+        sure, measured = found.estimates(), found.metrics
+        label = f"**{name}**" if name == trial.model.selected else name
+        shown = f"{measured['log_loss']:.3f}", f"{measured['calibration_error']:.3f}"
+        cells.append((label, str(sure["accuracy"]), str(sure["macro_f1"]), *shown))
+    head = ("Candidate", "Accuracy", "Macro F1", "Log loss", "Calibration error")
+    note = "In brackets: 95 % intervals from a bootstrap of the test rows by group."
+    return [*table(head, cells), "", note]
+
+
+def _classes(figures: ClassEvaluation) -> list[str]:
+    cells = [
+        (each.name, f"{each.rows:,}", _number(each.precision), _number(each.recall), _number(each.f1))
+        for each in figures.classes
+    ]
+    return table(("Class", "Test rows", "Precision", "Recall", "F1"), cells)
+
+
+def _limits(trial: Trial) -> Iterable[str]:
+    config = trial.config
+    yield (
+        f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later ones; "
+        "it has not seen other seasons or sources."
+    )
+    yield "It knows the classes above and no others: what is none of them is taken for one of them."
+    if trial.left_out:
+        yield f"{trial.left_out:,} rows of the test days share group or content with training rows and were left out."
+    if not config.columns.group:
+        yield "Rows are taken to be independent; those that belong together make the intervals too narrow."
+    few = [name for name, rows in zip(config.classes.classes, trial.challenger.counts.sum(1), strict=True)
+           if rows < config.evaluation.min_class_rows]  # fmt: skip
+    if few:
+        yield f"Too few test rows to judge alone: {', '.join(few)}."
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"
