@@ -1,0 +1,155 @@
+"""Images from a trained model on: scored, watched, optimized, profiled and registered."""
+
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from components.classes import shards, statistics
+from components.classes.scorer import Scorer
+from components.common import registry, storage
+from components.common.contracts import drift as contract
+from components.common.contracts import optimization, package, profile, tables
+from components.common.contracts.deployment import Deployment
+from components.common.contracts.verdict import Verdict
+from components.common.errors import UserError
+from components.deployment import __main__ as deployment
+from components.drift import classes as signals
+from components.drift import core
+from components.evaluation.__main__ import evaluate
+from components.optimization import __main__ as optimizing
+from components.profiling import __main__ as profiling
+from components.scoring import __main__ as scoring
+from components.training import __main__ as training
+from tests.components import pictures
+from tests.components.states import state
+
+DAY = date.fromisoformat(pictures.DATE)
+CONFIG = pictures.config(drift={"window_days": 2, "psi": 3.0, "wasserstein": 0.6, "min_rows": 20, "accuracy": 0.9})
+
+
+class Chain:
+    """The steps in their order, in a folder."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        pictures.ingest(folder, CONFIG)
+        pictures.feature(folder, CONFIG)
+        training.body(self.flags(features="features.json", model="model", device=None))
+
+    def flags(self, config=CONFIG, target="register-only", **names) -> Namespace:
+        given = {"config": json.dumps(config), "date": pictures.DATE, "state": state(self.folder, target=target)}
+        places = {name: str(self.folder / place) for name, place in names.items() if place}
+        return Namespace(**given, **({"device": "cpu"} if "device" in names else {}), **places)
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory):
+    found = Chain(tmp_path_factory.mktemp("chain"))
+    scoring.body(found.flags(features="features.json", scores="scores", model="model"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def watched(chain):
+    """The folder that the drift step has written, in a process of its own: what Evidently imports warns."""
+    flags = vars(chain.flags(features="features.json", scores="scores", drift="drift"))
+    words = [word for name, value in flags.items() if name != "state" for word in (f"--{name}", value)]
+    subprocess.run([sys.executable, "-m", "components.drift", *words], check=True)
+    return chain.folder / "drift"
+
+
+def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
+    table = tables.read_table(str(chain.folder / "scores" / "scores.json"))
+    part = tables.read_table(str(chain.folder / "features.json")).partition(DAY)
+    found, pixels = storage.read_frame(table.partition(DAY).uri), shards.mapped(part)
+    model = package.load(str(chain.folder / "model"))
+    scores = Scorer(str(chain.folder / "model"), model).score(pixels)
+    assert found["predicted"].tolist() == [model.images.classes[number] for number in scores.argmax(1)]
+    assert np.array_equal(found["score"], scores.max(1))
+    assert found["brightness"].to_numpy() == pytest.approx(pixels.mean((1, 2, 3)))
+    assert table.details["promised"]["metric"] == "accuracy"
+
+
+def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, watched):
+    found = contract.Drift.read(str(watched / contract.FILE))
+    assert [column.name for column in found.columns] == signals.COLUMNS
+    assert Verdict.read(str(watched / "verdict.json")).passed
+    performance = next(signal for signal in found.signals if signal.name == "performance")
+    rows = storage.read_frame(tables.read_table(str(chain.folder / "scores" / "scores.json")).partition(DAY).uri)
+    assert performance.reason.startswith("Accuracy 0.")
+    assert "(48 rows)" in performance.reason
+    assert len(rows) == 24
+
+
+def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
+    bright = pictures.config(label_delay_days=1, simulator={"drift_from": "2024-03-09", "brightness_factor": 2.5})
+    pictures.ingest(tmp_path, bright)
+    pictures.feature(tmp_path, bright)
+    flags = vars(chain.flags(bright, model="model"))
+    scoring.body(Namespace(**flags, features=str(tmp_path / "features.json"), scores=str(tmp_path / "scores")))
+    rows = tables.read_table(str(tmp_path / "scores" / "scores.json")).read([DAY])
+    reference = package.read_reference(str(chain.folder / "model"))[signals.COLUMNS]
+    limits = pictures.parsed(drift=CONFIG["drift"]).drift
+    columns = core.compare(reference, [rows], signals.NUMERIC, limits)
+    assert "brightness" in {column.name for column in columns if column.drifted}
+    found = signals.Found(len(rows), len(rows), due=None, promised=None)
+    assert [signal.name for signal in signals.signals(columns, found, limits)] == ["inputs", "score", "volume"]
+    assert next(signals.signals(columns, found, limits)).raised
+
+
+def test_a_promise_is_held_to_where_enough_labels_are_there():
+    promised = contract.Promise(metric="accuracy", value=0.9, measured="once")
+    limits = pictures.parsed(drift={"accuracy": 0.05, "min_rows": 100}).drift
+    few = signals.performance(signals.Due(99, 99, 0), promised, limits)
+    assert (few.value, few.raised) == (None, False)
+    for right, raised in ((86, False), (84, True)):
+        found = signals.performance(signals.Due(100, 100, right), promised, limits)
+        assert found.raised == raised
+        assert found.value == pytest.approx(0.9 - right / 100)
+
+
+def test_what_can_be_said_of_an_image():
+    flat, step = np.full((1, 4, 4, 1), 100, np.uint8), np.zeros((1, 4, 4, 1), np.uint8)
+    step[:, :, 2:] = 90
+    assert {name: float(value[0]) for name, value in statistics.of(flat).items()} == {
+        "brightness": 100, "contrast": 0, "sharpness": 0,
+    }  # fmt: skip
+    found = statistics.of(step)
+    assert (found["brightness"][0], found["contrast"][0], found["sharpness"][0]) == (45, 45, 30)
+
+
+def test_forms_of_the_graph_are_measured_by_accuracy(chain):
+    optimizing.body(chain.flags(features="features.json", model="model", optimized="optimized"))
+    found = optimization.Optimization.read(str(chain.folder / "optimized" / optimization.FILE))
+    assert (found.metric, found.rows) == ("accuracy", 48)
+    assert [each.rows for each in found.attempts[0].latencies] == [1, 32]
+    assert {each.name for each in found.attempts if each.latencies} >= {"original", "graph", "int8 static"}
+
+
+def test_the_training_is_measured_and_gives_the_same_graph(chain):
+    found = profiling.body(chain.flags(features="features.json", model="model", profile="profile", device=None))
+    written = profile.Profile.read(str(chain.folder / "profile" / profile.FILE))
+    assert written.reproduced
+    assert written.rows == 72
+    assert found["rows_per_second"] == written.rows_per_second
+    assert any("conv" in operation.name for operation in written.top_operations)
+
+
+def test_a_model_is_registered_and_promoted_and_not_served(chain, watched):
+    evaluate(chain.flags(features="features.json", model="model", evaluation="evaluation"), lambda place: None)
+    places = {"features": "features.json", "model": "model", "evaluation": "evaluation", "drift": watched.name}
+    with pytest.raises(UserError, match="the endpoint cannot serve image-classification yet; give target 'register-o"):
+        deployment.body(Namespace(**vars(chain.flags(target="local", **places)), run="a", deployment="unused"))
+    place = str(chain.folder / "deployment.json")
+    deployment.body(Namespace(**vars(chain.flags(**places)), run="a", deployment=place, executor_input={}))
+    found = Deployment.read(place)
+    assert (found.version, found.decision, found.endpoint) == (1, "promoted", None)
+    version = registry.find(str(chain.folder / "registry"), "shapes", 1)
+    assert float(version.tags["accuracy"]) >= 0
+    assert isinstance(package.read_reference(version.uri), pd.DataFrame)
