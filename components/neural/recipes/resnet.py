@@ -119,7 +119,9 @@ class ResNet:
                 stride = 2 if stage and not number else 1
                 blocks.append(Residual(inputs, width << stage, stride, fit.bottleneck))
                 inputs = (width << stage) * (WIDER if fit.bottleneck else 1)
-        return nn.Sequential(*blocks, Head(inputs, self.classes))
+        made = nn.Sequential(*blocks, Head(inputs, self.classes))
+        # as the images are: weights and gradients of another layout would be copied in every step
+        return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""
