@@ -155,6 +155,20 @@ def test_a_partition_of_any_table_and_anywhere_in_a_run_counts_as_named(workspac
     assert workspace.planned().empty
 
 
+def test_a_shard_goes_with_its_partition_and_stays_while_a_run_names_that(workspace: Workspace) -> None:
+    named, lonely = (workspace.partition(day, 100, "features") for day in ("2025-01-01", "2025-01-02"))
+    for part in (named, lonely):
+        storage.write_bytes(f"{part.uri}.npy", b"pixels")
+        workspace.written(100, f"{part.uri}.npy")
+    run = workspace.run("new", 1)
+    tables.write_table(str(run / "features" / "features"), Table("features", [named]))
+
+    workspace.collect()
+
+    assert storage.exists(f"{named.uri}.npy")
+    assert not any(storage.exists(f"{lonely.uri}{ending}") for ending in ("", ".json", ".npy"))
+
+
 def test_a_snapshot_of_the_online_state_stays_while_a_run_names_it(workspace: Workspace) -> None:
     named, lonely = (f"{workspace.lake}/fraud/online/date=2025-01-01/{key}.state" for key in "ab")
     for uri in (named, lonely):
