@@ -168,7 +168,8 @@ class TrainJob:
             pods = self._pods(f",{INDEX}=0")
             if not pods:
                 return
-            newest = max(pods, key=lambda pod: pod.metadata.creation_timestamp)
+            # times are whole seconds: of two pods that are as old, the one that failed was first
+            newest = max(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.status.phase != "Failed"))
             self._say(f"{newest.metadata.name}: {_state(newest)}")
             if newest.status.phase != "Pending":
                 self._show(newest.metadata.name)
