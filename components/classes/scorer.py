@@ -27,5 +27,10 @@ class Scorer:
 
     def score(self, inputs: Array) -> Scores:
         """Return the probability of each class of each row, float32 (n, classes)."""
-        firsts = range(0, len(inputs), AT_ONCE)
-        return np.concatenate([self.graph.score(inputs[first : first + AT_ONCE]) for first in firsts])
+        return scores(self.graph, inputs)
+
+
+def scores(graph: Graph, inputs: Array) -> Scores:
+    """Return a graph's probability of each class of each row, float32 (n, classes)."""
+    firsts = range(0, len(inputs), AT_ONCE)
+    return np.concatenate([graph.score(inputs[first : first + AT_ONCE]) for first in firsts])

@@ -75,15 +75,21 @@ class Items:
         """Read some days of a features table."""
         return cls(table.read(days), Shards.of(table, days))
 
-    def fold(self, fold: Fold) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return a fold's training rows, and those of its test rows that have nothing in common with them.
+    def seen(self, fold: Fold) -> pd.DataFrame:
+        """Return a fold's training rows.
 
         Raises:
-            UserError: when there are none of either, or one has no label although it is due.
+            UserError: when there are none, or one has no label although it is due.
         """
-        seen = labelled(rows_of(self.rows, fold.train), fold.train)
-        unseen = apart(rows_of(self.rows, fold.test), seen)
-        return seen, labelled(unseen, fold.test)
+        return labelled(rows_of(self.rows, fold.train), fold.train)
+
+    def unseen(self, fold: Fold) -> pd.DataFrame:
+        """Return those of a fold's test rows that have nothing in common with its training rows.
+
+        Raises:
+            UserError: when there are none, or one has no label although it is due.
+        """
+        return labelled(apart(rows_of(self.rows, fold.test), rows_of(self.rows, fold.train)), fold.test)
 
     def inputs(self, rows: pd.DataFrame) -> Array:
         """Return what networks see of some of the rows."""

@@ -92,7 +92,7 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
 
     fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
     model, items = package.load(args.model), _items(args.features, fold)
-    _, unseen = items.fold(fold)
+    unseen = items.unseen(fold)
     left_out = len(splits.rows_of(items.rows, fold.test)) - len(unseen)
     rows = classes.Rows(shards.labels(unseen, names), bootstrap.groups(unseen), names)
     step.log.info("scoring %d test rows of %s, %d left out", len(unseen), fold.test, left_out)

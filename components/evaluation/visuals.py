@@ -10,6 +10,7 @@ from sklearn.metrics import confusion_matrix, roc_curve
 from components.evaluation.core import POINTS, Floats, Labels
 
 CATEGORIES = ("negative", "positive")
+DRAWN = 50
 
 
 def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str, Any]:
@@ -26,8 +27,11 @@ def classification(labels: Labels, scores: Floats, threshold: float) -> dict[str
 
 
 def confused(counts: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, Any]:
-    """Return the metadata of a `dsl.ClassificationMetrics` of rows by true and by predicted class."""
-    return {"confusionMatrix": _matrix(counts, classes)}
+    """Return the metadata of a `dsl.ClassificationMetrics` of rows by true and by predicted class.
+
+    Empty of more than `DRAWN` classes: metadata has to stay small, and nobody could read it.
+    """
+    return {"confusionMatrix": _matrix(counts, classes)} if len(classes) <= DRAWN else {}
 
 
 def _roc(labels: Labels, scores: Floats) -> list[dict[str, float]]:

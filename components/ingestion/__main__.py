@@ -94,7 +94,8 @@ def ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
     for first in range(0, len(days), batch):
         partitions += _batch(job, days[first : first + batch], text_ids)
         rows = sum(part.rows for part in partitions)
-        log.info("ingestion: %d of %d days, %s rows", len(partitions), len(days), f"{rows:,}")
+        if len(partitions) % BATCH == 0 or len(partitions) == len(days):
+            log.info("ingestion: %d of %d days, %s rows", len(partitions), len(days), f"{rows:,}")
     return partitions
 
 

@@ -114,7 +114,7 @@ def _trained_on_images(args: Namespace, config: Config, task: Images, checkpoint
     from components.training import images
 
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
-    items = Items.of(table, Days(plan.validation.train.first, plan.test.test.last))
+    items = Items.of(table, Days(plan.validation.train.first, plan.test.train.last))
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     lineage["code_version"] = code_version()
     return images.train(images.Setting(task, args.device, checkpoints), plan, items, lineage)

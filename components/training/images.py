@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from components.classes import statistics
+from components.classes import scorer, statistics
 from components.classes.metrics import Metrics, evaluate
 from components.classes.shards import Items, labels
 from components.common import storage
@@ -35,7 +35,6 @@ from components.training.estimators import Fitted
 log = logging.getLogger("nightshift")
 
 RESIDENT = 1 << 30  # bytes of images that are copied to the device as a whole
-SCORED = 256  # images that are scored at once
 CHECKED = 512  # images on which a graph is compared with the network
 TOLERANCE = 1e-4
 
@@ -84,7 +83,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     Args:
         setting: task and device.
         plan: the windows of the logical date.
-        items: the days from the first training day of the validation fold to the last one of the test fold.
+        items: the days from the first training day of the validation fold to the last training day of the test fold.
         lineage: hashes of the tables and version of the code, kept in the package's lineage.
 
     Raises:
@@ -93,7 +92,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     task = setting.task
     validation = validate(setting, plan.validation, items)
     measured = validation.metrics
-    seen, _ = items.fold(plan.test)
+    seen = items.seen(plan.test)
     fits = fit_all(setting, items, seen, measured)
     usable = {name: measured[name] for name in fits.candidates}
     selected, reason = select(usable, task.select_by, plan.validation.test)
@@ -123,8 +122,8 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
 
 def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
     """Fit every candidate on a fold's training days, and measure it on the fold's test rows."""
-    seen, unseen = items.fold(fold)
-    fits = fit_all(setting, items, seen, setting.task.candidates)
+    unseen = items.unseen(fold)
+    fits = fit_all(setting, items, items.seen(fold), setting.task.candidates)
     pixels, true = items.inputs(unseen), labels(unseen, setting.task.classes)
     scores = {name: scored(candidate.graph, pixels) for name, candidate in fits.candidates.items()}
     metrics = {name: evaluate(true, found) for name, found in scores.items()}
@@ -184,15 +183,14 @@ def recipe(task: Images, name: str) -> ResNet:
 
 def scored(graph: bytes, pixels: Pixels) -> Scores:
     """Return a graph's probabilities of each class, (n, classes), of uint8 (n, side, side, channels)."""
-    run = Graph(graph)
-    return np.concatenate([run.score(pixels[first : first + SCORED]) for first in range(0, len(pixels), SCORED)])
+    return scorer.scores(Graph(graph), pixels)
 
 
 def probabilities(model: nn.Sequential, pixels: Pixels) -> Scores:
     """Return a network's probabilities of each class, (n, classes), of uint8 (n, side, side, channels)."""
     device = next(model.parameters()).device
     with torch.no_grad():
-        batches = torch.split(torch.from_numpy(pixels).to(device), SCORED)
+        batches = torch.split(torch.from_numpy(pixels).to(device), scorer.AT_ONCE)
         found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
     return found
 
