@@ -90,7 +90,8 @@ def test_any_number_of_preemptions_is_no_failure(site: Site, caplog: pytest.LogC
     site.job().run(Notice())
 
     assert any(line.startswith("machine 0 of 2") for line in caplog.messages)
-    assert (site.folder / "tries-0").read_text().count("x") == 4
+    # more where one machine was done and the other was preempted: all start again
+    assert (site.folder / "tries-0").read_text().count("x") >= 4
 
 
 @needs_kinds
