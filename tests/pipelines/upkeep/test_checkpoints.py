@@ -87,7 +87,7 @@ def test_it_goes_from_an_object_store_by_the_same_rule(tmp_path: Path, state: St
         plan = sweep.collect(there, CONFIG, NOW + timedelta(days=6))
 
         assert [each.name for each in plan.unfinished] == list(places)
-        assert storage.walk("s3://lake") == []
+        assert storage.walk(there.lake) + storage.walk(there.checkpoints) == []
 
 
 def test_nothing_of_it_goes_while_a_run_is_under_way_or_for_another_use_case(tmp_path: Path, state: State) -> None:
