@@ -7,7 +7,9 @@ from typing import Any
 from kfp import compiler, dsl
 
 from pipelines import ir
+from pipelines.compiling import compile_pipelines
 from pipelines.engines.local.run import Outcome
+from pipelines.environments import Site
 
 
 class Silent:
@@ -69,3 +71,8 @@ def compiled_file(function: Callable[..., Any], folder: Path) -> Path:
     path = folder / "pipeline.yaml"
     compiler.Compiler().compile(dsl.pipeline(name="sample")(function), str(path))
     return path
+
+
+def shipped(site: Site, folder: Path) -> list[Path]:
+    """Compile the pipelines for a site, and return their files."""
+    return list(compile_pipelines(site, folder))

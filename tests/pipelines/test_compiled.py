@@ -1,7 +1,10 @@
 """The committed YAML and what it starts."""
 
 import importlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -10,31 +13,43 @@ from components.common.cluster import ACCOUNT
 from components.common.errors import UserError
 from components.common.image import UNPLACED
 from pipelines import arguments, configs, ir
-from pipelines.compiling import PIPELINES, compile_pipelines
+from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
 from pipelines.environments import AWS, LOCAL, SITES, Site, local
 from pipelines.ir import Retry
+from tests.pipelines.samples import shipped
+
+Compile = Callable[[Site, Path], list[Path]]
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[Compile]:
+    """Compile in a process of its own: at each call kfp looks at the whole stack, and at every module there is."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        yield lambda site, folder: pool.submit(shipped, site, folder).result()
 
 
 @pytest.mark.parametrize("site", SITES.values(), ids=SITES)
-def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, tmp_path: Path) -> None:
-    fresh = {path.name: path.read_text() for path in compile_pipelines(site, tmp_path)}
+def test_the_committed_yaml_is_what_the_pipelines_compile_to(site: Site, compiled: Compile, tmp_path: Path) -> None:
+    fresh = {path.name: path.read_text() for path in compiled(site, tmp_path)}
 
     assert fresh == {path.name: path.read_text() for path in (arguments.COMPILED / site.name).iterdir()}, (
         "run: make compile"
     )
 
 
-def test_how_often_a_step_is_tried_is_its_places_to_say_alone(tmp_path: Path) -> None:
+def test_how_often_a_step_is_tried_is_its_places_to_say_alone(compiled: Compile, tmp_path: Path) -> None:
     never = replace(LOCAL, placements={role: replace(each, retry=Retry()) for role, each in LOCAL.placements.items()})
 
-    tasks = [task for path in compile_pipelines(never, tmp_path) for task in ir.load(path).tasks]
+    tasks = [task for path in compiled(never, tmp_path) for task in ir.load(path).tasks]
 
     assert [task.name for task in tasks if task.retry.count] == []
 
 
-def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_day(tmp_path: Path) -> None:
-    path = next(each for each in compile_pipelines(AWS.with_trainjobs(), tmp_path) if each.stem == "training")
+def test_with_trainjobs_the_training_step_alone_is_a_light_one_that_may_take_a_day(
+    compiled: Compile, tmp_path: Path
+) -> None:
+    path = next(each for each in compiled(AWS.with_trainjobs(), tmp_path) if each.stem == "training")
     pipelines = ir.load(path), arguments.compiled("training", "aws")
     found, usual = ({task.name: task for task in each.tasks} for each in pipelines)
 
