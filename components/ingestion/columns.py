@@ -84,12 +84,10 @@ def ids(column: pd.Series, as_text: bool = False) -> pd.Series:
         column: any dtype; floats that are whole numbers are integers that a null turned into floats.
         as_text: keep text in any case.
     """
-    integer = bool(whole(column).all())
-    if integer and pd.api.types.is_float_dtype(column):
-        column = column.astype("Int64")
+    column = _unfloated(column)
     if pd.api.types.is_signed_integer_dtype(column):
         return texts(column) if as_text else column.astype("Int64")
-    return texts(column).astype("Int64") if integer and not as_text else texts(column)
+    return texts(column).astype("Int64") if not as_text and whole(column).all() else texts(column)
 
 
 def whole(column: pd.Series) -> pd.Series:
@@ -122,7 +120,7 @@ def labels(column: pd.Series) -> pd.Series:
 
 def classes(column: pd.Series, known: list[str]) -> pd.Series:
     """Return the names of classes, dtype string; null where a value is none of those known."""
-    text = texts(column)
+    text = texts(_unfloated(column))
     return text.where(text.isin(known))
 
 
@@ -142,6 +140,12 @@ def times(column: pd.Series, timezone: str) -> pd.Series:
     else:
         utc = _parsed(texts(column), local)
     return utc.astype("datetime64[us]")
+
+
+def _unfloated(column: pd.Series) -> pd.Series:
+    """Return integers that a null turned into floats as Int64, other columns as they are."""
+    floats = pd.api.types.is_float_dtype(column)
+    return column.astype("Int64") if floats and whole(column).all() else column
 
 
 def _parsed(text: pd.Series, local: ZoneInfo) -> pd.Series:

@@ -132,3 +132,11 @@ def test_labels_may_be_written_in_many_ways(column):
 @pytest.mark.parametrize("column", [pd.Series([2.0, None]), text("fraud", ""), pd.Series([-1, 7]), pd.Series([0.5])])
 def test_other_labels_are_null(column):
     assert columns.labels(column).isna().all()
+
+
+@pytest.mark.parametrize(
+    "column", [pd.Series([3, None]), pd.Series([3, None], dtype="Int64"), text("3", ""), pd.Series([3, 4])]
+)
+def test_classes_that_are_numbers_are_known_beside_a_null_too(column):
+    read = columns.classes(column, ["3", "x"])
+    assert [None if pd.isna(value) else value for value in read] == ["3", None]
