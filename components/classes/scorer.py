@@ -32,5 +32,7 @@ class Scorer:
 
 def scores(graph: Graph, inputs: Array) -> Scores:
     """Return a graph's probability of each class of each row, float32 (n, classes)."""
+    if not len(inputs):  # which ONNX Runtime does not take, and the graph alone knows how many classes there are
+        return scores(graph, np.zeros((1, *inputs.shape[1:]), inputs.dtype))[:0]
     firsts = range(0, len(inputs), AT_ONCE)
     return np.concatenate([graph.score(inputs[first : first + AT_ONCE]) for first in firsts])

@@ -97,11 +97,14 @@ def _day(job: Job, day: date, uri: str, decode: Decode) -> tables.Partition:
 def _filled(part: tables.Partition, config: Config, decode: Decode, pixels: Pixels) -> Iterator[pd.DataFrame]:
     """Fill a day's pixels in; yield who its rows are, some at a time."""
     kept, done = ["event_id", "event_time", *(["group"] if config.columns.group else []), "label"], 0
-    for events in storage.read_batches(part.uri, [*kept, "image"], READ):
-        hashes = []
+    columns = [*kept, "image"]
+    # of a day without rows there is no batch, and its partition needs columns all the same
+    batches = storage.read_batches(part.uri, columns, READ) if part.rows else [storage.read_frame(part.uri, columns)]
+    for events in batches:
+        hashes: list[str] = []
         contents = events["image"].tolist()
         for made in decode(contents[first : first + CHUNK] for first in range(0, len(contents), CHUNK)):
             pixels[done : done + len(made)] = made
             hashes += [storage.sha256(image.tobytes()) for image in made]
             done += len(made)
-        yield events[kept].assign(content=hashes)
+        yield events[kept].assign(content=pd.Series(hashes, events.index, dtype=str))

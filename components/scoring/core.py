@@ -33,7 +33,8 @@ def classified(
         a row each, in their order: `KEYS`, `statistics.INPUTS` and `score` (float32), `predicted` and `model_version`.
     """
     scores = score(inputs)
-    predicted = np.array(model.images.classes, dtype=object)[scores.argmax(1)]
+    classes = np.array(model.images.classes, dtype=object)
+    predicted = pd.Series(classes[scores.argmax(1)], rows.index, dtype=str)  # of no rows too
     found = rows[list(KEYS)].assign(**statistics.of(inputs), score=scores.max(1), predicted=predicted)
     return found.assign(model_version=version)
 

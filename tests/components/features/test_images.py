@@ -1,12 +1,17 @@
 """Shards of pixels: what is in them, what names them, and what is not made again."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 
 from components.classes import images, shards
 from components.common import storage
+from components.common.contracts import tables
 from components.features import images as features
 from tests.components.pictures import CONFIG, config, feature, ingest, parsed
+
+DAY, NEXT = date(2024, 3, 4), date(2024, 3, 5)
 
 
 @pytest.fixture
@@ -47,6 +52,19 @@ def test_a_shard_is_named_after_what_it_is_made_of(ingested):
     assert feature(folder, config(task={"side": 8}))[0].partitions[0].uri != before.partitions[0].uri
     assert feature(folder, config(task={"channels": 3}))[0].partitions[0].uri != before.partitions[0].uri
     assert feature(folder, config(task={"seed": 7}))[0].partitions[0].uri == before.partitions[0].uri
+
+
+def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
+    folder, events = ingested
+    first, second = events.partitions[:2]
+    empty = storage.read_frame(first.uri).iloc[:0]
+    emptied = tables.write_partition(first.uri, DAY, empty, {})
+    table = tables.Table("events", [emptied, second])
+    job = features.Job(parsed(), parsed().task, str(folder), table)
+    made = features.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
+    assert shards.mapped(made[DAY]).shape == (0, 16, 16, 1)
+    frames = [storage.read_frame(part.uri) for part in made.values()]
+    assert frames[0].dtypes.equals(frames[1].dtypes)
 
 
 def test_many_images_are_decoded_by_several_processes_into_the_same_pixels(ingested):

@@ -25,6 +25,7 @@ from components.evaluation.__main__ import evaluate
 from components.optimization import __main__ as optimizing
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
+from components.scoring import core as scored
 from components.training import __main__ as training
 from tests.components import pictures
 from tests.components.states import state
@@ -74,6 +75,19 @@ def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
     assert np.array_equal(found["score"], scores.max(1))
     assert found["brightness"].to_numpy() == pytest.approx(pixels.mean((1, 2, 3)))
     assert table.details["promised"]["metric"] == "accuracy"
+
+
+def test_a_day_without_images_is_scored_into_the_same_columns(chain):
+    model = package.load(str(chain.folder / "model"))
+    score = Scorer(str(chain.folder / "model"), model).score
+    assert score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
+    rows = pd.DataFrame({"event_id": [1], "event_time": [pd.Timestamp(DAY)]})
+    some, none = (
+        scored.classified(rows.iloc[:count], np.zeros((count, 16, 16, 1), np.uint8), model, "1", score)
+        for count in (1, 0)
+    )
+    assert list(none) == list(some)
+    assert none["predicted"].dtype == some["predicted"].dtype
 
 
 def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, watched):
