@@ -12,6 +12,7 @@ Pixels = npt.NDArray[np.uint8]
 # decoders are written in C and read what strangers have made: no more of them than anybody needs
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 PLAIN = {"1": "L", "L": "L", "RGB": "RGB"}
+DEPTH = 24  # where a PNG file says of how many bits a channel is: in its first chunk
 BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
@@ -56,8 +57,11 @@ def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:
     image = Image.open(BytesIO(content), formats=FORMATS)
     if image.width * image.height > max_pixels:
         raise UnusableError("decompression_bomb")
-    if getattr(image, "n_frames", 1) > 1:
+    # what a phone puts behind its picture, such as a smaller one, is no animation
+    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
         raise UnusableError("animated")
+    if image.format == "PNG" and content[DEPTH] > 8:  # of color, Pillow would drop half of them
+        raise UnusableError("wrong_mode")
     if least:
         image.draft(None, (least, least))
     image.load()
@@ -65,9 +69,9 @@ def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    if image.mode in PLAIN:
+    if image.mode in PLAIN and "transparency" not in image.info:
         return image.convert(PLAIN[image.mode])
-    if image.mode not in ("LA", "P", "PA", "RGBA"):
+    if image.mode not in (*PLAIN, "LA", "P", "PA", "RGBA"):
         raise UnusableError("wrong_mode")
     whole = image.convert("RGBA")
     low, _ = whole.getchannel("A").getextrema()

@@ -1,5 +1,7 @@
 """Which files become pixels, and which."""
 
+import struct
+import zlib
 from io import BytesIO
 
 import numpy as np
@@ -32,6 +34,18 @@ def rotated() -> tuple[bytes, Image.Image]:
     return bytes_of(image, "PNG", exif=exif), image.transpose(Image.Transpose.ROTATE_270)
 
 
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def deep_png(color: int, channels: int) -> bytes:
+    """A PNG file of 16 bits a channel, which Pillow does not write."""
+    rows = (b"\0" + b"\xff\xff" * 8 * channels) * 8
+    header = struct.pack(">IIBBBBB", 8, 8, 16, color, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
 PNG, JPEG = file("PNG"), file("JPEG")
 HALF_SEEN = Image.new("RGBA", (8, 8), (10, 20, 30, 128))
 REFUSED = {
@@ -47,6 +61,10 @@ REFUSED = {
     "more pixels than are allowed": (file("PNG", size=(200, 51)), "decompression_bomb"),
     "CMYK": (file("JPEG", "CMYK"), "wrong_mode"),
     "16 bits": (bytes_of(Image.fromarray(np.full((8, 8), 40_000, dtype=np.uint16)), "PNG"), "wrong_mode"),
+    "16 bits of color": (deep_png(2, 3), "wrong_mode"),
+    "16 bits of gray with opacity": (deep_png(4, 2), "wrong_mode"),
+    "gray of which one shade is transparent": (bytes_of(Image.new("L", (8, 8)), "PNG", transparency=0), "wrong_mode"),
+    "a color that is transparent": (bytes_of(Image.new("RGB", (8, 8)), "PNG", transparency=(0, 0, 0)), "wrong_mode"),
     "partly transparent": (bytes_of(HALF_SEEN, "PNG"), "wrong_mode"),
     "an animated GIF": (animated("GIF"), "animated"),
     "an animated PNG": (animated("PNG"), "animated"),
@@ -66,6 +84,7 @@ TAKEN = {
     "lossless WebP": file("WEBP", lossless=True),
     "BMP": file("BMP"),
     "opaque alpha": bytes_of(Image.open(BytesIO(file("PNG"))).convert("RGBA"), "PNG"),
+    "a color that nothing has is transparent": file("PNG", transparency=(1, 2, 3)),
     "bytes after its end": file("PNG") + b"and then some",
 }
 
@@ -80,6 +99,14 @@ def test_whatever_the_format_the_pixels_are_the_same(content):
 def test_gray_and_palettes_are_taken(mode):
     content = file("PNG", mode)
     assert images.decoded(content, LIMIT).mode in ("L", "RGB")
+
+
+def test_of_a_phone_s_several_pictures_the_first_is_taken():
+    red, blue = (Image.new("RGB", (16, 16), color) for color in ("red", "blue"))
+    content = bytes_of(red, "MPO", save_all=True, append_images=[blue])
+    taken = images.decoded(content, LIMIT)
+    assert np.array_equal(np.asarray(taken), np.asarray(images.decoded(bytes_of(red, "JPEG"), LIMIT)))
+    assert images.decoded(content, LIMIT, least=4).size == (4, 4)
 
 
 def test_a_picture_that_says_it_lies_on_its_side_is_turned_upright():
