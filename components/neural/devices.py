@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 
@@ -37,3 +38,20 @@ def reproducible(seed: int, threads: int) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(False)
         torch.set_num_threads(before)
+
+
+@contextmanager
+def exact() -> Iterator[None]:
+    """Have a GPU compute in float32 what runs inside: its convolutions are TF32 otherwise, and products if so set.
+
+    See https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices.
+    """
+    settings: list[Any] = [torch.backends.cudnn.conv, torch.backends.cuda.matmul]  # type: ignore[attr-defined]
+    before = [setting.fp32_precision for setting in settings]
+    try:
+        for setting in settings:
+            setting.fp32_precision = "ieee"
+        yield
+    finally:
+        for setting, precision in zip(settings, before, strict=True):
+            setting.fp32_precision = precision

@@ -1,6 +1,7 @@
 """Fit the candidates, choose one on the validation fold, fit all again on the newest labelled days."""
 
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -200,11 +201,13 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterabl
 
 
 def accepted(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: float) -> None:
-    """Add a fitted candidate, or why it is dropped: when its graph's scores are further off the library's."""
+    """Add a fitted candidate, or why it is dropped: when its graph's scores are further off the library's, or NaN."""
     if gap <= tolerance:
         fits.candidates[name] = candidate
         return
-    fits.dropped[name] = f"Its ONNX graph scores up to {gap:.2g} off the library, more than {tolerance:g}."
+    off = f"Its ONNX graph scores up to {gap:.2g} off the library, more than {tolerance:g}."
+    diverged = "Its training diverged: its scores are not numbers. Try a lower learning rate."
+    fits.dropped[name] = diverged if math.isnan(gap) else off
     log.warning("%s is left out: %s", name, fits.dropped[name])
 
 

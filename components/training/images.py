@@ -187,9 +187,12 @@ def scored(graph: bytes, pixels: Pixels) -> Scores:
 
 
 def probabilities(model: nn.Sequential, pixels: Pixels) -> Scores:
-    """Return a network's probabilities of each class, (n, classes), of uint8 (n, side, side, channels)."""
+    """Return a network's probabilities of each class, (n, classes), of uint8 (n, side, side, channels).
+
+    In float32 on a GPU too, since they are what those of the graph are compared with.
+    """
     device = next(model.parameters()).device
-    with torch.no_grad():
+    with torch.no_grad(), devices.exact():
         batches = torch.split(torch.from_numpy(pixels).to(device), scorer.AT_ONCE)
         found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
     return found

@@ -237,3 +237,13 @@ def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(cap
 def test_a_training_without_a_candidate_left_is_the_users_to_change():
     with pytest.raises(UserError, match=r"task\.candidates: none is left \(boosted: Its ONNX graph scores up to"):
         core.train(dataclasses.replace(setting(), tolerance=-1.0), PLAN, samples.features(), LINEAGE)
+
+
+@pytest.mark.parametrize(
+    ("gap", "reason"),
+    [(float("nan"), "Its training diverged: its scores are not numbers"), (0.1, "scores up to 0.1 off")],
+)
+def test_a_candidate_that_is_dropped_says_why(gap, reason):
+    fits = core.Fits({}, {})
+    core.accepted(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
+    assert reason in fits.dropped["net"]

@@ -79,6 +79,21 @@ def test_the_graph_gives_the_network_s_probabilities(given):
     assert onnx_export.images(model, recipe) == graph
 
 
+def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gpu_too():
+    def precisions() -> list[str]:
+        return [torch.backends.cudnn.conv.fp32_precision, torch.backends.cuda.matmul.fp32_precision]
+
+    class Asked(torch.nn.Linear):
+        def forward(self, pixels):
+            found.append(precisions())
+            return super().forward(pixels.float())
+
+    found, before = [], precisions()
+    images.probabilities(torch.nn.Sequential(Asked(3, 2)), np.zeros((4, 3), np.uint8))
+    assert found == [["ieee", "ieee"]]
+    assert precisions() == before != found[0]
+
+
 def test_images_that_stay_on_disk_train_the_same_network(items):
     setting = images.Setting(pictures.parsed().task, "cpu")
     rows = items.rows.head(60)
