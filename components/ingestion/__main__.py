@@ -146,6 +146,9 @@ def _split(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> 
 
 
 def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split") -> Partition:
+    if absent := split.absent(job.config.columns):
+        # not where the next run looks: it reads the day again, and finds the files that have come by then
+        key = storage.fingerprint([key, absent])
     quarantine = None
     if len(split.bad):
         quarantine = partition_uri(job.lake, job.config.name, "quarantine", day, key)

@@ -45,6 +45,10 @@ class Split:
         """Rule -> rows it rejected, without rules that rejected none."""
         return {str(rule): int(rows) for rule, rows in self.bad[REASON].value_counts().sort_index().items()}
 
+    def absent(self, columns: Columns) -> list[bytes]:
+        """Return the names of the files that are not there, in order of rows."""
+        return self.bad.loc[self.bad[REASON] == "missing_file", columns.image].tolist() if columns.image else []
+
 
 def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_ids: Collection[str] = ()) -> Split:
     """Part a day's good rows from its bad ones; no row is lost.

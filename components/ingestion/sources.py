@@ -37,6 +37,7 @@ SIMULATED = {
 SIMULATORS = {Kind.TABULAR: "simulator", Kind.IMAGES: "pictures", Kind.TEXTS: "sentences"}
 FORMATS = (".parquet", ".csv", ".csv.gz")
 STORED = re.compile(r"(?:s3|gs)://[^:]+")
+ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 READS = 16  # files at once, most of whose time is waiting
 
 
@@ -271,7 +272,12 @@ class Files:
         return frame
 
     def _content(self, value: Any) -> Any:
-        """Return a file's bytes, or its name where nothing can be read there."""
+        """Return a file's bytes, or its name where there is no file.
+
+        Raises:
+            UserError: when it may not be read, or the store refuses.
+            UnavailableError: when the store fails in every try.
+        """
         if not isinstance(value, str) or not value:
             return value
         path = PurePosixPath(value)
@@ -279,8 +285,9 @@ class Files:
         try:
             if inside or STORED.fullmatch(value):
                 return storage.read_bytes(storage.join(self.root, value) if inside else value)
-        except UserError:  # the rule missing_file says so, with the name
-            return value
+        except UserError as error:
+            if not isinstance(error.__cause__, ABSENT):  # those the rule missing_file names
+                raise
         return value
 
 

@@ -1,5 +1,6 @@
 """Images and texts by day: what is taken, what is quarantined and why, and where the bytes come from."""
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import pytest
 from components.common import storage
 from components.common.config import parse
 from components.common.errors import UserError
+from components.common.splits import Days
+from components.ingestion import __main__ as ingestion
 from components.ingestion import core, pictures, sources
+from tests.components import pictures as pictures_of
 from tests.components.common.config.test_classes import text as text_config
 from tests.components.pictures import CONFIG, DATE, config, file, ingest, parsed
 
@@ -88,8 +92,44 @@ def test_a_table_may_name_files_below_its_folder(folder):
     assert loaded(folder, ["a.png", "deep/b.png"]) == [file(seed=0), file(seed=1)]
 
 
+def test_a_file_that_is_there_and_cannot_be_read_stops_the_run(folder):
+    (folder / "loop.png").symlink_to("loop.png")
+    with pytest.raises(UserError, match=r"loop.png: Too many levels of symbolic links"):
+        loaded(folder, ["a.png", "loop.png"])
+
+
+def test_a_day_with_files_that_were_missing_is_read_again_until_they_have_come(folder, tmp_path):
+    given = parsed(source={"files": "{date}.csv"}, quarantine={"max_share": 1.0})
+    rows(["a.png", "late.png"]).to_csv(folder / f"{DATE}.csv", index=False)
+    plan = replace(pictures_of.plan(), events=Days(DAY, DAY))
+
+    def run():
+        source = sources.connect(str(folder), given, DAY)
+        (part,) = ingestion.ingest(ingestion.Job(given, plan, source, str(tmp_path / "lake")))
+        return part
+
+    first = run()
+    assert (first.rows, first.details["quarantined"]) == (1, {"missing_file": 1})
+    assert run() == first
+    (folder / "late.png").write_bytes(file(seed=3))
+    second = run()
+    assert (second.rows, second.details["quarantined"]) == (2, {})
+    assert second.uri != first.uri
+    (folder / "late.png").unlink()  # from now on it is taken to stay as it is
+    assert run() == second
+
+
 @pytest.mark.parametrize(
-    "name", ["../secret.png", "deep/../../secret.png", "{folder}/a.png", "file://{folder}/a.png", "gone.png", "deep"]
+    "name",
+    [
+        "../secret.png",
+        "deep/../../secret.png",
+        "{folder}/a.png",
+        "file://{folder}/a.png",
+        "gone.png",
+        "deep",
+        "a.png/b",
+    ],
 )
 def test_a_file_that_is_elsewhere_or_nowhere_is_not_read(folder, name):
     name = name.format(folder=folder)
