@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import PIL
 
 from components.classes import images, shards
 from components.classes.images import Pixels
@@ -30,6 +31,7 @@ from components.common.step import log
 SCHEMA = 1
 CHUNK = 64  # images that a process takes at once
 READ = 1024  # images of which the files are in memory
+PROCESSES = 8  # at most: the cores that are there may be more than a container may use
 ALONE = 2000  # images that are decoded sooner than processes start
 
 Chunks = Iterable[Sequence[bytes]]
@@ -48,7 +50,7 @@ class Job:
     def uri(self, day: date) -> str:
         """Return where a day's partition lies: its name is a hash of the images and of what networks see of them."""
         task = self.task
-        made_of = [SCHEMA, self.events.partition(day).sha256, task.side, task.channels]
+        made_of = [SCHEMA, PIL.__version__, self.events.partition(day).sha256, task.side, task.channels]
         return tables.partition_uri(self.lake, self.config.name, "features", day, storage.fingerprint(made_of))
 
 
@@ -65,13 +67,13 @@ def write(job: Job, missing: dict[date, str]) -> dict[date, tables.Partition]:
 
 @contextmanager
 def decoding(task: Images, count: int) -> Iterator[Decode]:
-    """Give what decodes chunks of images: a process for each core, or this one where there are only a few."""
+    """Give what decodes chunks of images: a process for each core, up to `PROCESSES`, or this one for a few."""
     one = partial(_pixels, task)
     if count <= ALONE:
         yield lambda chunks: map(one, chunks)
         return
     # not forked: libraries here have threads
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), PROCESSES), get_context("spawn")) as pool:
         yield lambda chunks: pool.map(one, chunks)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
+import PIL
+
 from components.common import storage
 from components.common.config import Config, parse
 from components.common.contracts.section import write_section
@@ -115,9 +117,10 @@ def _key(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> st
 
 
 def _rules(config: Config) -> dict[str, object]:
-    """Return what the config says of images or texts that are taken."""
+    """Return what decides which images or texts are taken: what the config says, and for images who decodes them."""
     asked = {"classes", "min_side", "max_pixels", "max_characters"}
-    return config.task.model_dump(include=asked) if config.columns.content else {}
+    rules = config.task.model_dump(include=asked) if config.columns.content else {}
+    return rules | {"pillow": PIL.__version__} if config.columns.image else rules
 
 
 def _splits(

@@ -1,14 +1,17 @@
 """Shards of pixels: what is in them, what names them, and what is not made again."""
 
+from contextlib import nullcontext
 from datetime import date
 
 import numpy as np
+import PIL
 import pytest
 
 from components.classes import images, shards
 from components.common import storage
 from components.common.contracts import tables
 from components.features import images as features
+from components.ingestion import __main__ as ingestion
 from tests.components.pictures import CONFIG, config, feature, ingest, parsed
 
 DAY, NEXT = date(2024, 3, 4), date(2024, 3, 5)
@@ -52,6 +55,22 @@ def test_a_shard_is_named_after_what_it_is_made_of(ingested):
     assert feature(folder, config(task={"side": 8}))[0].partitions[0].uri != before.partitions[0].uri
     assert feature(folder, config(task={"channels": 3}))[0].partitions[0].uri != before.partitions[0].uri
     assert feature(folder, config(task={"seed": 7}))[0].partitions[0].uri == before.partitions[0].uri
+
+
+def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypatch):
+    folder, events = ingested
+    before = feature(folder, CONFIG)[0]
+    monkeypatch.setattr(PIL, "__version__", "0")
+    assert features.Job(parsed(), parsed().task, str(folder), events).uri(DAY) != before.partition(DAY).uri
+    assert ingestion._rules(parsed())["pillow"] == "0"
+
+
+def test_no_more_processes_decode_than_a_container_may_use(monkeypatch):
+    asked = []
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(96)))
+    monkeypatch.setattr(features, "ProcessPoolExecutor", lambda count, _: asked.append(count) or nullcontext())
+    with features.decoding(parsed().task, features.ALONE + 1):
+        assert asked == [features.PROCESSES]
 
 
 def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
