@@ -15,6 +15,8 @@ from components.common.contracts.package import ModelPackage
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.evaluation.core import Comparison, Estimate
 
+MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -40,6 +42,7 @@ class Contender:
         trained_until: last day of its training data, YYYY-MM-DD.
         metrics: on the test rows.
         counts: rows by true and by predicted class, (classes, classes).
+        groups: how many the test rows are of.
         resamples: `accuracy` and `macro_f1` on the same resamples of the test rows, (resamples,) each.
         version: its number in the registry, None before it has one.
     """
@@ -48,6 +51,7 @@ class Contender:
     trained_until: str
     metrics: Metrics
     counts: npt.NDArray[np.int64]
+    groups: int
     resamples: dict[str, npt.NDArray[np.float64]] = field(repr=False)
     version: int | None = None
 
@@ -134,6 +138,7 @@ def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int | None
         trained_until=str(model.lineage.train.last),
         metrics=metrics.evaluate(rows.labels, scores),
         counts=metrics.confusion(rows.labels, predicted, classes),
+        groups=len(np.unique(rows.groups)),
         resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
         version=version,
     )
@@ -164,8 +169,8 @@ def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
 def judge(challenger: Contender, champion: Contender | str, config: Config) -> Verdict:
     """Decide whether the challenger may replace the champion; the rule is that of `core.judge`.
 
-    Its floors here: `min_rows` test rows, or nothing is decided; `min_accuracy`; and `min_class_recall` of every class
-    with `min_class_rows` test rows. A champion is compared by `task.select_by`.
+    Its floors here: `min_rows` test rows of `MIN_GROUPS` groups, or nothing is decided; `min_accuracy`; and
+    `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`.
     """
     decision, reasons = _decided(challenger, champion, config)
     rival = None if isinstance(champion, str) else champion
@@ -184,6 +189,9 @@ def _decided(challenger: Contender, champion: Contender | str, config: Config) -
     told = [champion] if isinstance(champion, str) else []
     if rows < least:
         return Decision.UNDECIDED, [*told, f"There are {rows} test rows; at least {least} are needed to decide."]
+    if challenger.groups < MIN_GROUPS:
+        few = f"The {rows} test rows are of {challenger.groups} groups; at least {MIN_GROUPS} are needed to decide."
+        return Decision.UNDECIDED, [*told, few]
     if refused := list(_below_floors(challenger, config)):
         return Decision.FAIL, [*told, *refused]
     sure, by = challenger.estimates(), config.classes.select_by
@@ -210,6 +218,7 @@ def _below_floors(challenger: Contender, config: Config) -> Iterator[str]:
 def _measures(challenger: Contender, rival: Contender | None, config: Config) -> Iterator[Measure]:
     limits, sure = config.evaluation, challenger.estimates()
     yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
+    yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
     for name in challenger.metrics:
         found, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
         interval = found and (found.low, found.high)

@@ -33,7 +33,7 @@ def scores(wrong: int, shift: int = 1) -> np.ndarray:
 
 def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int | None = None):
     found = classes.measure(ROWS, scores(wrong), MODEL, version)
-    return classes.Contender(sha256, until, found.metrics, found.counts, found.resamples, version)
+    return classes.Contender(sha256, until, found.metrics, found.counts, found.groups, found.resamples, version)
 
 
 def judged(challenger, champion="There was no champion to compare with.", **limits):
@@ -62,6 +62,16 @@ def test_the_weakest_class_has_a_floor_of_its_own():
 
 def test_with_few_rows_nothing_is_decided():
     assert judged(contender(400), min_rows=401).decision is Decision.UNDECIDED
+
+
+@pytest.mark.parametrize(("groups", "decision"), [(19, Decision.UNDECIDED), (20, Decision.PASS)])
+def test_with_few_groups_nothing_is_decided_however_many_their_rows(groups, decision):
+    grouped = Rows(ROWS.labels, np.arange(400) % groups, CLASSES)
+    found = judged(classes.measure(grouped, scores(0), MODEL))
+    assert found.decision is decision
+    assert found.value("test_groups") == groups
+    few = "The 400 test rows are of 19 groups; at least 20 are needed to decide."
+    assert (few in found.reasons) == (decision is Decision.UNDECIDED)
 
 
 @pytest.mark.parametrize(
