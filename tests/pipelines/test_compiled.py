@@ -129,11 +129,19 @@ def test_every_shipped_config_is_valid(name: str) -> None:
         ({"config": "frau"}, "did you mean 'fraud'"),
         ({"datum": "x"}, "did you mean 'date'"),
         ({"device": 7}, "takes a STRING"),
+        ({"config": "digits"}, "the endpoint cannot serve image-classification yet; give --target register-only"),
+        ({"config": "digits", "state.target": "local"}, "target is 'local', but the endpoint cannot serve"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         runs.new(arguments.compiled("training"), options, local(tmp_path))
+
+
+@pytest.mark.parametrize("target", ["register-only", "record-only"])
+def test_a_training_of_what_is_not_served_starts_where_nothing_is_to_be_served(target: str, tmp_path: Path) -> None:
+    run = runs.new(arguments.compiled("training"), {"config": "digits"}, local(tmp_path, target))
+    assert run.arguments["state"]["target"] == target
 
 
 def test_a_config_file_that_is_no_config_is_one_clear_line(tmp_path: Path) -> None:
