@@ -1,7 +1,9 @@
-"""Compare the newest days with the rows the model was trained on, and the labels that are due with what it promised.
+"""Compare the newest days with the rows a model carries, and the labels that are due with what it promised.
+
+These rows are a sample of its training days; of images, which a network knows too well by then, of its validation days.
 
 Reads: the features manifest and its partitions in batches; what the scoring step has left: the days' scores, the
-model's manifest and its sample of training rows.
+model's manifest and its sample of rows.
 Writes: `evidently.html` for people, `drift.json` (how far each column moved, every signal), then `verdict.json`:
 pass or fail, and why.
 """

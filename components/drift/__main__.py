@@ -53,7 +53,7 @@ class Job:
 
 def parser() -> step.Parser:
     """Return the step's flags."""
-    return step.Parser("drift", "Compare the newest days with the training days, write a verdict.").takes(
+    return step.Parser("drift", "Compare the newest days with the model's reference, write a verdict.").takes(
         config="the use case's config (JSON)",
         date="logical date, YYYY-MM-DD",
         features="URI of the features manifest",
@@ -76,11 +76,11 @@ def body(args: Namespace) -> dict[str, Any]:
     if isinstance(model.preprocessing, Images):
         from components.drift import classes
 
-        numeric, reference = classes.NUMERIC, job.reference[classes.COLUMNS]
+        numeric, reference, before = classes.NUMERIC, job.reference[classes.COLUMNS], model.lineage.validation
         columns, page = _compared(job, rows, reference, numeric, _classified(job, window))
         signals = list(classes.signals(columns, _found_of_classes(job), config.drift))
     else:
-        numeric = [*model.tabular.numeric, core.SCORE]
+        numeric, before = [*model.tabular.numeric, core.SCORE], model.lineage.train
         reference = job.reference[[*model.tabular.columns, core.SCORE]]
         columns, page = _compared(job, rows, reference, numeric, _scored(job, window))
         signals = list(core.signals(columns, _found(job), config.drift))
@@ -93,7 +93,7 @@ def body(args: Namespace) -> dict[str, Any]:
         model_version=scores.details["version"],
         promised=scores.details["promised"],
         window=Window(first=window.first, last=window.last, rows=rows),
-        reference=Window(first=model.lineage.train.first, last=model.lineage.train.last, rows=len(reference)),
+        reference=Window(first=before.first, last=before.last, rows=len(reference)),
         drifted_share=signals[0].value,
         columns=columns,
         signals=signals,
@@ -116,7 +116,7 @@ def _compared(
     from components.drift import core, evidently_report
 
     window, limits = job.days.newest, job.config.drift
-    step.log.info("comparing %d rows of %s with %d training rows", rows, window, len(reference))
+    step.log.info("comparing %d rows of %s with the model's reference of %d", rows, window, len(reference))
     sample: list[pd.DataFrame] = []
     newest = _sampled(batches, -(-rows // evidently_report.ROWS) or 1, sample)
     columns = core.compare(reference, _some(newest, window), numeric, limits)

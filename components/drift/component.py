@@ -15,7 +15,7 @@ def drift(
     scores: dsl.Input[dsl.Dataset],
     drift: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
-    """Compare the newest days with the training days, write a verdict."""
+    """Compare the newest days with the model's reference, write a verdict."""
     return dsl.ContainerSpec(
         image=UNPLACED,
         command=["python", "-m", "components.drift"],

@@ -1,4 +1,4 @@
-"""How far the newest rows lie from the rows a model was trained on, as effect sizes.
+"""How far the newest rows lie from the rows a model carries, as effect sizes.
 
 Effect sizes and not p-values: with many rows every test rejects, with few none does. Rows are counted into
 bins that the reference gives, batch by batch, so that a day of any size is one pass in bounded memory.
@@ -189,7 +189,7 @@ def compare(
     """Measure every column of the reference, in its order.
 
     Args:
-        reference: rows the model was trained on; only its columns are looked at.
+        reference: rows that the model carries; only its columns are looked at.
         batches: the newest rows, with the same columns, in batches of any size; each is looked at once.
         numeric: columns that are numbers; the others are categories.
         limits: effect sizes above which a column has drifted.
@@ -330,7 +330,7 @@ def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) 
     Customers known as compromised stay in, which makes these rows a little easier than those of the promise.
 
     Args:
-        ranks: the labelled rows, as `rank` counts them.
+        ranks: the labeled rows, as `rank` counts them.
         promised: what to expect.
         limits: how much may be lost, and how few positives say nothing.
     """

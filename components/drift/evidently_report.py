@@ -18,7 +18,7 @@ def render(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], l
     """Return one self-contained HTML page.
 
     Args:
-        reference: rows the model was trained on.
+        reference: rows that the model carries.
         current: the newest rows, with the same columns.
         numeric: columns that are numbers; the others are categories.
         limits: effect sizes from which a column is marked.

@@ -40,8 +40,8 @@ def _compared(found: Drift) -> Text:
     now, before = found.window, found.reference
     return Text(
         sentences=[
-            f"{now.rows:,} rows of {now.first} to {now.last} compared with {before.rows:,} training rows of "
-            f"{before.first} to {before.last}. Largest effect first; the mark on a bar is its limit."
+            f"{now.rows:,} rows of {now.first} to {now.last} compared with the model's reference, {before.rows:,} "
+            f"rows of {before.first} to {before.last}. Largest effect first; the mark on a bar is its limit."
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Card transactions to begin with: simulated, labelled, free of licence questions.
+"""Card transactions to begin with: simulated, labeled, free of license questions.
 
 It draws from the distributions of the Fraud Detection Handbook, but keys every stream of random numbers by seed,
 purpose and day, so that any day can be made alone and equals that day of any longer run.

@@ -2,5 +2,5 @@
 
 Reads: the features manifest and its partitions in batches; a model, or the registry whose champion scores.
 Writes: a partition of scores a day into the lake, then a folder for the drift step: the model's manifest and sample of
-training rows, and `scores.json`, the manifest of the partitions, which says whose scores they are.
+rows, and `scores.json`, the manifest of the partitions, which says whose scores they are.
 """

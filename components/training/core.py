@@ -1,4 +1,4 @@
-"""Fit the candidates, choose one on the validation fold, fit all again on the newest labelled days."""
+"""Fit the candidates, choose one on the validation fold, fit all again on the newest labeled days."""
 
 import logging
 import math
@@ -182,7 +182,7 @@ def validate(setting: Setting, fold: Fold, features: pd.DataFrame) -> Validation
 
 
 def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
-    """Fit candidates of the config on some labelled rows, and leave out those that ONNX does not give right.
+    """Fit candidates of the config on some labeled rows, and leave out those that ONNX does not give right.
 
     Raises:
         UserError: when no candidate is left.

@@ -69,7 +69,7 @@ def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, plan
     ("cloud", "name", "kind", "argument", "value", "says"),
     [
         ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "taint", [], "has the taints []"),
-        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "labels", GPU, "no node is labelled"),
+        ("aws", "nodes_are_what_the_pipelines_ask_for", "aws_eks_node_group", "labels", GPU, "no node is labeled"),
         (
             "aws",
             "who_is_in_a_group_of_people_is_said",
@@ -86,7 +86,7 @@ def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, plan
             1,
             "1Gi",
         ),
-        ("gcp", "pools_have_the_labels_and_taints_that_steps_expect", POOL, "node_config", [NODE], "is labelled"),
+        ("gcp", "pools_have_the_labels_and_taints_that_steps_expect", POOL, "node_config", [NODE], "is labeled"),
         ("gcp", "webhooks_are_reached_from_the_control_plane", "google_compute_firewall", "allow", [CLOSED], "in vain"),
         (
             "gcp",

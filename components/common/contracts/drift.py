@@ -1,4 +1,4 @@
-"""`drift.json`: how far the newest rows lie from those a model was trained on."""
+"""`drift.json`: how far the newest rows lie from those a model carries."""
 
 from pydantic import Field
 
@@ -42,13 +42,15 @@ class Promise(Part):
 
 
 class Drift(Artifact):
-    """How far the newest rows lie from those a model was trained on."""
+    """How far the newest rows lie from those a model carries: a sample of its training, or of its validation."""
 
     model_sha256: str = Field(description="identity of the model whose inputs and scores were compared")
     model_version: str = Field(description="its number in the registry, or `unregistered`")
     promised: Promise | None = Field(description="what the model is held to; null where nobody has measured it")
     window: Window = Field(description="the newest days")
-    reference: Window = Field(description="the training days, and the rows of the sample that was compared")
+    reference: Window = Field(
+        description="the training days, of images the validation days, and the rows of the sample that was compared"
+    )
     drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
     columns: list[Column] = Field(description="the inputs, then `score`")
     signals: list[Signal] = Field(description="what may have changed, inputs and score first")

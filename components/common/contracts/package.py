@@ -238,7 +238,7 @@ class ModelPackage(Artifact):
 
 
 def save(uri: str, package: ModelPackage, graphs: dict[str, bytes], reference: "pd.DataFrame") -> ModelPackage:
-    """Write a model below a URI: the graphs, a sample of training rows with their scores, the manifest.
+    """Write a model below a URI: the graphs, a sample of rows with their scores, the manifest.
 
     Args:
         uri: folder of the model.
@@ -293,5 +293,5 @@ def check(uri: str, sha256: str, file: File) -> None:
 
 
 def read_reference(uri: str) -> "pd.DataFrame":
-    """Read the sample of training rows that a model carries."""
+    """Read the sample of rows that a model carries: of its training days, or of its validation days for images."""
     return storage.read_frame(storage.join(uri, REFERENCE))

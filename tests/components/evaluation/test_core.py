@@ -46,7 +46,7 @@ def reigning(model: core.Contender) -> core.Champion:
 
 
 def window(seed: int, rows: int = 6000, positives: int = 200) -> pd.DataFrame:
-    """Two labelled days with a hidden `signal` that tells positives apart only so well."""
+    """Two labeled days with a hidden `signal` that tells positives apart only so well."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"event_time": pd.Timestamp("2024-03-18") + pd.to_timedelta(np.arange(rows) * 28, unit="s")})
     frame["customer"] = rng.integers(0, rows // 10, rows)

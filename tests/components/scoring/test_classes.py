@@ -16,6 +16,7 @@ from components.common import registry, storage
 from components.common.contracts import drift as contract
 from components.common.contracts import optimization, package, profile, tables
 from components.common.contracts.deployment import Deployment
+from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 from components.deployment import __main__ as deployment
@@ -93,6 +94,9 @@ def test_a_day_without_images_is_scored_into_the_same_columns(chain):
 def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, watched):
     found = contract.Drift.read(str(watched / contract.FILE))
     assert [column.name for column in found.columns] == signals.COLUMNS
+    validated = package.load(str(chain.folder / "model")).lineage.validation
+    assert (found.reference.first, found.reference.last) == (validated.first, validated.last)
+    assert "the model's reference, 48 rows of 2024-03-07 to 2024-03-08" in str(read_section(str(watched)))
     assert Verdict.read(str(watched / "verdict.json")).passed
     performance = next(signal for signal in found.signals if signal.name == "performance")
     rows = storage.read_frame(tables.read_table(str(chain.folder / "scores" / "scores.json")).partition(DAY).uri)

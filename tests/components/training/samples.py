@@ -1,4 +1,4 @@
-"""Small labelled rows a model can learn from, and a config that trains on them."""
+"""Small labeled rows a model can learn from, and a config that trains on them."""
 
 import json
 import subprocess

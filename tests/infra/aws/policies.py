@@ -24,7 +24,7 @@ def nodes_are_what_the_pipelines_ask_for(plan: Json) -> Iterator[str]:
     for kind, placement in wanted.items():
         tolerated = {(toleration.key, toleration.value) for toleration in placement.tolerations}
         if not any(placement.nodes.items() <= group.values["labels"].items() for group in _pools(plan, kind)):
-            yield f"no node is labelled {dict(placement.nodes)}"
+            yield f"no node is labeled {dict(placement.nodes)}"
         for group in _pools(plan, kind):
             spot = group.values["capacity_type"] == "SPOT"
             needed = {taint for taint in tolerated if taint[0] == GPU or spot}
