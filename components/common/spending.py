@@ -127,18 +127,13 @@ class Account:
         return {"machine": self.machine, SPENT: json.dumps(whole)}
 
     def preempted(self, step: str, seconds: float) -> None:
-        """Leave what the step has spent, for its next try."""
+        """Leave what the step has spent, for its next try; it stays: on AWS a step may not delete beside its output."""
         if not self.tries:
             return
         try:
             storage.write_json(self.tries, asdict(self._upto(step, seconds)))
         except (UserError, UnavailableError) as error:  # the step has its checkpoint, and is tried again all the same
             log.warning("what this try has spent is not counted: %s", error)
-
-    def settled(self, step: str) -> None:
-        """Remove what tries of the step have left: the step has handed it on."""
-        if self.tries and step in self.before:
-            storage.remove(self.tries)
 
     def _upto(self, step: str, seconds: float) -> Spent:
         """Return what the step has spent, with a try that took so many seconds."""

@@ -106,8 +106,6 @@ def _work(
         raise
     seconds = time.monotonic() - started
     _report(args, component, seconds, metrics | (account.after(component, seconds) if account else {}))
-    if account and is_first():
-        account.settled(component)
 
 
 def _account(args: argparse.Namespace, component: str) -> "Account | None":
