@@ -9,6 +9,7 @@ A TrainJob is named by its command, and looked for before it is made: a step tha
 
 import logging
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ JOBSET, INDEX, CONTAINER = "jobset.sigs.k8s.io/jobset-name", "batch.kubernetes.i
 LAUNCHER = ("python", "-m", "components.neural", "--max-restarts", "3", "-m", "components.training")
 INSIDE = "KUBERNETES_SERVICE_HOST"  # what every pod has in its environment
 NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")  # RFC 3339
 POLL_SECONDS, TIMEOUT_SECONDS = 5.0, 60.0
 PATIENCE = 120  # looks in a row that the API may leave without an answer
 
@@ -197,16 +199,16 @@ class TrainJob:
         return list(cluster.call("list pods", self._work.name, listed).items)
 
     def _printed(self, pod: str, seconds: int) -> str:
-        def read() -> Any:
+        def read() -> bytes:
             # not as the client decodes it, which takes a line of JSON for an object
             options = {"_preload_content": False, "_request_timeout": TIMEOUT_SECONDS}
             since = {"since_seconds": seconds} if seconds else {}
-            return self._core.read_namespaced_pod_log(
+            answer = self._core.read_namespaced_pod_log(
                 pod, self._namespace, container=CONTAINER, timestamps=True, **since, **options
             )
+            return bytes(answer.data)  # comes over the connection now, which may break
 
-        printed: bytes = cluster.call("get the log of a pod", pod, read).data
-        return printed.decode(errors="replace")
+        return cluster.call("get the log of a pod", pod, read).decode(errors="replace")
 
     def _find(self) -> Object | None:
         """Return the TrainJob, None when there is none.
@@ -254,7 +256,7 @@ class TrainJob:
 
 
 class Log:
-    """What of a log is new, whose lines begin with their times."""
+    """What of a log is new, whose lines begin with their times; others are the kubelet's, not the pod's."""
 
     def __init__(self) -> None:
         self._last, self._read = "", 0.0
@@ -267,9 +269,9 @@ class Log:
     def new(self, text: str) -> Iterator[str]:
         """Yield the lines that were not there before, without their times."""
         self._read, before = time.monotonic(), self._last
-        for line in text.splitlines():
+        for line in text.split("\n"):  # a line may hold other characters at which `splitlines` would divide it
             at, _, said = line.partition(" ")
-            if at > before:
+            if TIME.fullmatch(at) and at > before:
                 self._last = at
                 yield said
 

@@ -1,8 +1,10 @@
 """A training on several machines, on a cluster that lets the account of steps do what `infra/kubernetes` grants."""
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from urllib3.exceptions import ProtocolError
 from components.common.errors import PreemptedError, UnavailableError, UserError
 from components.neural.preemption import Notice
 from components.training.__main__ import body, parser
-from components.training.trainjob import MADE_OF, Log
+from components.training.trainjob import MADE_OF, Log, TrainJob
 from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json
 from tests.components.training.machines import NAMESPACE, WORK, Site, standing, with_nodes
@@ -23,6 +25,11 @@ WAITING = "echo begun; exec sleep 1000"
 # a pod does the first when its number starts for the first time, and then the second
 ONCE = "if mkdir {folder}/$PET_NODE_RANK 2>/dev/null; then {first}; else {then}; fi"
 needs_kinds = pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing")
+
+
+def at(second: int) -> str:
+    """A time as the kubelet writes it."""
+    return f"2026-11-23T04:00:0{second}.000000000Z"
 
 
 @pytest.fixture
@@ -215,9 +222,88 @@ def test_without_its_role_a_step_may_make_nothing(site: Site) -> None:
 
 def test_a_line_of_a_log_is_new_once_also_where_two_have_the_same_time() -> None:
     log = Log()
-    assert list(log.new("1Z a\n2Z b\n2Z c\n")) == ["a", "b", "c"]
-    assert list(log.new("2Z b\n2Z c\n3Z d\n")) == ["d"]
+    assert list(log.new(f"{at(1)} a\n{at(2)} b\n{at(2)} c\n")) == ["a", "b", "c"]
+    assert list(log.new(f"{at(2)} b\n{at(2)} c\n{at(3)} d\n")) == ["d"]
     assert log.age > 0
+
+
+@pytest.mark.parametrize("character", ["\r", "\f", "\x85", "\u2028"])
+def test_a_line_of_a_log_may_hold_what_divides_lines_elsewhere(character: str) -> None:
+    log = Log()
+    assert list(log.new(f"{at(1)} 10 %{character}20 %\n")) == [f"10 %{character}20 %"]
+    assert list(log.new(f"{at(2)} b\n")) == ["b"]
+
+
+def test_a_line_without_a_time_is_not_the_pods_and_silences_no_other() -> None:
+    log = Log()
+    assert list(log.new(f"unable to retrieve container logs\n~ ?\n{at(1)} a\n")) == ["a"]
+    assert list(log.new(f"{at(1)} a\n{at(2)} b\n")) == ["b"]
+
+
+class Broken:
+    """An answer that breaks off while it is read."""
+
+    @property
+    def data(self) -> bytes:
+        raise ProtocolError("Connection broken: IncompleteRead")
+
+
+class Server(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
+    """A connection to a server with a TrainJob of ours that is complete when it is looked at for the third time.
+
+    Attributes:
+        made: the TrainJob.
+        log: answers of its pod's log.
+        meanwhile: called with each request, before it is answered.
+    """
+
+    def __init__(self, meanwhile: Callable[[str], Any] = lambda _: None) -> None:
+        super().__init__(client.Configuration())
+        self.made: Json | None = None
+        self.log: list[Any] = []
+        self.meanwhile, self._looks = meanwhile, 0
+
+    def request(self, method: str, url: str, *_: Any, **options: Any) -> Any:
+        """Answer."""
+        self.meanwhile(method)
+        if url.endswith("/log"):
+            return self.log.pop(0)
+        found = {"items": [POD]} if "/pods" in url else self._trainjob(method)
+        return SimpleNamespace(data=json.dumps(found))
+
+    def _trainjob(self, method: str) -> Json:
+        if method == "POST":
+            self.made = {**WORK.body, "metadata": {**WORK.body["metadata"], "uid": "1"}}
+        if self.made is None:
+            missing = client.ApiException(404, "Not Found")
+            missing.body = f'trainjobs "{WORK.name}" not found'
+            raise missing
+        self._looks += method == "GET"
+        ends = [{"type": "Complete", "status": "True"}] if self._looks > 2 else []
+        found = {**self.made, "status": {"conditions": ends}}
+        if method == "DELETE":
+            self.made = None
+        return found
+
+
+META = {"name": "pod-0", "creationTimestamp": at(0)}
+STATUS = {"phase": "Running"}
+POD = {"metadata": META, "status": STATUS}
+
+
+def job(server: Server, pause: Callable[[float], Any] = lambda _: None) -> TrainJob:
+    return TrainJob(WORK, server, NAMESPACE, pause)
+
+
+def test_a_log_that_breaks_off_while_it_is_read_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nightshift")
+    server = Server()
+    server.log = [Broken(), SimpleNamespace(data=f"{at(1)} epoch 1\n".encode()), SimpleNamespace(data=b"")]
+
+    job(server).run(Notice())
+
+    assert "epoch 1" in caplog.messages
+    assert any("IncompleteRead" in each for each in caplog.messages)
 
 
 def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_path: Path) -> None:
