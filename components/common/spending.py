@@ -29,7 +29,8 @@ log = logging.getLogger("nightshift")
 SPENT = "spent"
 TRAINING = "training"  # the step that may take several machines, and resumes after it was preempted
 HOUR = 3600.0
-GRACE = 10.0  # seconds that a step has to clean up after the timer has interrupted it
+# seconds that a step has to clean up after the timer has interrupted it; more where it gives machines back
+GRACE, MACHINES_GRACE = 10.0, 40.0
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ class Account:
         if seconds is None:
             yield
             return
-        with _timed(seconds, f"{step} is stopped after {seconds:.1f} s. {_used_up(self.costs)} {NEXT}"):
+        grace = GRACE if self.machines == 1 else MACHINES_GRACE
+        with _timed(seconds, grace, f"{step} is stopped after {seconds:.1f} s. {_used_up(self.costs)} {NEXT}"):
             yield
 
 
@@ -213,8 +215,8 @@ class _StoppedError(BaseException):
 
 
 @contextmanager
-def _timed(seconds: float, message: str) -> Iterator[None]:
-    """Interrupt what runs in here after so many seconds, and end the process where that does not help.
+def _timed(seconds: float, grace: float, message: str) -> Iterator[None]:
+    """Interrupt what runs in here after so many seconds, and end the process where that does not help in its grace.
 
     Raises:
         UserError: with the message, when it was interrupted.
@@ -227,7 +229,7 @@ def _timed(seconds: float, message: str) -> Iterator[None]:
         log.error("%s", message)
         os._exit(2)
 
-    last = threading.Timer(seconds + GRACE, end)
+    last = threading.Timer(seconds + grace, end)
     last.daemon = True
     last.start()
     usual = signal.signal(signal.SIGALRM, stop)

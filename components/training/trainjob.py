@@ -34,8 +34,10 @@ LAUNCHER = ("python", "-m", "components.neural", "--max-restarts", "3", "-m", "c
 INSIDE = "KUBERNETES_SERVICE_HOST"  # what every pod has in its environment
 NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")  # RFC 3339
-POLL_SECONDS, TIMEOUT_SECONDS = 5.0, 60.0
-PATIENCE = 120  # looks in a row that the API may leave without an answer
+POLL_SECONDS = 5.0
+TIMEOUT_SECONDS = 10  # of a request; the client ignores a float
+PATIENCE_SECONDS = 600.0  # that the API may leave a question without an answer
+CLEANUP_SECONDS = 10.0  # the same when the step has to end; its last request ends within `spending.MACHINES_GRACE`
 
 Object = dict[str, Any]
 Answer = TypeVar("Answer")
@@ -84,7 +86,12 @@ class TrainJob:
     """The TrainJob of some work."""
 
     def __init__(
-        self, work: Work, connection: Any, namespace: str, pause: Callable[[float], None] = time.sleep
+        self,
+        work: Work,
+        connection: Any,
+        namespace: str,
+        pause: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Call nothing.
 
@@ -93,16 +100,18 @@ class TrainJob:
             connection: `kubernetes.client.ApiClient`.
             namespace: of the TrainJob and its pods.
             pause: called with the seconds between two looks.
+            clock: in seconds.
         """
         from kubernetes.client import CoreV1Api, CustomObjectsApi
 
-        self._work, self._namespace, self._pause = work, namespace, pause
+        self._work, self._namespace, self._pause, self._clock = work, namespace, pause, clock
+        self._notice = Notice()
         self._objects, self._core = CustomObjectsApi(connection), CoreV1Api(connection)
         self._logs: dict[str, Log] = {}
         self._said: set[str] = set()
 
     def run(self, notice: Notice) -> None:
-        """Have the work done, by a TrainJob that is there or a new one, and leave none.
+        """Have the work done, by a TrainJob that is there or a new one, and have that deleted.
 
         Args:
             notice: whether this step has to end.
@@ -112,24 +121,25 @@ class TrainJob:
             UnavailableError: when it fails otherwise, or Kubernetes does not answer for ten minutes.
             PreemptedError: when this step has to end: the pods save a checkpoint as they go.
         """
-        uid = self._begun()
+        self._notice, uid = notice, ""
         try:
-            failure = self._failure(self._ended(uid, notice))
+            uid = self._begun()
+            found = self._ended(uid)
+            failure = self._patiently(lambda: self._failure(found))
         except UnavailableError:
             raise  # the next attempt finds it
         except BaseException:
-            self._delete(uid)
+            self._give_up(uid)
             raise
-        self._patiently(lambda: self._delete(uid))
-        while self._patiently(self._find):
-            self._pause(POLL_SECONDS)
         if failure:
+            self._give_up(uid)
             raise failure
+        self._patiently(lambda: self._delete(uid))
 
     def _begun(self) -> str:
         """Return the uid of the TrainJob, made when there is none; one that is being deleted goes first."""
         while "deletionTimestamp" in (found := self._patiently(self._found_or_made))["metadata"]:
-            self._pause(POLL_SECONDS)
+            self._rest()
         return str(found["metadata"]["uid"])
 
     def _found_or_made(self) -> Object:
@@ -139,7 +149,7 @@ class TrainJob:
             found = self._call("create", body=self._work.body)
         return found
 
-    def _ended(self, uid: str, notice: Notice) -> Object:
+    def _ended(self, uid: str) -> Object:
         """Return the TrainJob once it has ended, and log meanwhile what its first process says."""
         while True:
             found = self._patiently(self._find)
@@ -148,9 +158,7 @@ class TrainJob:
             self._follow()
             if _outcome(found):
                 return found
-            if notice.given:
-                raise PreemptedError(f"TrainJob {self._work.name} is deleted; its pods save a checkpoint")
-            self._pause(POLL_SECONDS)
+            self._rest()
 
     def _failure(self, found: Object) -> Exception | None:
         """Return why a TrainJob that has ended failed; None when it did not."""
@@ -227,8 +235,24 @@ class TrainJob:
             )
         return found
 
+    def _give_up(self, uid: str) -> None:
+        """Delete the TrainJob, as far as that is possible: the step ends with another error, which stays."""
+        self._notice = Notice()  # heeded already
+        try:
+            self._patiently(lambda: self._delete(uid), CLEANUP_SECONDS)
+        except (UserError, UnavailableError) as error:
+            log.warning("TrainJob %s may be left, with its pods: %s", self._work.name, error)
+
     def _delete(self, uid: str) -> None:
-        """Delete the TrainJob that has this uid, and with it all that was made of it; it goes last itself."""
+        """Delete the TrainJob that has this uid, and with it all that was made of it; it goes last itself.
+
+        Without a uid nobody has answered whether it was made: then the one of ours that is there.
+        """
+        if not uid:
+            found = self._find()
+            if found is None:
+                return
+            uid = found["metadata"]["uid"]
         options = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._call("delete", name=self._work.name, body=options)
@@ -240,19 +264,32 @@ class TrainJob:
         place = {**TRAINJOBS, "namespace": self._namespace, "_request_timeout": TIMEOUT_SECONDS}
         return cluster.call(f"{verb} trainjobs", self._work.name, lambda: method(**place, **given))
 
-    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+    def _patiently(self, ask: Callable[[], Answer], seconds: float = PATIENCE_SECONDS) -> Answer:
         """Ask until there is an answer: a training that runs outlives a while without the API.
 
         Raises:
-            UnavailableError: when there is none for ten minutes.
+            UnavailableError: when there is none for so many seconds.
+            PreemptedError: when this step has to end.
         """
-        for _ in range(PATIENCE):
+        until = self._clock() + seconds
+        while True:
             try:
                 return ask()
             except UnavailableError as error:
+                if self._clock() >= until:
+                    raise
                 self._say(str(error))
-                self._pause(POLL_SECONDS)
-        return ask()
+                self._rest()
+
+    def _rest(self) -> None:
+        """Wait until the next look.
+
+        Raises:
+            PreemptedError: when this step has to end.
+        """
+        if self._notice.given:
+            raise PreemptedError(f"TrainJob {self._work.name} is deleted; its pods save a checkpoint")
+        self._pause(POLL_SECONDS)
 
 
 class Log:
@@ -294,9 +331,11 @@ def here(work: Work, environment: Mapping[str, str] = os.environ) -> TrainJob:
             f"task.trainer.nodes is {work.nodes}, and the image of this pod cannot start as many; compile with: "
             "nightshift compile --trainjobs"
         ) from None
-    kubernetes.config.load_incluster_config()
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_incluster_config(configuration)
+    configuration.retries = 0  # TrainJob asks again itself, for a limited time
     with open(NAMESPACE) as file:
-        return TrainJob(work, kubernetes.client.ApiClient(), file.read().strip())
+        return TrainJob(work, kubernetes.client.ApiClient(configuration), file.read().strip())
 
 
 def _outcome(found: Object) -> Object:

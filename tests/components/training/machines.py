@@ -52,9 +52,17 @@ class Site:
             store.changed.wait_for(lambda: store.version != seen, 1)
 
     def left(self) -> list[str]:
-        """What is there of trainings."""
+        """What is there of trainings, but for what is being deleted and gone soon."""
+        for _ in range(60):
+            found = self._objects()
+            if not any("deletionTimestamp" in each["metadata"] for each in found):
+                break
+            self.pause(0)
+        return [each["kind"] for each in found]
+
+    def _objects(self) -> list[Json]:
         kinds = [kind for kind in self.cluster.api.kinds if kind.name in ("TrainJob", "JobSet", "Job", "Pod")]
-        return [each["kind"] for kind in kinds for each in self.cluster.api.store.copies(kind, NAMESPACE)]
+        return [each for kind in kinds for each in self.cluster.api.store.copies(kind, NAMESPACE)]
 
     def add_node(self, name: str) -> None:
         gpu = AWS.placements[Role.GPU]

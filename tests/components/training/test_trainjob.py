@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from kubernetes import client
-from urllib3.exceptions import ProtocolError
+from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from components.common.errors import PreemptedError, UnavailableError, UserError
 from components.neural.preemption import Notice
@@ -254,21 +255,26 @@ class Server(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
     Attributes:
         made: the TrainJob.
         log: answers of its pod's log.
-        meanwhile: called with each request, before it is answered.
+        asked: methods of the requests.
+        meanwhile: called with each method, after a TrainJob is made, before it is deleted.
     """
 
     def __init__(self, meanwhile: Callable[[str], Any] = lambda _: None) -> None:
         super().__init__(client.Configuration())
         self.made: Json | None = None
         self.log: list[Any] = []
-        self.meanwhile, self._looks = meanwhile, 0
+        self.asked: list[str] = []
+        self.meanwhile = meanwhile
 
     def request(self, method: str, url: str, *_: Any, **options: Any) -> Any:
         """Answer."""
+        if "/pods" in url:
+            return self.log.pop(0) if url.endswith("/log") else SimpleNamespace(data=json.dumps({"items": [POD]}))
+        self.asked.append(method)
+        found = self._trainjob(method)
         self.meanwhile(method)
-        if url.endswith("/log"):
-            return self.log.pop(0)
-        found = {"items": [POD]} if "/pods" in url else self._trainjob(method)
+        if method == "DELETE":
+            self.made = None
         return SimpleNamespace(data=json.dumps(found))
 
     def _trainjob(self, method: str) -> Json:
@@ -278,12 +284,8 @@ class Server(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
             missing = client.ApiException(404, "Not Found")
             missing.body = f'trainjobs "{WORK.name}" not found'
             raise missing
-        self._looks += method == "GET"
-        ends = [{"type": "Complete", "status": "True"}] if self._looks > 2 else []
-        found = {**self.made, "status": {"conditions": ends}}
-        if method == "DELETE":
-            self.made = None
-        return found
+        ends = [{"type": "Complete", "status": "True"}] if self.asked.count("GET") > 3 else []
+        return {**self.made, "status": {"conditions": ends}}
 
 
 META = {"name": "pod-0", "creationTimestamp": at(0)}
@@ -291,8 +293,33 @@ STATUS = {"phase": "Running"}
 POD = {"metadata": META, "status": STATUS}
 
 
-def job(server: Server, pause: Callable[[float], Any] = lambda _: None) -> TrainJob:
-    return TrainJob(WORK, server, NAMESPACE, pause)
+class Time:
+    """Seconds that pass in pauses and in vain."""
+
+    def __init__(self, meanwhile: Callable[[], Any] = lambda: None) -> None:
+        self.now, self.meanwhile = 0.0, meanwhile
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        self.meanwhile()
+
+
+class Silent(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
+    """A connection on which no answer ever comes."""
+
+    def __init__(self, time: Time) -> None:
+        super().__init__(client.Configuration())
+        self._time = time
+
+    def request(self, method: str, url: str, *_: Any, **options: Any) -> Any:
+        timeout = options["_request_timeout"]
+        self._time.now += timeout if isinstance(timeout, int) else math.inf  # the client takes no float
+        raise ReadTimeoutError(None, url, "Read timed out.")
+
+
+def job(connection: client.ApiClient, time: Time | None = None) -> TrainJob:
+    time = time or Time()
+    return TrainJob(WORK, connection, NAMESPACE, time.pause, lambda: time.now)
 
 
 def test_a_log_that_breaks_off_while_it_is_read_ends_no_training(caplog: pytest.LogCaptureFixture) -> None:
@@ -304,6 +331,42 @@ def test_a_log_that_breaks_off_while_it_is_read_ends_no_training(caplog: pytest.
 
     assert "epoch 1" in caplog.messages
     assert any("IncompleteRead" in each for each in caplog.messages)
+    assert server.made is None
+
+
+@pytest.mark.parametrize(("failures", "asked"), [(0, 1), (1, 2), (99, 3)])
+def test_a_step_that_is_stopped_while_it_makes_a_trainjob_has_it_deleted_for_some_seconds_and_says_why_it_was_stopped(
+    caplog: pytest.LogCaptureFixture, failures: int, asked: int
+) -> None:
+    def meanwhile(method: str) -> None:
+        if method == "POST":
+            raise DeadError
+        if method == "DELETE" and server.asked.count(method) <= failures:
+            raise client.ApiException(503, "Service Unavailable")
+
+    server = Server(meanwhile)
+
+    with pytest.raises(DeadError):
+        job(server).run(Notice())
+    assert server.asked.count("DELETE") == asked
+    assert (server.made is None) == ("may be left" not in caplog.text) == (failures < 99)
+
+
+def test_an_api_that_gives_no_answer_is_asked_for_ten_minutes_by_the_clock() -> None:
+    time = Time()
+
+    with pytest.raises(UnavailableError, match="Kubernetes does not answer"):
+        job(Silent(time), time).run(Notice())
+    assert 600 <= time.now <= 615
+
+
+def test_a_step_that_has_to_end_waits_for_no_answer() -> None:
+    notice = Notice()
+    time = Time(lambda: vars(notice).update(given=True))
+
+    with pytest.raises(PreemptedError):
+        job(Silent(time), time).run(notice)
+    assert time.now < 60
 
 
 def test_several_machines_without_a_cluster_are_refused_with_the_next_step(tmp_path: Path) -> None:
