@@ -19,12 +19,12 @@ def changed(text: str, values: Mapping[Path, Any]) -> str | None:
         the text of the file; None where it would not mean the same but for these values, as with aliases.
     """
     wanted = yaml.safe_load(text)
-    for path, value in values.items():
-        wanted = _placed(wanted, path, value)
-        text = _edited(text, path, value)
     try:
+        for path, value in values.items():
+            wanted = _placed(wanted, path, value)
+            text = _edited(text, path, value)
         return text if yaml.safe_load(text) == wanted else None
-    except yaml.YAMLError:
+    except yaml.YAMLError:  # such as an alias whose anchor was replaced
         return None
 
 

@@ -97,6 +97,12 @@ def test_what_cannot_be_changed_alone_is_left_to_a_person(text: str) -> None:
     assert put(text, batch_size=512) is None
 
 
+def test_an_anchor_that_would_be_replaced_before_another_value_is_left_to_a_person() -> None:
+    text = FLOW.replace("hidden: 256, batch_size: 256", "hidden: &h 256, batch_size: *h")
+
+    assert put(text, hidden=512, compile=True) is None
+
+
 def test_the_lines_for_a_person_are_those_values() -> None:
     values = {(*AT, "compile"): True, ("task", "trainer", "compression"): "bf16"}
 
