@@ -130,10 +130,11 @@ class Side:
         variant: what they train.
         flops: floating-point operations per row.
         gpu: the driver's name of it; empty on the CPU.
+        has_ended: whether they have ended before they were told to.
     """
 
     def __init__(self, variant: Variant, setting: Setting) -> None:
-        self.variant, self.setting = variant, setting
+        self.variant, self.setting, self.has_ended = variant, setting, False
 
     def __enter__(self) -> Self:
         asked = {name: getattr(self.setting, name) for name in ("device", "rows", "inputs")}
@@ -169,11 +170,21 @@ class Side:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
-        line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"refused": "it ended; what it says stands above"}
+        answers = (found for line in self._process.stdout if (found := _object(line)))
+        answer = next(answers, {"refused": "it ended; what it says stands above"})
         if "refused" in answer:
+            self.has_ended = True
             raise UserError(answer["refused"])
         return answer
+
+
+def _object(line: str) -> dict[str, Any]:
+    """Return the JSON object that a line is; empty for another one, which a library or a compiler has printed."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def launcher(processes: int) -> list[str]:
@@ -227,7 +238,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Tried:
-    """A value of an axis: how it compares with the best before, or why it cannot be."""
+    """A value of an axis: how it compares with the best before, or why nobody knows."""
 
     axis: str
     value: Value
@@ -329,7 +340,8 @@ class Search:
             with self.start(now.variant.changed(axis, value)) as other:
                 tried = Tried(axis, value, self.compared(now, other))
         except UserError as error:
-            tried = Tried(axis, value, refused=str(error))
+            whose = "the best so far has ended beside it: " if now.has_ended else ""
+            tried = Tried(axis, value, refused=f"{whose}{error}")
         self._told(tried)
         return tried
 

@@ -58,7 +58,7 @@ def line(tried: Tried, setting: Setting) -> str:
     """Return what is said of a variant: how fast it is, what it wins over the best before, how much it uses."""
     what = f"{tried.axis} {tried.value}"
     if not tried.comparison:
-        return f"  {what:18} not possible: {tried.refused}"
+        return f"  {what:18} not measured: {tried.refused}"
     compared = tried.comparison
     figures = f"{compared.after.rows:>12,.0f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
     return f"  {what:18} {figures}; {_said(compared.decision)}"

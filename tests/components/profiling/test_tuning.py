@@ -1,7 +1,10 @@
 """The search for the fastest variant, with sides whose speed is known."""
 
+import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from subprocess import PIPE, Popen
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 from components.common.config.neural import Trainer
 from components.common.errors import UserError
 from components.profiling import tuning
-from components.profiling.tuning import AXES, Search, Setting, Stretch, Tried, Tuned, Variant
+from components.profiling.tuning import AXES, Search, Setting, Side, Stretch, Tried, Tuned, Variant
 
 GIVEN = Variant({"hidden": 8, "batch_size": 256}, Trainer().model_dump(mode="json"))
 SETTING = Setting("cpu", rows=1000, inputs=3, axes=list(AXES), cores=4)
@@ -21,7 +24,7 @@ class Fake:
 
     def __init__(self, variant: Variant, setting: Setting, seconds: Callable[[], float], gpu: str = "") -> None:
         self.variant, self.setting, self._seconds = variant, setting, seconds
-        self.flops, self.gpu = 1e6, gpu
+        self.flops, self.gpu, self.has_ended = 1e6, gpu, False
 
     def __enter__(self) -> "Fake":
         return self
@@ -104,6 +107,36 @@ def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
 
     assert [each.refused for each in tried if each.axis == "compile"] == ["no compiler"]
     assert found.changes == {"recompute": False}
+
+
+def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
+    def start(variant: Variant) -> Fake:
+        def seconds() -> float:
+            side.has_ended = variant == GIVEN
+            if side.has_ended:
+                raise UserError("it ended")
+            return 1.0
+
+        side = Fake(variant, SETTING, seconds)
+        return side
+
+    search = Search(start, SETTING, lambda _: None)  # type: ignore[arg-type]
+
+    assert [each.refused for each in search.along("compile", GIVEN)] == [
+        "the best so far has ended beside it: it ended"
+    ]
+
+
+def test_what_libraries_print_is_no_answer() -> None:
+    side, answer = Side(GIVEN, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
+    said = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]
+    side._process = Popen([sys.executable, "-c", f"print({chr(10).join(said)!r})"], stdin=PIPE, stdout=PIPE, text=True)
+
+    assert side.stretch() == Stretch(**answer)
+    with pytest.raises(UserError, match="it ended; what it says stands above"):
+        side.stretch()
+    assert side.has_ended
+    side.__exit__()
 
 
 def test_what_is_there_and_cannot_run_is_an_error() -> None:
