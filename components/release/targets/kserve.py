@@ -95,16 +95,20 @@ class KServe:
         """Return whether an object is what answers, and why it never will be; empty while it may."""
         raise NotImplementedError
 
-    def _settled(self) -> tuple[Object | None, str]:
+    def _settled(self, waits: bool = False) -> tuple[Object | None, str]:
         """Return the object once it does not change any more, and why it failed; None when there is none.
 
+        Args:
+            waits: whether a quota that leaves no room for its pods is no failure; it has to be one before a change,
+                which may take back what has no room.
+
         Raises:
-            UnavailableError: when it does not settle, such as while a quota leaves no room for its pods.
+            UnavailableError: when it does not settle.
         """
         for _ in range(POLLS):
             found = self._find()
             is_up, why = self._state(found) if found else (True, "")
-            if is_up or (why and FULL not in why):
+            if is_up or (why and not (waits and FULL in why)):
                 return found, "" if is_up else why
             self._pause(POLL_SECONDS)
         raise UnavailableError(
@@ -118,7 +122,7 @@ class KServe:
             BadVersionError: when that does not start.
             UserError: when Kubernetes refuses its pods, which it would whatever the version.
         """
-        found, why = self._settled()
+        found, why = self._settled(waits=True)
         if found is None:
             raise UnavailableError(f"InferenceService {self._name!r} was deleted meanwhile; run it again")
         if REFUSED.search(why):

@@ -153,8 +153,15 @@ def waits_for_room(serving: Serving, fleet: Fleet) -> None:
         with pytest.raises(UnavailableError, match=r"pods .* is forbidden: exceeded quota: bound, .*; run it again"):
             bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
         assert notes(serving.objects[0])[NEWEST].startswith("2:")  # nothing is taken back
+        with pytest.raises(InterruptedError):
+            serving.target(interrupted).apply(fleet.parts(v1=1))
+        assert notes(serving.objects[0])[NEWEST].startswith("1:")  # unless it is asked for, without a wait before it
     bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
     assert serving.target().serving() == {2: 1}
+
+
+def interrupted(_: float) -> None:
+    raise InterruptedError
 
 
 def blames_no_version(serving: Serving, fleet: Fleet) -> None:
