@@ -10,7 +10,9 @@ from components.training.trainjob import LAUNCHER
 from infra.terraform import INFRA
 
 SRUN = """#!/bin/bash
-while [[ $1 == --* ]]; do shift; done
+wait=60
+while [[ $1 == --* ]]; do [[ $1 == --wait=* ]] && wait=${1#--wait=}; shift; done
+((wait == 0)) || exit 9 # it ends all others so many seconds after the first has ended; with 0 it waits for them
 code=0
 for SLURM_NODEID in 0 1; do
   export SLURM_NODEID
