@@ -1,6 +1,5 @@
 """Flags in, files out: see `components/training/__init__.py`."""
 
-import contextlib
 import logging
 import os
 from argparse import Namespace
@@ -27,7 +26,7 @@ from components.training.trainjob import TrainJob, Work, here
 if TYPE_CHECKING:
     from components.training.core import Trained
 
-LAUNCHED = "WORLD_SIZE"  # what torchrun sets
+LAUNCHED, LOCAL = "WORLD_SIZE", "LOCAL_RANK"  # what torchrun sets
 FLAGS = ("config", "date", "device", "state", "features", "model")
 
 
@@ -62,9 +61,12 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
         step.log.setLevel(logging.WARNING)
         if networks := _networks(config.task):
             task = config.task.model_copy(update={"candidates": networks})
-            with contextlib.suppress(UserError):  # the first process says it
+            try:
                 place = _checkpoints(args, config, code_version())
                 _trained(args, config.model_copy(update={"task": task}), place)
+            except UserError:
+                if os.environ.get(LOCAL) == "0":  # of each machine the first process says it, in that machine's log
+                    raise
     return {}
 
 

@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -166,6 +167,9 @@ class TrainJob:
         if outcome["type"] == "Complete":
             return None
         ends = {pod.metadata.name: end for pod in self._pods() if (end := _end(pod)) and end.exit_code}
+        for name in ends:  # the first pod's log does not hold what the others have found
+            with self._told():
+                self._show(name)
         how = [f"{name} ended with exit code {end.exit_code} ({end.reason})" for name, end in ends.items()]
         said = f"TrainJob {self._work.name} failed: {'; '.join([outcome['message'], *how])}"
         if USER_ERROR in {end.exit_code for end in ends.values()}:
@@ -174,7 +178,7 @@ class TrainJob:
 
     def _follow(self) -> None:
         """Log what the first of the pods has printed since, or what it waits for."""
-        try:
+        with self._told():
             pods = self._pods(f",{INDEX}=0")
             if not pods:
                 return
@@ -183,7 +187,13 @@ class TrainJob:
             self._say(f"{newest.metadata.name}: {_state(newest)}")
             if newest.status.phase != "Pending":
                 self._show(newest.metadata.name)
-        except (UserError, UnavailableError) as error:  # a pod may go at any time, and no log is worth a training
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say an error instead of raising it: a pod may go at any time, and no log is worth a training."""
+        try:
+            yield
+        except (UserError, UnavailableError) as error:
             self._say(str(error))
 
     def _show(self, pod: str) -> None:

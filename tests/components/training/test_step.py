@@ -1,10 +1,12 @@
 """The step on real partitions."""
 
 import json
+import logging
 import re
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +139,17 @@ def heeds(status):
     """Whether a process has a handler for SIGTERM."""
     caught = int(re.search(r"SigCgt:\s+([0-9a-f]+)", status)[1], 16)
     return caught >> (signal.SIGTERM - 1) & 1
+
+
+@pytest.mark.parametrize("local", ["0", "1"])
+def test_a_mistake_that_another_machine_finds_is_said_there_by_its_first_process(tmp_path, monkeypatch, caplog, local):
+    caplog.set_level(logging.INFO, "nightshift")  # which processes that are not the first change
+    for name, value in {"WORLD_SIZE": "1", "RANK": "3", "LOCAL_RANK": local}.items():
+        monkeypatch.setenv(name, value)
+    args = parser().parse_args([*flags(tmp_path), "--features", str(tmp_path / "missing.json")])
+
+    with pytest.raises(UserError, match=r"missing\.json") if local == "0" else nullcontext():
+        assert body(args) == {}
 
 
 def test_a_wrong_parameter_leaves_no_model(tmp_path):

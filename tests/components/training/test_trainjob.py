@@ -60,6 +60,18 @@ def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_n
     assert {each["NIGHTSHIFT_MACHINE"] for each in variables} == {"g6.2xlarge spot"}
 
 
+@needs_kinds
+def test_what_a_machine_that_is_not_the_first_has_found_is_in_the_log(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "nightshift")
+    site.script('if [ "$PET_NODE_RANK" = 1 ]; then echo "a file is missing here"; exit 2; fi; exec sleep 1000')
+
+    with pytest.raises(UserError, match="exit code 2"):
+        site.job().run(Notice())
+    assert "a file is missing here" in caplog.messages
+
+
 def lost(site: Site) -> None:
     site.cluster.remove_node("gpu-2")
 
