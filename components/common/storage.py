@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from components.common import locks, stores
@@ -222,6 +223,14 @@ def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str
 def walk(folder: str) -> "list[Entry]":
     """Return every file below a folder, however deep; none when the folder is missing."""
     return stores.attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
+
+
+def changed(folder: str) -> datetime | None:
+    """Return when something was last put into a folder or one in it, or taken out (UTC); None of a store or nothing."""
+    if not stores.is_local(stores.opened(folder)[0]):
+        return None
+    times = stores.attempt(folder, lambda _, root: [Path(each).stat().st_mtime for each, *_ in os.walk(root)])
+    return datetime.fromtimestamp(max(times), UTC) if times else None
 
 
 def remove(uri: str) -> None:

@@ -140,7 +140,7 @@ def plan(found: Found, limits: Retention, now: datetime) -> Plan:
     `runs_days`, made a live version, is the newest complete one of its pipeline, is what `latest` points at, or
     cannot be read.
     A partition stays while such a run names it, or for `partitions_days` after it was written. As long stays what a
-    step has left unfinished, after the last of its files was written.
+    step has left unfinished, after the last of its files was written, or the empty folder was changed.
     """
     live = [version for version in found.versions if version.pinned or not version.past(limits.versions_days, now)]
     roots = {version.run for version in live} | _newest(found.runs) | {found.latest}

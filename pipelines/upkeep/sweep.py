@@ -4,6 +4,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,19 +87,13 @@ def _gather(state: State, use_case: str) -> Found:
     folder = Path(state.runs)
     latest = folder / "latest"
     discarded = [str(path) for path in sorted((folder / REMOVED).glob("*"))]
-    unfinished = list(_unfinished(state, use_case))
     return Found(
         versions=_versions(state.registry, use_case),
         runs=list(_runs(folder, use_case)),
         partitions=_partitions(storage.join(state.lake, use_case)),
         latest=latest.resolve().name if latest.exists() else None,
-        # a folder without files is what a removal leaves last
-        leftovers=(
-            *registry.leftovers(state.registry, use_case),
-            *discarded,
-            *(each.name for each in unfinished if not each.files),
-        ),
-        unfinished=tuple(each for each in unfinished if each.files),
+        leftovers=(*registry.leftovers(state.registry, use_case), *discarded),
+        unfinished=tuple(_unfinished(state, use_case)),
     )
 
 
@@ -107,10 +102,14 @@ def _remove(found: Plan, state: State, use_case: str) -> None:
     registry.remove(state.registry, use_case, [int(version.name) for version in found.versions])
     for run in found.runs:
         _discard(Path(state.runs), run.name)
-    for each in (*found.partitions, *found.unfinished):
-        for uri in each.files:
-            storage.remove(uri)
-    for folder in (*(each.name for each in found.unfinished), *found.leftovers):
+    for uri in (uri for each in found.partitions for uri in each.files):
+        storage.remove(uri)
+    for each in found.unfinished:
+        if _left(each.name) == each:  # nobody has taken it up since
+            for uri in each.files:
+                storage.remove(uri)
+            storage.remove_folder(each.name)
+    for folder in found.leftovers:
         storage.remove_folder(folder)
 
 
@@ -191,9 +190,18 @@ def _unfinished(state: State, use_case: str) -> Iterator[Files]:
     )
     for root in roots:
         for key in storage.names(root):
-            if re.fullmatch("[0-9a-f]{16}", key):
-                folder = storage.join(root, key)
-                yield _together(Files, folder, storage.walk(folder))
+            if re.fullmatch("[0-9a-f]{16}", key) and (found := _left(storage.join(root, key))):
+                yield found
+
+
+def _left(folder: str) -> Files | None:
+    """Return what a step has left in a folder, be it empty; None where there is no folder."""
+    found = _together(Files, folder, storage.walk(folder))
+    if found.files:
+        return found
+    # a training begins with it, and a removal leaves it last
+    since = storage.changed(folder)
+    return replace(found, since=since) if since else None
 
 
 def _together(kind: type[Kind], name: str, entries: list[storage.Entry]) -> Kind:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -125,8 +126,36 @@ def test_a_removal_that_is_cut_short_leaves_no_checkpoint_that_looks_complete_an
     for uri in (first, *rest):
         storage.remove(uri)
         assert not sweep.planned(state, CONFIG, later).empty
-    assert sweep.collect(state, CONFIG, later).leftovers == (place,)
+    assert [each.name for each in sweep.collect(state, CONFIG, later).unfinished] == [place]
     assert not Path(place).exists()
+
+
+def test_an_empty_folder_in_which_a_training_may_begin_stays_until_it_is_old_enough(
+    tmp_path: Path, state: State
+) -> None:
+    place = Path(training(tmp_path, state))
+    shutil.rmtree(place)
+    (place / "task.candidates.net").mkdir(parents=True)
+    os.utime(place, times=(0, 0))
+
+    assert sweep.collect(state, CONFIG, NOW + timedelta(days=4)).empty
+    assert place.exists()
+    sweep.collect(state, CONFIG, NOW + timedelta(days=6))
+    assert not place.exists()
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_what_a_training_has_taken_up_since_it_was_listed_stays(tmp_path: Path, state: State, is_empty: bool) -> None:
+    place = training(tmp_path, state)
+    for entry in storage.walk(place) if is_empty else ():
+        storage.remove(entry.uri)
+    found = sweep.planned(state, CONFIG, NOW + timedelta(days=99))
+    storage.write_bytes(f"{place}/task.candidates.net/{'0' * 16}/step-000000000200/checkpoint.json", b"{}")
+
+    sweep._remove(found, state, CONFIG.name)
+
+    assert [each.name for each in found.unfinished] == [place]
+    assert any(entry.uri.endswith("step-000000000200/checkpoint.json") for entry in storage.walk(place))
 
 
 def test_the_command_lists_it_and_removes_it_from_another_root(
