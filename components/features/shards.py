@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate, groupby, product
 
 import numpy as np
@@ -22,6 +22,7 @@ from pyarrow import ipc
 
 from components.common import storage
 from components.common.contracts.tables import Partition
+from components.common.errors import UnavailableError, UserError
 from components.common.splits import Days
 from components.common.step import log
 from components.features import core
@@ -79,7 +80,13 @@ class Layout:
 
     def piece(self, kind: str, batch: int, side: str, shard: int) -> str:
         """Return where a batch's share of a shard lies: `events` before the kernel, `windows` after it."""
-        return storage.join(self.folder, f"{kind}-{batch}-{side}-{shard}.arrow")
+        return storage.join(self.folder, self.key, f"{kind}-{batch}-{side}-{shard}.arrow")
+
+    @cached_property
+    def key(self) -> str:
+        """What tells these pieces from those of a try with other batches or shards, whose workers may still write."""
+        batches = [[each.days.first, each.days.last, list(each.missing.values())] for each in self.batches]
+        return storage.fingerprint([self.shards, batches])[:16]
 
 
 def write(
@@ -104,7 +111,7 @@ def write(
         log.info("features: the windows of all shards are computed")
         written = workers.run(partial(join, layout), [number for number in numbers if layout.batches[number].missing])
     finally:
-        storage.remove_folder(folder)
+        _removed(folder)
     return {date.fromisoformat(part.date): part for parts in written for part in parts}
 
 
@@ -156,6 +163,14 @@ def join(layout: Layout, number: int) -> list[Partition]:
     columns = {name: values for side in layout.sides for name, values in _windows(layout, number, side, len(events))}
     features = core.joined(events, columns, job.config, frames.backend("cpu"))
     return [job.write(uri, day, features) for day, uri in batch.missing.items()]
+
+
+def _removed(folder: str) -> None:
+    """Remove a folder, as far as that is possible: what else went wrong is what has to be said."""
+    try:
+        storage.remove_folder(folder)
+    except (UserError, UnavailableError) as error:
+        log.warning("features: %s is left to nightshift gc: %s", folder, error)
 
 
 def _batch(days: list[date], missing: Mapping[date, str]) -> Batch:

@@ -7,8 +7,9 @@ import importlib.util
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -41,13 +42,31 @@ class Workers:
     def run(self, task: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Return what a task makes of each item.
 
-        On a cluster, a task whose worker was lost runs again on another one.
+        On a cluster, a task whose worker was lost runs again on another one. When one fails, none is begun any more,
+        and those that run have a minute to end, since they write files.
         """
         if self.client is None:
             return [task(item) for item in items]
         # a task is not a function of its arguments alone, so that none may be answered from memory
-        found: list[R] = self.client.gather(self.client.map(task, items, pure=False))
+        futures = self.client.map(task, items, pure=False)
+        try:
+            found: list[R] = self.client.gather(futures)
+        except Exception:
+            with suppress(Exception):  # the cluster may be what failed
+                self.client.cancel(futures)
+                _await_idle(self.client)
+            raise
         return found
+
+
+def _await_idle(client: "Client") -> None:
+    until = time.monotonic() + SECONDS
+    while any(client.run(_is_busy).values()) and time.monotonic() < until:
+        time.sleep(0.1)
+
+
+def _is_busy(dask_worker: Any) -> bool:  # Dask gives the worker to an argument of this name
+    return bool(dask_worker.state.all_running_tasks)  # those that were canceled among them
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> str:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from datetime import date
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from components.features.__main__ import write_days
 from components.features.shards import Sizes
 from components.features.workers import VARIABLE, Workers
 from tests.components.features.days import CONFIG, DATE, FEATURES, flags, job, sample, write_events
-from tests.processes import content, started
+from tests.processes import content, started, wait_until
 from tests.servers import free_port
 
 DASK = importlib.util.find_spec("distributed") is not None
@@ -102,6 +103,55 @@ def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
     with pytest.raises(UserError, match=r"amount 1e\+17 is too large"):
         shards.write(found, missing(found), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
     assert not (tmp_path / "scratch").exists()
+
+
+class Blocking(Workers):
+    """Workers that fail, and leave what cannot be removed."""
+
+    def run(self, task, items):
+        place = Path(task.args[0].folder)
+        place.write_text("no folder")
+        raise UserError("amount is too large")
+
+
+def test_a_folder_that_cannot_be_removed_hides_no_error(tmp_path, caplog):
+    write_events(tmp_path)
+    found = job(tmp_path, "lake")
+    with pytest.raises(UserError, match="amount is too large"):
+        shards.write(found, missing(found), str(tmp_path / "scratch"), Blocking())
+    assert "scratch is left to nightshift gc" in caplog.text
+
+
+def test_a_try_with_other_workers_or_days_finds_no_piece_of_another_one(tmp_path):
+    write_events(tmp_path)
+    found = job(tmp_path, "lake")
+    some = dict(list(missing(found).items())[1:])
+    layouts = [
+        shards.divided(found, days, "scratch", count, Sizes(1000, 1000))
+        for days, count in ((missing(found), 1), (missing(found), 2), (some, 1))
+    ]
+    assert len({layout.piece("events", 0, "customer", 0) for layout in layouts}) == 3
+    again = shards.divided(found, missing(found), "scratch", 1, Sizes(1000, 1000))
+    assert again.piece("events", 0, "customer", 0) == layouts[0].piece("events", 0, "customer", 0)
+
+
+@needs_dask
+def test_when_a_task_fails_those_that_run_have_ended_before_it_is_said(tmp_path):
+    from distributed import Client
+
+    def task(fails: bool) -> None:
+        if fails:
+            wait_until((tmp_path / "begun").exists, "the other one has begun")
+            raise UserError("amount is too large")
+        (tmp_path / "begun").touch()
+        time.sleep(0.5)
+        (tmp_path / "written").touch()
+
+    one = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None, "set_as_default": False}
+    with Client(processes=False, **one) as client:
+        with pytest.raises(UserError, match="amount is too large"):
+            Workers(2, client).run(task, [False, True])
+        assert (tmp_path / "written").exists()
 
 
 def run(folder: Path, cluster: str) -> subprocess.CompletedProcess[str]:
