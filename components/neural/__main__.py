@@ -58,6 +58,8 @@ def meet(environment: MutableMapping[str, str]) -> None:
         is_first, seconds = environment["PET_NODE_RANK"] == "0", STARTUP_SECONDS
         conf = f"is_host={is_first},join_timeout={seconds},read_timeout={seconds}"
         environment.setdefault("PET_RDZV_CONF", conf)
+        # a store for each attempt (`processes._store`), not one for all, whose number machines count differently
+        environment.setdefault("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
 
 
 def _first(error: ChildFailedError) -> int:

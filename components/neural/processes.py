@@ -1,7 +1,7 @@
 """The processes that torchrun has started, as one group."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -46,10 +46,15 @@ def replica(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
     return parallel.arranged(recipe, trainer, device)
 
 
-def _store() -> Any:
-    """Return the store of torchrun's agent, afresh in every attempt: the last one's addresses are stale."""
-    shared = dist.TCPStore(  # type: ignore[attr-defined]
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False
-    )
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+def _store(environment: Mapping[str, str] = os.environ) -> Any:
+    """Return a store of this attempt alone: the last one's addresses are stale.
+
+    Under our launcher on several machines the first process keeps one, at a port of its own each time. Else it is the
+    agent's, which outlives an attempt: which attempt this is, each agent counts for itself, so this is for one machine.
+    """
+    host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    if environment.get("TORCHELASTIC_USE_AGENT_STORE") == "False":
+        return dist.TCPStore(host, port, is_master=environment["RANK"] == "0")  # type: ignore[attr-defined]
+    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    shared = dist.TCPStore(host, port, is_master=False)  # type: ignore[attr-defined]
     return dist.PrefixStore(f"attempt_{attempt}", shared)  # type: ignore[attr-defined]
