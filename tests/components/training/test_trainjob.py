@@ -13,9 +13,10 @@ from kubernetes import client
 from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
 from components.common.errors import PreemptedError, UnavailableError, UserError
+from components.common.spending import MACHINES_GRACE
 from components.neural.preemption import Notice
 from components.training.__main__ import body, parser
-from components.training.trainjob import MADE_OF, Log, TrainJob
+from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, Log, TrainJob
 from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json
 from tests.components.training.machines import NAMESPACE, WORK, Site, standing, with_nodes
@@ -362,6 +363,11 @@ def test_a_step_that_is_stopped_while_it_makes_a_trainjob_has_it_deleted_for_som
         job(server).run(Notice())
     assert server.asked.count("DELETE") == asked
     assert (server.made is None) == ("may be left" not in caplog.text) == (failures < 99)
+
+
+def test_a_step_whose_budget_is_used_up_has_time_to_delete_its_trainjob() -> None:
+    # a last look, and what it finds is deleted
+    assert CLEANUP_SECONDS + POLL_SECONDS + 2 * TIMEOUT_SECONDS < MACHINES_GRACE
 
 
 def test_an_api_that_gives_no_answer_is_asked_for_ten_minutes_by_the_clock() -> None:
