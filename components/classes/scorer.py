@@ -4,8 +4,7 @@ import numpy as np
 
 from components.classes.metrics import Scores
 from components.classes.shards import Array
-from components.common import storage
-from components.common.contracts.package import ModelPackage, check
+from components.common.contracts.package import ModelPackage, read_graph
 from components.common.graph import Graph
 
 AT_ONCE = 256  # rows
@@ -19,11 +18,7 @@ class Scorer:
     """
 
     def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
-        file = package.graph(candidate or package.selected)
-        place = storage.join(uri, file.name)
-        content = storage.read_bytes(place)
-        check(place, storage.sha256(content), file)
-        self.graph = Graph(content, threads)
+        self.graph = Graph(read_graph(uri, package, candidate or package.selected), threads)
 
     def score(self, inputs: Array) -> Scores:
         """Return the probability of each class of each row, float32 (n, classes)."""

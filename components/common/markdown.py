@@ -1,6 +1,12 @@
-"""Tables in Markdown."""
+"""Pages and tables in Markdown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+
+def page(title: str, sections: Mapping[str, Iterable[str]]) -> str:
+    """Return a page: its sections' lines by their titles."""
+    texts = [f"# {title}", *("\n".join([f"## {name}", "", *lines]) for name, lines in sections.items())]
+    return "\n\n".join(texts) + "\n"
 
 
 def table(head: tuple[str, ...], cells: Iterable[tuple[str, ...]]) -> list[str]:

@@ -6,7 +6,9 @@ After Mitchell et al., Model Cards for Model Reporting, 2019.
 from collections.abc import Iterable
 
 from components.common import storage
-from components.common.markdown import table
+from components.common.config import Config
+from components.common.contracts.package import ModelPackage
+from components.common.markdown import page, table
 from components.evaluation.core import Trial
 from components.evaluation.explain import Calibration, Explanation, Slice
 
@@ -20,8 +22,9 @@ def render(trial: Trial, explained: Explanation) -> str:
         trial: its evaluation.
         explained: the selected candidate.
     """
+    flags = f"- Flags an event from a score of {trial.model.threshold:.4g}"
     sections = {
-        "Model": _identity(trial),
+        "Model": identity(trial.model, trial.config, flags, defaults="library"),
         "Data": _data(trial),
         "Metrics on the test days": _metrics(trial),
         "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
@@ -30,21 +33,26 @@ def render(trial: Trial, explained: Explanation) -> str:
         "Feature importance": _importances(explained.importances),
         "Limits": [f"- {line}" for line in _limits(trial, explained.slices)],
     }
-    texts = [f"# Model card: {trial.config.name}, {trial.model.selected}"]
-    texts += ["\n".join([f"## {title}", "", *lines]) for title, lines in sections.items()]
-    return "\n\n".join(texts) + "\n"
+    return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
 
 
-def _identity(trial: Trial) -> list[str]:
-    model, lineage = trial.model, trial.model.lineage
-    entry = model.candidates[model.selected]
+def identity(model: ModelPackage, config: Config, *rule: str, defaults: str) -> list[str]:
+    """Return what a model is.
+
+    Args:
+        model: it.
+        config: of its use case.
+        rule: how it decides, a line.
+        defaults: whose parameters it has where none are given.
+    """
+    lineage, entry = model.lineage, model.candidates[model.selected]
     return [
         f"- Selected: {lineage.reason}",
-        f"- Kind: {entry.kind}, parameters {entry.parameters or 'at the defaults of the library'}",
+        f"- Kind: {entry.kind}, parameters {entry.parameters or f'at the defaults of the {defaults}'}",
         f"- Fitted on {lineage.device} with seed {lineage.seed}",
-        f"- Flags an event from a score of {model.threshold:.4g}",
+        *rule,
         f"- Model: `{model.sha256}`",
-        f"- Config: `{storage.fingerprint(trial.config.model_dump(mode='json'))}`",
+        f"- Config: `{storage.fingerprint(config.model_dump(mode='json'))}`",
     ]
 
 

@@ -13,7 +13,7 @@ from components.common.contracts import evaluation as contract
 from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
-from components.evaluation.core import Comparison, Estimate
+from components.evaluation.core import Comparison, Resampled
 
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
 
@@ -34,7 +34,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Contender:
+class Contender(Resampled):
     """A model version, measured on the test rows.
 
     Attributes:
@@ -58,17 +58,6 @@ class Contender:
     def value(self, name: str) -> float:
         """Return a metric on the rows themselves."""
         return float(self.metrics[name])  # type: ignore[literal-required]
-
-    def estimates(self) -> dict[str, Estimate]:
-        """Return the resampled metrics with their intervals."""
-        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
-
-    def gains(self, other: "Contender") -> dict[str, Estimate]:
-        """Return by how much the resampled metrics are higher than another's, paired by resample."""
-        return {
-            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
-            for name, values in self.resamples.items()
-        }
 
     def weakest(self, least: int) -> tuple[int, float] | None:
         """Return the class with the lowest recall and that, of those with so many rows; None without one."""

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
-from components.common import storage
 from components.common.contracts.evaluation import ClassEvaluation
-from components.common.markdown import table
-from components.evaluation.card import NOTHING
+from components.common.markdown import page, table
+from components.evaluation.card import NOTHING, identity
 from components.evaluation.classes import Trial
 
 
@@ -17,28 +16,14 @@ def render(trial: Trial, figures: ClassEvaluation) -> str:
         figures: `evaluation.json`.
     """
     sections = {
-        "Model": _identity(trial),
+        "Model": identity(trial.model, trial.config, defaults="recipe"),
         "Data": _data(trial),
         "Metrics on the test days": _metrics(trial),
         "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
         "Classes": _classes(figures),
         "Limits": [f"- {line}" for line in _limits(trial)],
     }
-    texts = [f"# Model card: {trial.config.name}, {trial.model.selected}"]
-    texts += ["\n".join([f"## {title}", "", *lines]) for title, lines in sections.items()]
-    return "\n\n".join(texts) + "\n"
-
-
-def _identity(trial: Trial) -> list[str]:
-    model, lineage = trial.model, trial.model.lineage
-    entry = model.candidates[model.selected]
-    return [
-        f"- Selected: {lineage.reason}",
-        f"- Kind: {entry.kind}, parameters {entry.parameters or 'at the defaults of the recipe'}",
-        f"- Fitted on {lineage.device} with seed {lineage.seed}",
-        f"- Model: `{model.sha256}`",
-        f"- Config: `{storage.fingerprint(trial.config.model_dump(mode='json'))}`",
-    ]
+    return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
 
 
 def _data(trial: Trial) -> list[str]:

@@ -10,9 +10,6 @@ from components.common.contracts.section import (
     Column,
     Estimate,
     Fact,
-    Link,
-    Links,
-    Outcome,
     Row,
     Section,
     Series,
@@ -20,7 +17,7 @@ from components.common.contracts.section import (
     Text,
 )
 from components.evaluation.classes import Contender, Trial
-from components.evaluation.section import SHARES, WEIGHT
+from components.evaluation.section import SHARES, framed
 
 NAMES = {
     "accuracy": "Accuracy",
@@ -39,14 +36,7 @@ def build(trial: Trial, figures: contract.ClassEvaluation, card: str) -> Section
         figures: `evaluation.json`.
         card: URI of the model card.
     """
-    link = Links(title="Model card", links=[Link(name="card", uri=card)], is_key=True)
-    return Section(
-        title="Model quality",
-        weight=WEIGHT,
-        outcome=Outcome.of(trial.verdict, f"Evaluation of the new model: {trial.verdict.decision}"),
-        highlights=list(_highlights(trial)),
-        blocks=[*_blocks(trial, figures), link],
-    )
+    return framed(trial.verdict, _highlights(trial), _blocks(trial, figures), card)
 
 
 def _highlights(trial: Trial) -> Iterator[Fact]:

@@ -1,6 +1,6 @@
 """How good the challenger is, and whether it may replace the champion."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -85,8 +85,29 @@ class Comparison:
         return Decision.PASS if promoted else Decision.FAIL, [figures, why]
 
 
+class Resampled:
+    """What is measured on the test rows, and on resamples of them: float64 of shape (resamples,) for each metric."""
+
+    resamples: Mapping[str, Floats]
+
+    def value(self, name: str) -> float:
+        """Return a resampled metric on the rows themselves."""
+        raise NotImplementedError
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the resampled metrics with their intervals."""
+        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
+
+    def gains(self, other: Self) -> dict[str, Estimate]:
+        """Return by how much the resampled metrics are higher than another's, paired by resample."""
+        return {
+            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
+            for name, values in self.resamples.items()
+        }
+
+
 @dataclass(frozen=True)
-class Contender:
+class Contender(Resampled):
     """A model version, measured on the test rows.
 
     Attributes:
@@ -103,17 +124,6 @@ class Contender:
     metrics: Metrics
     cost: contract.Cost
     resamples: dict[str, Floats]
-
-    def estimates(self) -> dict[str, Estimate]:
-        """Return the resampled metrics with their intervals."""
-        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
-
-    def gains(self, other: "Contender") -> dict[str, Estimate]:
-        """Return by how much the resampled metrics are higher than another's, paired by resample."""
-        return {
-            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
-            for name, values in self.resamples.items()
-        }
 
     def value(self, name: str) -> float:
         """Return a resampled metric on the rows themselves."""

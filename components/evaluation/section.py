@@ -1,6 +1,6 @@
 """What the evaluation shows on the page of its run: metrics with intervals, curves, slices, caveats."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from components.common.contracts import evaluation as contract
 from components.common.contracts.artifact import LabeledWindow
@@ -23,6 +23,7 @@ from components.common.contracts.section import (
     Text,
 )
 from components.common.contracts.section import Estimate as Shown
+from components.common.contracts.verdict import Verdict
 from components.evaluation.core import Contender, Estimate, Trial
 from components.evaluation.explain import Calibration, Explanation, Slice
 
@@ -40,13 +41,18 @@ def build(trial: Trial, curves: contract.Curves, explanation: Explanation, card:
         explanation: of the selected candidate.
         card: URI of the model card.
     """
+    return framed(trial.verdict, _highlights(trial), _blocks(trial, curves, explanation), card)
+
+
+def framed(verdict: Verdict, highlights: Iterable[Fact], blocks: Iterable[Block], card: str) -> Section:
+    """Return a section of model quality, with the link to the model card at its end."""
     link = Links(title="Model card", links=[Link(name="card", uri=card)], is_key=True)
     return Section(
         title="Model quality",
         weight=WEIGHT,
-        outcome=Outcome.of(trial.verdict, f"Evaluation of the new model: {trial.verdict.decision}"),
-        highlights=list(_highlights(trial)),
-        blocks=[*_blocks(trial, curves, explanation), link],
+        outcome=Outcome.of(verdict, f"Evaluation of the new model: {verdict.decision}"),
+        highlights=list(highlights),
+        blocks=[*blocks, link],
     )
 
 

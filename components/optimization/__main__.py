@@ -85,10 +85,7 @@ def _forms(uri: str, model: ModelPackage, sample: "Inputs") -> "list[Form]":
     from components.common.graph import Graph
     from components.optimization.forms import Form, made
 
-    file = model.graph(model.selected)
-    place = storage.join(uri, file.name)
-    content = storage.read_bytes(place)
-    package.check(place, storage.sha256(content), file)
+    content = package.read_graph(uri, model, model.selected)
     return [Form(ORIGINAL, Graph(content), content), *made(content, sample)]
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common import storage
-from components.common.contracts.package import Inputs, ModelPackage, check
+from components.common.contracts.package import Inputs, ModelPackage, read_graph
 from components.common.graph import Graph
 
 MAX_CATEGORIES = 100
@@ -36,12 +35,8 @@ class Scorer:
     """
 
     def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
-        file = package.graph(candidate or package.selected)
-        place = storage.join(uri, file.name)
-        content = storage.read_bytes(place)
-        check(place, storage.sha256(content), file)
         self._inputs = package.tabular
-        self.graph = Graph(content, threads)
+        self.graph = Graph(read_graph(uri, package, candidate or package.selected), threads)
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, float32 of shape (rows,)."""

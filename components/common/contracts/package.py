@@ -282,6 +282,19 @@ def copy(source: str, target: str, only: Iterable[str] | None = None) -> None:
     storage.copy(storage.join(source, MANIFEST), storage.join(target, MANIFEST))
 
 
+def read_graph(uri: str, package: ModelPackage, candidate: str) -> bytes:
+    """Read a candidate's graph of the model at a URI.
+
+    Raises:
+        UserError: when its bytes are not those the manifest names.
+    """
+    file = package.graph(candidate)
+    place = storage.join(uri, file.name)
+    content = storage.read_bytes(place)
+    check(place, storage.sha256(content), file)
+    return content
+
+
 def check(uri: str, sha256: str, file: File) -> None:
     """Refuse a file with another hash than the manifest gives it.
 
