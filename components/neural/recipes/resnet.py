@@ -65,6 +65,19 @@ class Stem(nn.Module):
         return found
 
 
+class Pointwise(nn.Conv2d):
+    """A 1 x 1 convolution that leaves out pixels before it, not within.
+
+    With a stride, fewer than 8 to 16 channels and channels_last, oneDNN's gradient writes past its memory
+    (https://github.com/uxlfoundation/oneDNN/issues/6035).
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return what a 1 x 1 convolution with this stride does."""
+        down, right = self.stride
+        return nn.functional.conv2d(images[:, :, ::down, ::right], self.weight)
+
+
 class Residual(nn.Module):
     """What a path adds to its input."""
 
@@ -152,6 +165,7 @@ def _layers(inputs: int, width: int, outputs: int, stride: int, bottleneck: bool
 
 
 def _convolved(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
-    convolution = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+    kind = Pointwise if size == 1 else nn.Conv2d
+    convolution = kind(inputs, outputs, size, stride, size // 2, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
     return [convolution, nn.BatchNorm2d(outputs)]

@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from components.common.errors import UserError
 from components.neural.recipes import checked
-from components.neural.recipes.resnet import Parameters, ResNet
+from components.neural.recipes.resnet import Parameters, Pointwise, ResNet
 
 RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
 
@@ -35,6 +35,14 @@ def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
     logits = recipe.model()(pixels)
     assert logits.shape == (6, 5)
     assert recipe.loss(logits, torch.arange(6) % 5).isfinite()
+
+
+def test_a_shortcut_that_leaves_out_pixels_is_the_convolution_with_that_stride():
+    images = torch.rand(2, 4, 9, 7).to(memory_format=torch.channels_last)
+    ours = Pointwise(4, 8, 1, 2, bias=False)
+    theirs = torch.nn.Conv2d(4, 8, 1, 2, bias=False)
+    theirs.load_state_dict(ours.state_dict())
+    assert torch.allclose(ours(images), theirs(images), atol=1e-6)
 
 
 def test_operations_are_those_that_pytorch_counts_for_each_image():
