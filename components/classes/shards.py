@@ -43,6 +43,11 @@ class Shards:
     def __len__(self) -> int:
         return self._starts[-1]
 
+    @property
+    def width(self) -> int:
+        """Bytes of a row."""
+        return int(self.arrays[0].itemsize * np.prod(self.arrays[0].shape[1:]))
+
     def take(self, rows: npt.NDArray[np.int64]) -> Array:
         """Return some rows by their numbers, (n,), in that order; (n, ...)."""
         which = np.searchsorted(self._starts, rows, side="right") - 1

@@ -13,7 +13,7 @@ from components.common.config import Config, parse
 from components.common.contracts import drift, package, tables, verdict
 from components.common.contracts.artifact import Window
 from components.common.contracts.drift import Promise
-from components.common.contracts.package import Images, ModelPackage
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
 from components.common.errors import UserError
 from components.common.splits import Days
@@ -73,10 +73,11 @@ def body(args: Namespace) -> dict[str, Any]:
     job = Job(config, day, features, scores, model, package.read_reference(args.scores))
     window = job.days.newest
     rows = sum(features.partition(day).rows for day in window)
-    if isinstance(model.preprocessing, Images):
+    if model.has_classes:
         from components.drift import classes
 
-        numeric, reference, before = classes.NUMERIC, job.reference[classes.COLUMNS], model.lineage.validation
+        numeric, before = classes.numeric(model), model.lineage.validation
+        reference = job.reference[classes.columns(model)]
         columns, page = _compared(job, rows, reference, numeric, _classified(job, window))
         signals = list(classes.signals(columns, _found_of_classes(job), config.drift))
     else:
@@ -124,11 +125,11 @@ def _compared(
 
 
 def _classified(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
-    """Yield what is known of the days' images and what they were taken for."""
+    """Yield what is known of the days' images or texts and what they were taken for."""
     from components.drift import classes
 
     for day in days:
-        yield storage.read_frame(job.scores.partition(day).uri, classes.COLUMNS)
+        yield storage.read_frame(job.scores.partition(day).uri, classes.columns(job.model))
 
 
 def _found_of_classes(job: Job) -> "classes.Found":

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from components.classes.statistics import INPUTS
+from components.classes import statistics
 from components.common.config.policy import Drift
 from components.common.contracts.drift import Column, Promise, Signal
+from components.common.contracts.package import ModelPackage
 from components.drift import core
 
 PREDICTED = "predicted"
-NUMERIC = [*INPUTS, core.SCORE]
-COLUMNS = [*INPUTS, PREDICTED, core.SCORE]  # the class that is predicted counts as an input: what there is of each
 
 
 @dataclass(frozen=True)
@@ -43,6 +42,16 @@ class Found:
     expected: float
     due: Due | None
     promised: Promise | None
+
+
+def numeric(model: ModelPackage) -> list[str]:
+    """Return the columns that are compared as numbers."""
+    return [*statistics.names(model.classes), core.SCORE]
+
+
+def columns(model: ModelPackage) -> list[str]:
+    """Return all columns that are compared; the class that is predicted counts as an input: what there is of each."""
+    return [*statistics.names(model.classes), PREDICTED, core.SCORE]
 
 
 def signals(columns: list[Column], found: Found, limits: Drift) -> Iterator[Signal]:

@@ -11,7 +11,6 @@ from components.common.contracts import tables
 from components.common.contracts.online import Replay
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
-from components.common.errors import UserError
 from components.common.splits import Days, parse_date, plan, rows_of
 from components.common.step import Parser, log, run
 from components.features import core, section, workers
@@ -20,6 +19,8 @@ from components.tabular import frames
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from components.features.items import View
 
 
 def parser() -> Parser:
@@ -69,22 +70,26 @@ def body(args: argparse.Namespace) -> dict[str, float]:
 
 def _shards(args: argparse.Namespace, config: Config) -> dict[str, float]:
     """Make the shards of the days that are missing in the lake and list all days in the manifest."""
-    from components.features import images
+    from components.features import items
 
-    if not isinstance(config.task, Images):
-        raise UserError(f"task.kind is {str(config.task.kind)!r}, of which features cannot be made yet")
     days, events = plan(config, parse_date(args.date)).features, tables.read_table(args.events)
-    job = images.Job(config, config.task, State.parse(args.state).lake, events)
+    job = items.Job(config, _view(config), State.parse(args.state).lake, events)
     uris = {day: job.uri(day) for day in days}
     kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
     missing = {day: uri for day, uri in uris.items() if day not in kept}
-    log.info("features: %d days are in the lake, %d to decode", len(kept), len(missing))
-    made = images.write(job, missing)
+    log.info("features: %d days are in the lake, %d to make", len(kept), len(missing))
+    made = items.write(job, missing)
     parts = [(kept | made)[day] for day in days]
     table = tables.Table("features", parts, {"events_sha256": events.sha256})
     write_section(args.features, section.of_shards(table, len(made)))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(made)}
+
+
+def _view(config: Config) -> "View":
+    from components.features import images, texts
+
+    return images.view(config.task) if isinstance(config.task, Images) else texts.view(config.texts)
 
 
 def write_online(job: Job, day: date, part: tables.Partition) -> tuple[str, Replay]:

@@ -1,7 +1,7 @@
-"""What networks see of images: a shard of pixels a day, decoded and resized once and not in every epoch.
+"""What networks see of images and texts: a shard a day, made once and not in every epoch.
 
-Beside it lies the day's partition: who each row is, and the hash of its pixels, by which the same picture is known
-again on another day.
+Beside it lies the day's partition: who each row is, and the hash of what networks see of it, by which the same content
+is known again on another day.
 """
 
 import os
@@ -11,46 +11,57 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import PIL
 
-from components.classes import images, shards
-from components.classes.images import Pixels
+from components.classes import shards
+from components.classes.shards import Array
 from components.common import storage
 from components.common.config import Config
-from components.common.config.classes import Images
 from components.common.contracts import tables
 from components.common.step import log
 
-# part of every partition's key: raise it whenever the same images would give other pixels
-SCHEMA = 1
-CHUNK = 64  # images that a process takes at once
-READ = 1024  # images of which the files are in memory
+CHUNK = 64  # rows that a process takes at once
+READ = 1024  # rows whose content is in memory
 PROCESSES = 8  # at most: the cores that are there may be more than a container may use
-ALONE = 2000  # images that are decoded sooner than processes start
+ALONE = 2000  # rows that are done sooner than processes start
 
-Chunks = Iterable[Sequence[bytes]]
-Decode = Callable[[Chunks], Iterator[Pixels]]
+Look = Callable[[Iterable[Sequence[Any]]], Iterator[Array]]
+
+
+@dataclass(frozen=True)
+class View:
+    """What networks see of a row's content.
+
+    Attributes:
+        column: where the content is.
+        see: rows' contents -> what networks see of them, (n, ...); can be pickled.
+        empty: what they see of no rows, (0, ...).
+        made_of: what decides it beside the contents: part of every partition's key.
+    """
+
+    column: str
+    see: Callable[[Sequence[Any]], Array]
+    empty: Array
+    made_of: list[Any]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the pixels of every day are made of."""
+    """What the shards of every day are made of."""
 
     config: Config
-    task: Images
+    view: View
     lake: str
     events: tables.Table
 
     def uri(self, day: date) -> str:
-        """Return where a day's partition lies: its name is a hash of the images and of what networks see of them."""
-        task = self.task
-        made_of = [SCHEMA, PIL.__version__, self.events.partition(day).sha256, task.side, task.channels]
+        """Return where a day's partition lies: its name is a hash of the contents and of what networks see of them."""
+        made_of = [*self.view.made_of, self.events.partition(day).sha256]
         return tables.partition_uri(self.lake, self.config.name, "features", day, storage.fingerprint(made_of))
 
 
@@ -61,52 +72,46 @@ def write(job: Job, missing: dict[date, str]) -> dict[date, tables.Partition]:
         job: what they are made of.
         missing: day -> URI of its partition.
     """
-    with decoding(job.task, sum(job.events.partition(day).rows for day in missing)) as decode:
-        return {day: _day(job, day, uri, decode) for day, uri in missing.items()}
+    with looking(job.view, sum(job.events.partition(day).rows for day in missing)) as look:
+        return {day: _day(job, day, uri, look) for day, uri in missing.items()}
 
 
 @contextmanager
-def decoding(task: Images, count: int) -> Iterator[Decode]:
-    """Give what decodes chunks of images: a process for each core, up to `PROCESSES`, or this one for a few."""
-    one = partial(_pixels, task)
+def looking(view: View, count: int) -> Iterator[Look]:
+    """Give what sees chunks of rows: a process for each core, up to `PROCESSES`, or this one for a few."""
     if count <= ALONE:
-        yield lambda chunks: map(one, chunks)
+        yield lambda chunks: map(view.see, chunks)
         return
     # not forked: libraries here have threads
     with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), PROCESSES), get_context("spawn")) as pool:
-        yield lambda chunks: pool.map(one, chunks)
+        yield lambda chunks: pool.map(view.see, chunks)
 
 
-def _pixels(task: Images, contents: Sequence[bytes]) -> Pixels:
-    decoded = (images.decoded(content, task.max_pixels, task.side) for content in contents)
-    return np.stack([images.square(image, task.side, task.channels) for image in decoded])
-
-
-def _day(job: Job, day: date, uri: str, decode: Decode) -> tables.Partition:
-    part, task = job.events.partition(day), job.task
-    shape = (part.rows, task.side, task.side, task.channels)
+def _day(job: Job, day: date, uri: str, look: Look) -> tables.Partition:
+    part, empty = job.events.partition(day), job.view.empty
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder) / "shard.npy"
-        pixels = np.lib.format.open_memmap(draft, "w+", np.uint8, shape)
-        rows = pd.concat(list(_filled(part, job.config, decode, pixels)), ignore_index=True)
-        pixels.flush()
+        shard = np.lib.format.open_memmap(draft, "w+", empty.dtype, (part.rows, *empty.shape[1:]))
+        rows = pd.concat(list(_filled(job, part, look, shard)), ignore_index=True)
+        shard.flush()
         # before the partition, by whose sidecar both are complete
         storage.copy(str(draft), shards.place(uri))
-    log.info("features: %s, %d images", day, part.rows)
+    log.info("features: %s, %d rows", day, part.rows)
     return tables.write_partition(uri, day, rows, {})
 
 
-def _filled(part: tables.Partition, config: Config, decode: Decode, pixels: Pixels) -> Iterator[pd.DataFrame]:
-    """Fill a day's pixels in; yield who its rows are, some at a time."""
-    kept, done = ["event_id", "event_time", *(["group"] if config.columns.group else []), "label"], 0
-    columns = [*kept, "image"]
+def _filled(job: Job, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
+    """Fill in what networks see of a day; yield who its rows are, some at a time."""
+    group, column = ["group"] if job.config.columns.group else [], job.view.column
+    kept, done = ["event_id", "event_time", *group, "label"], 0
     # of a day without rows there is no batch, and its partition needs columns all the same
+    columns = [*kept, column]
     batches = storage.read_batches(part.uri, columns, READ) if part.rows else [storage.read_frame(part.uri, columns)]
     for events in batches:
         hashes: list[str] = []
-        contents = events["image"].tolist()
-        for made in decode(contents[first : first + CHUNK] for first in range(0, len(contents), CHUNK)):
-            pixels[done : done + len(made)] = made
-            hashes += [storage.sha256(image.tobytes()) for image in made]
-            done += len(made)
+        contents = events[column].tolist()
+        for seen in look(contents[first : first + CHUNK] for first in range(0, len(contents), CHUNK)):
+            shard[done : done + len(seen)] = seen
+            hashes += [storage.sha256(row.tobytes()) for row in seen]
+            done += len(seen)
         yield events[kept].assign(content=pd.Series(hashes, events.index, dtype=str))

@@ -1,18 +1,20 @@
-"""Rows that lie on the device as a whole: an epoch is one permutation of them, cut into batches that are views.
+"""Rows of a training: an epoch is one permutation of them, cut into batches.
 
 No row is ever collated on its own. An epoch can be entered at any batch, so a training resumes inside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 Batch = tuple[Tensor, Tensor]
+Gather = Callable[[Tensor], Tensor]
+Change = Callable[[Tensor, Tensor], Tensor]  # of a batch, by noise between 0 and 1, (b, 3)
 
 
 class Resident:
-    """All rows of a training, in random order once an epoch.
+    """All rows of a training, on the device as a whole, in random order once an epoch.
 
     Args:
         inputs: (n, ...), on the device.
@@ -52,3 +54,31 @@ class Resident:
     def load(self, state: Tensor) -> None:
         """Go back to where `state` was called, in whole epochs."""
         self._state = state.clone()
+
+
+class Gathered(Resident):
+    """Rows that are gathered a batch at a time, and changed; what is random follows from the state of that epoch.
+
+    Args:
+        gather: numbers of rows, int64 (b,) on the labels' device -> (b, ...) there.
+        labels: int64 (n,), on the device.
+        size: rows of a batch.
+        change: what is done to a batch.
+    """
+
+    def __init__(self, gather: Gather, labels: Tensor, size: int, change: Change) -> None:
+        super().__init__(labels, labels, size)
+        self._gather, self._change = gather, change
+
+    def epoch(self, skip: int = 0) -> Iterator[Batch]:
+        """Yield the batches of the next epoch, but for the first so many."""
+        self._generator.set_state(self._state)
+        count, device = len(self.labels), self.labels.device
+        order = torch.randperm(count, generator=self._generator, device=device)
+        noise = torch.rand((count, 3), generator=self._generator, device=device)
+        after = self._generator.get_state()
+        for first in range(skip * self.size, count, self.size):
+            chosen, drawn = order[first : first + self.size], noise[first : first + self.size]
+            if first + self.size >= count:
+                self._state = after
+            yield self._change(self._gather(chosen), drawn), self.labels[chosen]

@@ -9,7 +9,7 @@ from components.common.config import parse
 from components.common.contracts import optimization as contract
 from components.common.contracts import package, tables, verdict
 from components.common.contracts.optimization import ORIGINAL, Attempt, Optimization
-from components.common.contracts.package import Images, ModelPackage
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
 from components.common.splits import Days
 from components.optimization import section
@@ -49,7 +49,7 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     from components.optimization import core
 
     model = package.load(args.model)
-    sample, rows = _of_classes(args, model) if isinstance(model.preprocessing, Images) else _tabular(args, model)
+    sample, rows = _of_classes(args, model) if model.has_classes else _tabular(args, model)
     forms, count = _forms(args.model, model, sample), len(rows.inputs)
     step.log.info("measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in forms), model.selected, count)
     tried = measure(forms, rows)

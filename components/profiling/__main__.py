@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from components.common import splits, step, storage
 from components.common.config import Config, parse
-from components.common.config.classes import Images
+from components.common.config.classes import Classes
 from components.common.contracts import package, profile, tables
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import PhaseName
@@ -46,7 +46,7 @@ def body(args: Namespace) -> dict[str, float]:
     model = package.load(args.model)
     watch = core.Watch(args.device == "cuda")
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train
-    if isinstance(config.task, Images):
+    if isinstance(config.task, Classes):
         subject = _network(config.task, args.device, model, (table, days), watch)
     else:
         subject = _candidate(config, args.device, model, (table, days), watch)
@@ -82,11 +82,11 @@ def _candidate(
 
 
 def _network(
-    task: Images, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
+    task: Classes, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
 ) -> "Trained":
-    """Return the selected network of images, and measure what comes before its fit."""
+    """Return the selected model of images or texts, and measure what comes before its fit."""
     from components.classes.shards import Items
-    from components.profiling.images import Subject
+    from components.profiling.classes import Subject
 
     with watch.phase(PhaseName.READ):
         items = Items.of(*rows)

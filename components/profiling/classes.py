@@ -1,4 +1,4 @@
-"""A network that tells classes of images apart, as something whose training is measured."""
+"""A model that tells classes of images or texts apart, as something whose training is measured."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from components.classes.shards import Items
-from components.common.config.classes import ImageNetwork, Images
-from components.training import images
+from components.common.config.classes import Classes, Network
+from components.training.classes import FAMILIES, Family
 from components.training.estimators import Fitted
+from components.training.networks import Setting
 
 STEPS = 10  # of the trace
 
@@ -28,16 +29,20 @@ class Subject:
     """
 
     batch: ClassVar = 256
-    is_network: ClassVar = True
     name: str
-    setting: images.Setting
+    setting: Setting
     items: Items
     rows: pd.DataFrame
 
     @classmethod
-    def of(cls, task: Images, device: str, name: str, items: Items) -> Self:
+    def of(cls, task: Classes, device: str, name: str, items: Items) -> Self:
         """Return a candidate to be fitted on all of some items."""
-        return cls(name, images.Setting(task, device), items, items.rows)
+        return cls(name, Setting(task, device), items, items.rows)
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is trained in steps."""
+        return self._family.is_network(self.setting.task, self.name)
 
     @property
     def kind(self) -> str:
@@ -51,21 +56,25 @@ class Subject:
 
     @cached_property
     def inputs(self) -> npt.NDArray[Any]:
-        """Pixels of the training rows, uint8 (n, side, side, channels)."""
+        """What networks see of the training rows, (n, ...)."""
         return self.items.inputs(self.rows)
 
     def fit(self) -> Fitted:
         """Fit it, as the training does."""
-        return images.fit(self.setting, self.name, self.items, self.rows)
+        return self._family.fit(self.setting, self.name, self.items, self.rows)
 
     def brief(self) -> Callable[[], Fitted]:
         """Return the first steps of its fit."""
         parameters = {**self._candidate.parameters, "epochs": 1}
         candidate = self._candidate.model_copy(update={"parameters": parameters})
         task = self.setting.task.model_copy(update={"candidates": {self.name: candidate}})
-        rows = self.rows.head(STEPS * images.recipe(task, self.name).fit.batch_size)
-        return partial(images.fit, replace(self.setting, task=task), self.name, self.items, rows)
+        rows = self.rows.head(STEPS * self._family.recipe(task, self.name).fit.batch_size)
+        return partial(self._family.fit, replace(self.setting, task=task), self.name, self.items, rows)
 
     @property
-    def _candidate(self) -> ImageNetwork:
+    def _candidate(self) -> Network:
         return self.setting.task.candidates[self.name]
+
+    @property
+    def _family(self) -> Family:
+        return FAMILIES[type(self.setting.task)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import release, splits, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import package, tables
-from components.common.contracts.package import Images, ModelPackage
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.errors import UserError
@@ -100,7 +100,7 @@ def body(args: Namespace) -> dict[str, Any]:
 
 
 def _scorer(source: Source, model: ModelPackage) -> "Scorer | ClassScorer":
-    if isinstance(model.preprocessing, Images):
+    if model.has_classes:
         from components.classes import scorer
 
         return scorer.Scorer(source.uri, model)
@@ -122,7 +122,7 @@ def _champion(place: Place) -> Source:
 
 def _write(job: Job, day: date) -> tables.Partition:
     step.log.info("scoring %d rows of %s", job.features.partition(day).rows, day)
-    if isinstance(job.model.preprocessing, Images):
+    if job.model.has_classes:
         return tables.write_partition(job.uri(day), day, _classified(job, job.features.partition(day)), {})
     return tables.write_batches(job.uri(day), day, _scored(job, job.features.partition(day)))
 
@@ -166,7 +166,7 @@ def _promised(job: Job) -> dict[str, Any] | None:
 
 def promise(model: ModelPackage) -> str:
     """Return the metric by which a model is held to what was measured of it."""
-    return "accuracy" if isinstance(model.preprocessing, Images) else "average_precision"
+    return "accuracy" if model.has_classes else "average_precision"
 
 
 def _save(folder: str, job: Job, scores: tables.Table) -> None:

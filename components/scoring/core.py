@@ -20,22 +20,22 @@ Score = Callable[[Any], npt.NDArray[np.float32]]
 def classified(
     rows: pd.DataFrame, inputs: npt.NDArray[Any], model: ModelPackage, version: str, score: Score
 ) -> pd.DataFrame:
-    """Score images and take each for the class with the highest score.
+    """Score images or texts and take each for the class with the highest score.
 
     Args:
         rows: `KEYS`, n rows.
-        inputs: what the graph takes of them, uint8 (n, side, side, channels).
+        inputs: what the graph takes of them, (n, ...).
         model: the manifest of the model.
         version: what it is called.
         score: gives the probability of each class.
 
     Returns:
-        a row each, in their order: `KEYS`, `statistics.INPUTS` and `score` (float32), `predicted` and `model_version`.
+        a row each, in their order: `KEYS`, `statistics.names` and `score` (float32), `predicted` and `model_version`.
     """
     scores = score(inputs)
-    classes = np.array(model.images.classes, dtype=object)
+    classes = np.array(model.classes.classes, dtype=object)
     predicted = pd.Series(classes[scores.argmax(1)], rows.index, dtype=str)  # of no rows too
-    found = rows[list(KEYS)].assign(**statistics.of(inputs), score=scores.max(1), predicted=predicted)
+    found = rows[list(KEYS)].assign(**statistics.of(model.classes, inputs), score=scores.max(1), predicted=predicted)
     return found.assign(model_version=version)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from components.common import splits, step, storage
 from components.common.config import Config, parse
-from components.common.config.classes import Images
+from components.common.config.classes import Classes
 from components.common.config.section import Section
 from components.common.config.tabular import CandidateKind, Tabular
 from components.common.config.task import Task
@@ -74,7 +74,10 @@ def _networks(task: Task) -> Mapping[str, Section]:
     """Return the candidates that several processes train together."""
     if isinstance(task, Tabular):
         return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
-    return task.candidates if isinstance(task, Images) else {}
+    assert isinstance(task, Classes)
+    from components.training.classes import FAMILIES
+
+    return {name: each for name, each in task.candidates.items() if FAMILIES[type(task)].is_network(task, name)}
 
 
 def _work(args: Namespace, config: Config) -> Work:
@@ -99,8 +102,8 @@ def _elsewhere(args: Namespace, trainjob: TrainJob) -> dict[str, float | None]:
 def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     from components.training import core
 
-    if isinstance(config.task, Images):
-        return _trained_on_images(args, config, config.task, checkpoints)
+    if isinstance(config.task, Classes):
+        return _trained_on_classes(args, config, config.task, checkpoints)
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
     inputs = table.details["numeric"], table.details["categorical"]
     setting = core.Setting(config, *inputs, args.device, checkpoints=checkpoints)
@@ -111,15 +114,16 @@ def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     return core.train(setting, plan, features, lineage)
 
 
-def _trained_on_images(args: Namespace, config: Config, task: Images, checkpoints: str) -> "Trained":
+def _trained_on_classes(args: Namespace, config: Config, task: Classes, checkpoints: str) -> "Trained":
     from components.classes.shards import Items
-    from components.training import images
+    from components.training import classes
+    from components.training.networks import Setting
 
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
     items = Items.of(table, Days(plan.validation.train.first, plan.test.train.last))
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     lineage["code_version"] = code_version()
-    return images.train(images.Setting(task, args.device, checkpoints), plan, items, lineage)
+    return classes.train(Setting(task, args.device, checkpoints), plan, items, lineage)
 
 
 def _checkpoints(args: Namespace, config: Config, code: str) -> str:
@@ -135,7 +139,7 @@ def _checkpoints(args: Namespace, config: Config, code: str) -> str:
 
 def _saved(args: Namespace, trained: "Trained", config: Config) -> dict[str, float | None]:
     write_section(args.model, section.build(trained.package, _metrics(config)))
-    package.save(args.model, trained.package, trained.graphs, trained.reference)
+    package.save(args.model, trained.package, trained.graphs, trained.reference, trained.files)
     return _measured(trained.package, config)
 
 

@@ -1,63 +1,59 @@
-"""Networks that tell classes of images apart: chosen on the validation fold, fitted again on the newest labels."""
+"""Models that tell classes of images or texts apart: chosen on the validation fold, fitted again on newest labels."""
 
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
-import torch
-from torch import Tensor, nn
 
 from components.classes import scorer, statistics
 from components.classes.metrics import Metrics, evaluate
-from components.classes.shards import Items, labels
-from components.common import storage
-from components.common.config.classes import Images
+from components.classes.shards import Array, Items, labels
+from components.common.config.classes import Classes, Images, Texts
 from components.common.contracts import package
 from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.package import Candidate as Entry
 from components.common.contracts.package import DecisionRule, File, Format, Lineage, ModelPackage, Signature
 from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan
-from components.neural import checkpoints, devices, processes, trainer
-from components.neural.images import Augmentation, Gather, Pictures
-from components.neural.recipes import checked
-from components.neural.recipes.resnet import Parameters, ResNet
-from components.training import onnx_export
+from components.neural.recipes import Recipe
+from components.training import images, texts
 from components.training.core import REFERENCE_ROWS, Candidate, Fits, Trained, accepted, select
 from components.training.estimators import Fitted
+from components.training.networks import Scores, Setting
 
 log = logging.getLogger("nightshift")
 
-RESIDENT = 1 << 30  # bytes of images that are copied to the device as a whole
-CHECKED = 512  # images on which a graph is compared with the network
+CHECKED = 512  # rows on which a graph is compared with the model it was made of
 TOLERANCE = 1e-4
 
-Pixels = npt.NDArray[np.uint8]
-Scores = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.int64]
+
+class Family(Protocol):
+    """What differs between images and texts: a module of each."""
+
+    def signature(self, task: Any, /) -> Signature:
+        """Return what every graph takes and gives."""
+
+    def preprocessing(self, task: Any, /) -> package.Images | package.Texts:
+        """Return how images or texts become the graphs' input."""
+
+    def files(self, task: Any, /) -> Mapping[str, bytes]:
+        """Return what a package holds beside its graphs."""
+
+    def fit(self, setting: Setting, name: str, items: Items, rows: pd.DataFrame, /) -> Fitted:
+        """Fit one candidate of the config."""
+
+    def recipe(self, task: Any, name: str, /) -> Recipe:
+        """Return the recipe of a network among the candidates."""
+
+    def is_network(self, task: Any, name: str, /) -> bool:
+        """Return whether several processes train a candidate together."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What stays the same through a training.
-
-    Attributes:
-        task: classes, candidates and how networks are trained.
-        device: `cpu` or `cuda`.
-        checkpoints: URI of the folder of this training's checkpoints; empty for none.
-        resident: bytes of pixels up to which all are copied to the device; of more, a batch at a time is.
-    """
-
-    task: Images
-    device: str
-    checkpoints: str = ""
-    resident: int = RESIDENT
+FAMILIES: dict[type[Classes], Family] = {Images: images, Texts: texts}
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class Validation:
 
 
 def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]) -> Trained:
-    """Choose a network and fit it.
+    """Choose a model and fit it.
 
     Args:
         setting: task and device.
@@ -87,9 +83,9 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         lineage: hashes of the tables and version of the code, kept in the package's lineage.
 
     Raises:
-        UserError: when a window has no rows, or a recipe refuses a candidate's parameters.
+        UserError: when a window has no rows, or a candidate's parameters are refused.
     """
-    task = setting.task
+    task, family = setting.task, FAMILIES[type(setting.task)]
     validation = validate(setting, plan.validation, items)
     measured = validation.metrics
     seen = items.seen(plan.test)
@@ -97,11 +93,14 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     usable = {name: measured[name] for name in fits.candidates}
     selected, reason = select(usable, task.select_by, plan.validation.test)
     log.info("%s", reason)
-    graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
+    graphs, others = {name: candidate.graph for name, candidate in fits.candidates.items()}, family.files(task)
     made = ModelPackage(
-        files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
-        signature=Signature.of_images(task.side, task.channels, len(task.classes)),
-        preprocessing=package.Images(side=task.side, channels=task.channels, classes=task.classes),
+        files=[
+            *(File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
+            *(File.of(name, content, Format.JSON) for name, content in others.items()),
+        ],
+        signature=family.signature(task),
+        preprocessing=family.preprocessing(task),
         decision=DecisionRule(threshold=None),
         selected=selected,
         candidates={name: _entry(setting, name, found, measured[name]) for name, found in fits.candidates.items()},
@@ -117,19 +116,19 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
             **lineage,
         ),
     )
-    return Trained(made, graphs, validation.references[selected])
+    return Trained(made, graphs, validation.references[selected], others)
 
 
 def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
     """Fit every candidate on a fold's training days, and measure it on the fold's test rows."""
-    unseen = items.unseen(fold)
-    fits = fit_all(setting, items, items.seen(fold), setting.task.candidates)
-    pixels, true = items.inputs(unseen), labels(unseen, setting.task.classes)
-    scores = {name: scored(candidate.graph, pixels) for name, candidate in fits.candidates.items()}
+    task, unseen = setting.task, items.unseen(fold)
+    fits = fit_all(setting, items, items.seen(fold), task.candidates)
+    inputs, true = items.inputs(unseen), labels(unseen, task.classes)
+    scores = {name: scored(candidate.graph, inputs) for name, candidate in fits.candidates.items()}
     metrics = {name: evaluate(true, found) for name, found in scores.items()}
     for name, found in metrics.items():
         log.info("%s: validation accuracy %.4f", name, found["accuracy"])
-    references = {name: reference(setting.task, unseen, pixels, found) for name, found in scores.items()}
+    references = {name: reference(task, unseen, inputs, found) for name, found in scores.items()}
     return Validation(metrics, references, _window(unseen, fold.test), fits.dropped)
 
 
@@ -141,9 +140,9 @@ def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[
     """
     fits = Fits({}, {})
     for name in names:
-        log.info("%s: fitting %d images", name, len(rows))
+        log.info("%s: fitting %d rows", name, len(rows))
         started = time.perf_counter()
-        fitted = fit(setting, name, items, rows)
+        fitted = FAMILIES[type(setting.task)].fit(setting, name, items, rows)
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
         sample = items.inputs(rows.iloc[:: -(-len(rows) // CHECKED)])
@@ -152,53 +151,12 @@ def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[
     return fits.usable()
 
 
-def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
-    """Fit one candidate of the config.
-
-    Raises:
-        UserError: when its recipe refuses a parameter.
-    """
-    task, device = setting.task, devices.torch_device(setting.device)
-    made = recipe(task, name)
-    pictures = _pictures(setting, items, rows, made)
-    folder = storage.join(setting.checkpoints, _field(name), storage.fingerprint(list(rows["content"]))[:16])
-    seconds = task.trainer.checkpoint_seconds
-    with (
-        checkpoints.kept(folder, seconds) if setting.checkpoints else nullcontext() as kept,
-        devices.reproducible(task.seed, made.fit.threads),
-    ):
-        model = trainer.fit(processes.replica(made, task.trainer, device), pictures, kept).eval()
-    return Fitted(lambda: onnx_export.images(model, made), partial(probabilities, model))
+def scored(graph: bytes, inputs: Array) -> Scores:
+    """Return a graph's probabilities of each class, (n, classes), of what it takes, (n, ...)."""
+    return scorer.scores(Graph(graph), inputs)
 
 
-def recipe(task: Images, name: str) -> ResNet:
-    """Return the recipe of a candidate of the config.
-
-    Raises:
-        UserError: when it refuses a parameter.
-    """
-    parameters = checked(Parameters, _field(name), task.candidates[name].parameters)
-    return ResNet(task.side, task.channels, len(task.classes), parameters)
-
-
-def scored(graph: bytes, pixels: Pixels) -> Scores:
-    """Return a graph's probabilities of each class, (n, classes), of uint8 (n, side, side, channels)."""
-    return scorer.scores(Graph(graph), pixels)
-
-
-def probabilities(model: nn.Sequential, pixels: Pixels) -> Scores:
-    """Return a network's probabilities of each class, (n, classes), of uint8 (n, side, side, channels).
-
-    In float32 on a GPU too, since they are what those of the graph are compared with.
-    """
-    device = next(model.parameters()).device
-    with torch.no_grad(), devices.exact():
-        batches = torch.split(torch.from_numpy(pixels).to(device), scorer.AT_ONCE)
-        found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
-    return found
-
-
-def reference(task: Images, rows: pd.DataFrame, pixels: Pixels, scores: Scores) -> pd.DataFrame:
+def reference(task: Classes, rows: pd.DataFrame, inputs: Array, scores: Scores) -> pd.DataFrame:
     """Return what drift is measured against: at most `REFERENCE_ROWS` rows, drawn by the seed.
 
     They are rows that the network which scored them had not seen: of those it has, it is too sure.
@@ -206,44 +164,17 @@ def reference(task: Images, rows: pd.DataFrame, pixels: Pixels, scores: Scores) 
     Args:
         task: seed and classes.
         rows: n rows.
-        pixels: of these rows, (n, side, side, channels).
+        inputs: what networks see of these rows, (n, ...).
         scores: of these rows, (n, classes).
 
     Returns:
-        `label`, what can be said of each image (`statistics.INPUTS`), the class `predicted` and its `score`.
+        `label`, what can be said of each (`statistics.names`), the class `predicted` and its `score`.
     """
     drawn = np.sort(np.random.default_rng(task.seed).permutation(len(rows))[:REFERENCE_ROWS])
     predicted = np.array(task.classes, dtype=object)[scores[drawn].argmax(1)]
     sample = rows.iloc[drawn][["label"]].reset_index(drop=True)
-    return sample.assign(**statistics.of(pixels[drawn]), predicted=predicted, score=scores[drawn].max(1))
-
-
-def _field(name: str) -> str:
-    return f"task.candidates.{name}.parameters"
-
-
-def _pictures(setting: Setting, items: Items, rows: pd.DataFrame, recipe: ResNet) -> Pictures:
-    task, device = setting.task, devices.torch_device(setting.device)
-    known = torch.from_numpy(labels(rows, task.classes)).to(device)
-    how = Augmentation(round(recipe.fit.shift * task.side), recipe.fit.flip)
-    size = task.side**2 * task.channels * len(rows)
-    gather = _resident(items, rows, device) if size <= setting.resident else _mapped(items, rows, device)
-    return Pictures(gather, known, recipe.fit.batch_size, how)
-
-
-def _resident(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
-    whole = torch.from_numpy(items.inputs(rows)).to(device)
-    return lambda chosen: whole[chosen]
-
-
-def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
-    numbers = rows.index.to_numpy()
-
-    def gather(chosen: Tensor) -> Tensor:
-        pixels = torch.from_numpy(items.shards.take(numbers[chosen.cpu().numpy()]))
-        return (pixels.pin_memory() if device.type == "cuda" else pixels).to(device, non_blocking=True)
-
-    return gather
+    seen = FAMILIES[type(task)].preprocessing(task)
+    return sample.assign(**statistics.of(seen, inputs[drawn]), predicted=predicted, score=scores[drawn].max(1))
 
 
 def _window(rows: pd.DataFrame, days: Days) -> LabeledWindow:

@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -98,6 +98,7 @@ class Trained:
     package: ModelPackage
     graphs: dict[str, bytes]
     reference: pd.DataFrame
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -113,14 +113,14 @@ def _xgboost(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
 
 def _boosted(job: Job, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
     if not job.checkpoints:
-        return _fitted(xgboost.XGBClassifier, job, own, matrix, labels)
+        return fitted(xgboost.XGBClassifier, job, own, matrix, labels)
     with boosting.kept(_folder(job, matrix, labels), job.trainer.checkpoint_seconds) as (saving, booster):
         if booster:
             log.info("resuming after round %d", done := booster.num_boosted_rounds())
             left = job.parameters.get("n_estimators", ROUNDS) - done
             job = replace(job, parameters={**job.parameters, "n_estimators": left})
         own = {**own, "callbacks": [saving]}
-        return _fitted(xgboost.XGBClassifier, job, own, matrix, labels, xgb_model=booster)
+        return fitted(xgboost.XGBClassifier, job, own, matrix, labels, xgb_model=booster)
 
 
 def _xgboost_graph(model: Any, width: int) -> bytes:
@@ -142,10 +142,10 @@ def _random_forest(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     if job.device == "cuda":
         # 128 bins, its default, are too coarse for rare positives; with one stream the seed decides everything
         own = {"random_state": job.seed, "n_bins": 1024, "n_streams": 1}
-        model = _fitted(_cuml().ensemble.RandomForestClassifier, job, own, matrix, labels)
+        model = fitted(_cuml().ensemble.RandomForestClassifier, job, own, matrix, labels)
     else:
         own = {"random_state": job.seed, "n_jobs": job.threads}
-        model = _fitted(RandomForestClassifier, job, own, matrix, labels)
+        model = fitted(RandomForestClassifier, job, own, matrix, labels)
     return Fitted(lambda: _forest_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
 
 
@@ -170,9 +170,9 @@ def _logistic_regression(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     scaler = Scaler.fitted(matrix)
     scaled = scaler.apply(matrix).astype(np.float64)
     if job.device == "cuda":
-        model = _fitted(_cuml().linear_model.LogisticRegression, job, {}, scaled, labels)
+        model = fitted(_cuml().linear_model.LogisticRegression, job, {}, scaled, labels)
     else:
-        model = _fitted(LogisticRegression, job, {"random_state": job.seed}, scaled, labels)
+        model = fitted(LogisticRegression, job, {"random_state": job.seed}, scaled, labels)
     return Fitted(
         lambda: _line_graph(scaler, _on_host(model)),
         lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1],
@@ -219,8 +219,8 @@ FITTERS: dict[CandidateKind, Callable[[Job, Matrix, Labels], Fitted]] = {
 }
 
 
-def _fitted(
-    estimator: Any, job: Job, own: Mapping[str, Any], matrix: npt.NDArray[Any], labels: Labels, **words: Any
+def fitted(
+    estimator: Any, job: Job, own: Mapping[str, Any], matrix: Any, labels: npt.NDArray[Any], **words: Any
 ) -> Any:
     """Fit an estimator of the scikit-learn interface with the job's parameters, and our own where they are silent."""
     check_names(job.field, job.parameters, set(estimator().get_params()) - RESERVED)

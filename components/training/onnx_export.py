@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import NodeProto, TensorProto, checker, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_helper
 from torch import nn
 
 from components.common.contracts.package import INPUT, OUTPUT
@@ -68,7 +68,7 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
 
     The statistics of its batches are folded into the convolutions before them.
     """
-    graph = _Drawing()
+    graph = Drawing()
     pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
     centered = graph.node(
         "Sub", graph.node("Div", pixels, graph.constant(np.float32(127.5))), graph.constant(np.float32(1))
@@ -76,15 +76,8 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     drawn = graph.node("Transpose", centered, perm=[0, 3, 1, 2])
     for block in model:
         drawn = graph.module(block, drawn)
-    graph.nodes.append(helper.make_node("Softmax", [drawn], [OUTPUT], axis=1))
-    made = helper.make_graph(
-        graph.nodes,
-        "model",
-        [helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, recipe.classes])],
-        [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
-    )
-    return _checked(made)
+    taken = helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])
+    return graph.classifier(taken, drawn, recipe.classes)
 
 
 def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, logits: bool) -> bytes:
@@ -151,22 +144,39 @@ def _model(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray
     return _checked(graph)
 
 
-class _Drawing:
-    """A graph that grows by a module at a time."""
+class Drawing:
+    """A graph that grows by a node or a module at a time."""
 
     def __init__(self) -> None:
         self.nodes: list[NodeProto] = []
         self.constants: dict[str, npt.NDArray[Any]] = {}
 
     def constant(self, value: Any) -> str:
+        """Return the name of a constant."""
         name = f"c{len(self.constants)}"
         self.constants[name] = np.asarray(value)
         return name
 
     def node(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        """Draw an operation; return the name of its output."""
         name = f"x{len(self.nodes)}"
         self.nodes.append(helper.make_node(operation, list(inputs), [name], **attributes))
         return name
+
+    def axes(self, *numbers: int) -> str:
+        """Return a constant of integers."""
+        return self.constant(np.array(numbers, np.int64))
+
+    def unsqueezed(self, drawn: str, *axes: int) -> str:
+        """Draw new axes of length 1."""
+        return self.node("Unsqueeze", drawn, self.axes(*axes))
+
+    def classifier(self, taken: ValueInfoProto, logits: str, classes: int) -> bytes:
+        """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits."""
+        nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
+        given = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, classes])
+        constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
+        return _checked(helper.make_graph(nodes, "model", [taken], [given], constants))
 
     def module(self, module: nn.Module, drawn: str) -> str:
         """Draw a module of a residual network after what is drawn; return the name of its output."""
@@ -181,6 +191,7 @@ class _Drawing:
         return self.path(module.path, drawn)
 
     def path(self, layers: nn.Sequential, drawn: str) -> str:
+        """Draw convolutions and what is between them."""
         for layer, after in zip_longest(list(layers), list(layers)[1:]):
             if isinstance(layer, nn.Conv2d):
                 assert isinstance(after, nn.BatchNorm2d)
@@ -192,6 +203,7 @@ class _Drawing:
         return drawn
 
     def convolution(self, layer: nn.Conv2d, norm: nn.BatchNorm2d, drawn: str) -> str:
+        """Draw a convolution with the statistics of batches folded in."""
         # in double precision, so that one rounding is all that folding adds
         weight, scale, shift, mean, variance = (
             _host(each).astype(np.float64)

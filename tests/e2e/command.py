@@ -10,7 +10,7 @@ from typing import Any
 
 def nightshift(workspace: Path, *words: str, **environment: str) -> str:
     command = [sys.executable, "-m", "pipelines.cli", *words, "--workspace", str(workspace)]
-    options = {"env": os.environ | environment, "capture_output": True, "text": True, "timeout": 300}
+    options = {"env": os.environ | environment, "capture_output": True, "text": True, "timeout": 1200}
     done = subprocess.run(command, check=False, **options)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -121,7 +121,7 @@ def test_one_command_takes_data_through_every_step(summary: dict[str, Any]) -> N
 
 def test_the_first_model_is_promoted_and_answers_on_the_printed_line(summary: dict[str, Any]) -> None:
     assert summary["verdicts"]["deployment"]["decision"] == "promoted"
-    answer = subprocess.run(shlex.split(summary["curl"]), capture_output=True, text=True, check=True, timeout=300)
+    answer = subprocess.run(shlex.split(summary["curl"]), capture_output=True, text=True, check=True, timeout=1200)
     assert json.loads(answer.stdout)["version"] == summary["model_version"]
 
 
@@ -165,7 +165,7 @@ def test_a_failed_run_still_gets_a_report(workspace: Path) -> None:
     (workspace / "broken.yaml").write_text(yaml.safe_dump(config))
     words = ["run", "--config", str(workspace / "broken.yaml"), "--date", DATE, "--workspace", str(workspace)]
     failed = subprocess.run(
-        [sys.executable, "-m", "pipelines.cli", *words], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-m", "pipelines.cli", *words], capture_output=True, text=True, check=False, timeout=1200
     )
     assert failed.returncode == 2
     assert "ingestion failed" in failed.stdout

@@ -33,7 +33,7 @@ def compute(root: Path, date: str = DATE) -> "subprocess.Popen[str]":
 
 def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
     """Return a process's exit code, and what it said beside its progress."""
-    said = process.communicate(timeout=300)[1].splitlines()
+    said = process.communicate(timeout=1200)[1].splitlines()
     return process.returncode, "\n".join(line for line in said if "days," not in line)
 
 
@@ -103,7 +103,7 @@ def test_a_target_that_is_read_only_is_one_clear_line(disk: Path) -> None:
 
 def nightshift(workspace: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "pipelines.cli", "run", *words, "--workspace", str(workspace)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
 
 @pytest.mark.parametrize("leave", [0, 8192, 32768])
@@ -148,7 +148,7 @@ def test_two_runs_at_once_write_the_same_bytes_as_one_after_the_other(tmp_path: 
 @pytest.mark.slow
 def test_whatever_is_killed_comes_out_the_same_when_it_is_run_again() -> None:
     command = [sys.executable, "-m", "benchmarks.kill_points", "--limit", "8"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "times killed, 0 files lost or left over" in done.stdout

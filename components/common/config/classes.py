@@ -1,5 +1,6 @@
 """The tasks that tell classes apart: of images and of texts."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import annotated_types
@@ -26,14 +27,15 @@ class ImageNetwork(Network):
 
 
 class TextNetwork(Network):
-    """A network that takes tokens."""
+    """A model that takes tokens; `components/training/texts.py` fits each kind."""
 
-    kind: Literal["bert"]
+    kind: Literal["bert", "tfidf"]
 
 
 class Classes(Task):
-    """What both tasks have."""
+    """What both tasks have; what a candidate may be differs."""
 
+    candidates: Mapping[CandidateName, Network]
     classes: Annotated[list[ClassName], annotated_types.Len(min_length=2)] = Field(
         description="every value of columns.label, as text; another one is quarantined as unknown_label"
     )
@@ -68,5 +70,12 @@ class Texts(Classes):
 
     kind: Literal[Kind.TEXTS]
     length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
+    tokenizer: str | None = Field(
+        None,
+        description="path or URI of a tokenizer.json, which pretrained networks have; null: words, by their hashes",
+    )
+    vocabulary: Annotated[int, annotated_types.Ge(3)] = Field(
+        30_000, description="numbers that hashed words get; a tokenizer has its own"
+    )
     max_characters: Positive = Field(100_000, description="of a text, above which it is quarantined")
     candidates: dict[CandidateName, TextNetwork] = Field(min_length=1, description="name -> what to train")

@@ -87,6 +87,17 @@ class Config(Section):
             raise UserError(f"task.kind is {str(self.task.kind)!r}, and this is for classes of images and texts only")
         return self.task
 
+    @property
+    def texts(self) -> Texts:
+        """The task of a use case that tells classes of texts apart.
+
+        Raises:
+            UserError: when it is another one.
+        """
+        if not isinstance(self.task, Texts):
+            raise UserError(f"task.kind is {str(self.task.kind)!r}, and this is for texts only")
+        return self.task
+
 
 # what the events of a task hold
 CONTENT = {Kind.IMAGES: "image", Kind.TEXTS: "text"}

@@ -4,8 +4,9 @@ The manifest is written last and names every other file with its hash; how frame
 `components/tabular/inputs.py`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 
 import annotated_types
@@ -44,6 +45,7 @@ class Datatype(StrEnum):
     """Types of a tensor's values, as the Open Inference Protocol calls them."""
 
     FP32 = "FP32"
+    INT32 = "INT32"
     UINT8 = "UINT8"
 
 
@@ -87,6 +89,12 @@ class Signature(Part):
         taken = Tensor(name=INPUT, datatype=Datatype.UINT8, shape=[-1, side, side, channels])
         return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
 
+    @classmethod
+    def of_texts(cls, classes: int) -> Self:
+        """Return the signature of a model of texts: `inputs` (n, tokens) -> `score` (n, classes)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.INT32, shape=[-1, -1])
+        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
+
 
 class Inputs(Part):
     """The named inputs of a tabular model, in the order of its matrix: the numeric, then the categorical by name."""
@@ -123,7 +131,13 @@ class Tabular(Inputs):
     windows: Windows
 
 
-class Images(Part):
+class Classes(Part):
+    """From an image or a text to the model's input."""
+
+    classes: list[str] = Field(description="what each score is of")
+
+
+class Images(Classes):
     """From an image file to the model's input, for the task `image-classification`; see `components/classes/images.py`.
 
     The graph takes pixels as they are, 0 to 255.
@@ -132,7 +146,16 @@ class Images(Part):
     kind: Literal["image-classification"] = "image-classification"
     side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
     channels: int = Field(description="1: gray, 3: RGB")
-    classes: list[str] = Field(description="what each score is of")
+
+
+class Texts(Classes):
+    """From a text to the model's input, for the task `text-classification`; see `components/classes/tokens.py`."""
+
+    kind: Literal["text-classification"] = "text-classification"
+    length: int = Field(description="tokens at which longer texts are cut")
+    tokenizer: Name | None = Field(description="the tokenizer's file; null: words, by their hashes")
+    vocabulary: int = Field(description="numbers that tokens have")
+    pad: int = Field(description="the number that fills texts up, and counts for nothing")
 
 
 class DecisionRule(Part):
@@ -181,7 +204,7 @@ class ModelPackage(Artifact):
 
     files: list[File] = Field(description="every file but this one")
     signature: Signature
-    preprocessing: Annotated[Tabular | Images, Field(discriminator="kind")] = Field(
+    preprocessing: Annotated[Tabular | Images | Texts, Field(discriminator="kind")] = Field(
         description="discriminated by `kind`, one per task"
     )
     decision: DecisionRule
@@ -207,13 +230,20 @@ class ModelPackage(Artifact):
         return self._of(Tabular)
 
     @property
-    def images(self) -> Images:
-        """How image files become the input of a model of images.
+    def classes(self) -> Images | Texts:
+        """How images or texts become the input of a model that tells their classes apart.
 
         Raises:
-            UserError: when it is a model of another task.
+            UserError: when it is a model of tables.
         """
-        return self._of(Images)
+        if not isinstance(self.preprocessing, Classes):
+            raise UserError("the model is one of task 'tabular', and this is for classes of images and texts only")
+        return self.preprocessing
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether it tells classes of images or texts apart."""
+        return isinstance(self.preprocessing, Classes)
 
     @property
     def threshold(self) -> float:
@@ -237,20 +267,28 @@ class ModelPackage(Artifact):
         return next(file for file in self.files if file.name == self.candidates[candidate].file)
 
 
-def save(uri: str, package: ModelPackage, graphs: dict[str, bytes], reference: "pd.DataFrame") -> ModelPackage:
-    """Write a model below a URI: the graphs, a sample of rows with their scores, the manifest.
+def save(
+    uri: str,
+    package: ModelPackage,
+    graphs: Mapping[str, bytes],
+    reference: "pd.DataFrame",
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> ModelPackage:
+    """Write a model below a URI: its files, a sample of rows with their scores, the manifest.
 
     Args:
         uri: folder of the model.
-        package: its manifest, which names the graphs.
+        package: its manifest, which names the files.
         graphs: candidate -> serialized ONNX graph of the package's signature.
         reference: rows of the inputs' columns, `label` and `score`, against which drift is measured.
+        files: name of each other file -> its bytes.
 
     Returns:
         the manifest with all files.
     """
-    for name, graph in graphs.items():
-        storage.write_bytes(storage.join(uri, package.candidates[name].file), graph)
+    named = {package.candidates[name].file: graph for name, graph in graphs.items()}
+    for name, content in {**named, **files}.items():
+        storage.write_bytes(storage.join(uri, name), content)
     sample = storage.join(uri, REFERENCE)
     storage.write_frame(sample, reference)
     written = File.of(REFERENCE, storage.read_bytes(sample), Format.PARQUET)

@@ -10,7 +10,8 @@ import pytest
 from components.classes import images, shards
 from components.common import storage
 from components.common.contracts import tables
-from components.features import images as features
+from components.features import items
+from components.features.images import view
 from components.ingestion import __main__ as ingestion
 from tests.components.pictures import CONFIG, config, feature, ingest, parsed
 
@@ -61,16 +62,16 @@ def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypa
     folder, events = ingested
     before = feature(folder, CONFIG)[0]
     monkeypatch.setattr(PIL, "__version__", "0")
-    assert features.Job(parsed(), parsed().task, str(folder), events).uri(DAY) != before.partition(DAY).uri
+    assert items.Job(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
     assert ingestion._rules(parsed())["pillow"] == "0"
 
 
 def test_no_more_processes_decode_than_a_container_may_use(monkeypatch):
     asked = []
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(96)))
-    monkeypatch.setattr(features, "ProcessPoolExecutor", lambda count, _: asked.append(count) or nullcontext())
-    with features.decoding(parsed().task, features.ALONE + 1):
-        assert asked == [features.PROCESSES]
+    monkeypatch.setattr(items, "ProcessPoolExecutor", lambda count, _: asked.append(count) or nullcontext())
+    with items.looking(view(parsed().task), items.ALONE + 1):
+        assert asked == [items.PROCESSES]
 
 
 def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
@@ -79,8 +80,8 @@ def test_a_day_whose_images_were_all_refused_has_a_shard_without_any(ingested):
     empty = storage.read_frame(first.uri).iloc[:0]
     emptied = tables.write_partition(first.uri, DAY, empty, {})
     table = tables.Table("events", [emptied, second])
-    job = features.Job(parsed(), parsed().task, str(folder), table)
-    made = features.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
+    job = items.Job(parsed(), view(parsed().task), str(folder), table)
+    made = items.write(job, {DAY: job.uri(DAY), NEXT: job.uri(NEXT)})
     assert shards.mapped(made[DAY]).shape == (0, 16, 16, 1)
     frames = [storage.read_frame(part.uri) for part in made.values()]
     assert frames[0].dtypes.equals(frames[1].dtypes)
@@ -90,7 +91,7 @@ def test_many_images_are_decoded_by_several_processes_into_the_same_pixels(inges
     _, events = ingested
     task = parsed().task
     chunks = [storage.read_frame(part.uri)["image"].tolist() for part in events.partitions[:2]]
-    with features.decoding(task, 1) as alone:
+    with items.looking(view(task), 1) as alone:
         expected = list(alone(chunks))
-    with features.decoding(task, features.ALONE + 1) as together:
+    with items.looking(view(task), items.ALONE + 1) as together:
         assert all(map(np.array_equal, together(chunks), expected))

@@ -1,23 +1,26 @@
 """Images of a training: their order, and what is done to them."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from components.neural.images import Augmentation, Pictures, augmented
+from components.neural.data import Gathered
+from components.neural.images import Augmentation, augmented
 
 IMAGES = torch.arange(10 * 4 * 4).reshape(10, 4, 4, 1).to(torch.uint8)
 LABELS = torch.arange(10)
 HOW = Augmentation(shift=1, flip=True)
 
 
-def pictures(how: Augmentation = HOW, size: int = 3) -> Pictures:
+def pictures(how: Augmentation = HOW, size: int = 3) -> Gathered:
     torch.manual_seed(0)
-    found = Pictures(lambda chosen: IMAGES[chosen], LABELS, size, how)
+    found = Gathered(lambda chosen: IMAGES[chosen], LABELS, size, partial(augmented, how))
     found.seed()
     return found
 
 
-def epochs(found: Pictures, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def epochs(found: Gathered, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [batch for _ in range(count) for batch in found.epoch()]
 
 
@@ -66,13 +69,13 @@ def test_the_state_is_that_of_the_epoch_until_its_last_batch_is_handed_over():
 
 def test_an_image_is_moved_and_what_it_leaves_is_filled_from_its_edge():
     image = torch.arange(9, dtype=torch.uint8).reshape(1, 3, 3, 1)
-    down_right = augmented(image, torch.tensor([[0.99, 0.99, 0.9]]), Augmentation(shift=1))
+    down_right = augmented(Augmentation(shift=1), image, torch.tensor([[0.99, 0.99, 0.9]]))
     assert down_right[0, :, :, 0].tolist() == [[0, 0, 1], [0, 0, 1], [3, 3, 4]]
-    up_left = augmented(image, torch.tensor([[0.0, 0.0, 0.9]]), Augmentation(shift=1))
+    up_left = augmented(Augmentation(shift=1), image, torch.tensor([[0.0, 0.0, 0.9]]))
     assert up_left[0, :, :, 0].tolist() == [[4, 5, 5], [7, 8, 8], [7, 8, 8]]
 
 
 def test_half_of_the_images_are_mirrored():
     image = torch.arange(3, dtype=torch.uint8).reshape(1, 1, 3, 1).expand(2, 1, 3, 1)
-    found = augmented(image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]), Augmentation(flip=True))
+    found = augmented(Augmentation(flip=True), image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]))
     assert found[:, 0, :, 0].tolist() == [[2, 1, 0], [0, 1, 2]]

@@ -16,7 +16,7 @@ from components.common.errors import UserError
 from components.common.graph import Graph
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import __main__ as training
-from components.training import images, onnx_export
+from components.training import images, networks, onnx_export
 from tests.components import pictures
 from tests.components.states import state
 
@@ -74,7 +74,7 @@ def test_the_graph_gives_the_network_s_probabilities(given):
         model(pixels)
     model.eval()
     graph = onnx_export.images(model, recipe)
-    assert np.abs(Graph(graph).score(pixels.numpy()) - images.probabilities(model, pixels.numpy())).max() < 1e-5
+    assert np.abs(Graph(graph).score(pixels.numpy()) - networks.probabilities(model, pixels.numpy())).max() < 1e-5
     assert "BatchNormalization" not in {node.op_type for node in onnx.load_from_string(graph).graph.node}
     assert onnx_export.images(model, recipe) == graph
 
@@ -89,13 +89,13 @@ def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gp
             return super().forward(pixels.float())
 
     found, before = [], precisions()
-    images.probabilities(torch.nn.Sequential(Asked(3, 2)), np.zeros((4, 3), np.uint8))
+    networks.probabilities(torch.nn.Sequential(Asked(3, 2)), np.zeros((4, 3), np.uint8))
     assert found == [["ieee", "ieee"]]
     assert precisions() == before != found[0]
 
 
 def test_images_that_stay_on_disk_train_the_same_network(items):
-    setting = images.Setting(pictures.parsed().task, "cpu")
+    setting = networks.Setting(pictures.parsed().task, "cpu")
     rows = items.rows.head(60)
     whole = images.fit(setting, "resnet", items, rows).graph
     assert images.fit(replace(setting, resident=0), "resnet", items, rows).graph == whole

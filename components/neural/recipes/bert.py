@@ -1,0 +1,170 @@
+"""Transformer encoders over tokens, as `transformers` has them: from scratch, or from pretrained weights.
+
+Devlin et al., BERT, 2019. A text's embedding is the mean over its tokens (Reimers & Gurevych, Sentence-BERT, 2019), and
+a linear layer tells classes apart.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+import annotated_types
+from pydantic import Field
+from torch import Tensor, nn
+
+from components.common.config.neural import Fit
+from components.common.config.section import Positive
+from components.common.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+    from transformers import BertConfig, BertModel
+
+WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+WIDER = 4  # the layer between, over what is between the layers
+
+
+class Parameters(Fit):
+    """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
+
+    epochs: Positive = 4
+    batch_size: Positive = Field(32, description="texts of a step, over all processes")
+    learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
+        0.0005, description="of Adam at the first step; falls linearly to 0 at the last"
+    )
+    threads: Positive = Field(2, description="on the CPU")
+    pretrained: str = Field(
+        "", description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch"
+    )
+    frozen: bool = Field(False, description="true: pretrained weights stay, and embeddings go to logistic regression")
+    width: Positive = Field(128, description="numbers of a token, from scratch")
+    layers: Positive = Field(2, description="from scratch")
+    heads: Positive = Field(4, description="of each layer, from scratch; they divide the width")
+    label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
+
+
+class Encoder(nn.Module):
+    """Tokens to embeddings: (n, tokens) -> (n, width)."""
+
+    def __init__(self, bert: "BertModel", pad: int) -> None:
+        super().__init__()
+        self.bert, self.pad = bert, pad
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the mean over a text's tokens of what the last layer makes of them."""
+        is_token = tokens != self.pad
+        found = self.bert(input_ids=tokens.long(), attention_mask=is_token.long()).last_hidden_state
+        weights = is_token.unsqueeze(2).to(found.dtype)
+        mean: Tensor = (found * weights).sum(1) / weights.sum(1)
+        return mean
+
+
+@dataclass(frozen=True)
+class Bert:
+    """The recipe.
+
+    Attributes:
+        field: where the parameters stand in the config, for messages.
+        vocabulary: numbers that tokens have.
+        pad: the number that fills texts up; no text is made of it alone.
+        length: tokens of a text at most.
+        classes: how many there are.
+        fit: depth, width and how it is fitted.
+    """
+
+    field: str
+    vocabulary: int
+    pad: int
+    length: int
+    classes: int
+    fit: Parameters
+
+    def model(self) -> nn.Sequential:
+        """Return a network, int32 (n, tokens) -> logits (n, classes): what is pretrained is, the rest is not.
+
+        Raises:
+            UserError: when the pretrained weights cannot be had, or do not fit the tokenizer or the length.
+        """
+        from transformers import BertModel
+
+        if not self.fit.pretrained:
+            return self._network(BertModel(self.shape, add_pooling_layer=False))
+        shape, name = self.shape, self.fit.pretrained
+        return self._network(self._read(BertModel, name, config=shape, add_pooling_layer=False, use_safetensors=True))
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""
+        return nn.functional.cross_entropy(outputs, labels, label_smoothing=self.fit.label_smoothing)
+
+    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":  # noqa: ARG002  # no part can be
+        """Refuse: its layers are not shared.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("task.trainer.tensor: a bert's layers are not shared; write tensor: 1")
+
+    def flops(self) -> int:
+        """Return those of one text of the full length: backward costs twice what forward does.
+
+        Forward, 2 for each weight and token, and 4 for each number of a token and each token that it attends to
+        (Kaplan et al., Scaling Laws for Neural Language Models, 2020).
+        """
+        shape, width = self.shape, self.shape.hidden_size
+        token = 8 * width**2 + 4 * width * shape.intermediate_size + 4 * width * self.length
+        return 3 * (shape.num_hidden_layers * self.length * token + 2 * width * self.classes)
+
+    @cached_property
+    def shape(self) -> "BertConfig":
+        """How many layers of which widths there are, without dropout: a resumed training takes the same steps.
+
+        Raises:
+            UserError: when it is that of another network, or does not fit the tokenizer or the length.
+        """
+        from transformers import BertConfig
+
+        fit = self.fit
+        if not fit.pretrained:
+            if fit.width % fit.heads:
+                raise UserError(f"{self.field}.heads: is {fit.heads}, which does not divide the width of {fit.width}")
+            return BertConfig(
+                hidden_size=fit.width,
+                num_hidden_layers=fit.layers,
+                num_attention_heads=fit.heads,
+                intermediate_size=WIDER * fit.width,
+                vocab_size=self.vocabulary,
+                max_position_embeddings=self.length,
+                pad_token_id=self.pad,
+                **WITHOUT_DROPOUT,
+            )
+        found: BertConfig = self._read(BertConfig, fit.pretrained, **WITHOUT_DROPOUT)
+        self._check(found)
+        return found
+
+    def _network(self, bert: "BertModel") -> nn.Sequential:
+        return nn.Sequential(Encoder(bert, self.pad), nn.Linear(self.shape.hidden_size, self.classes))
+
+    def _read(self, kind: Any, name: str, **options: Any) -> Any:
+        from transformers.utils import logging
+
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
+            return kind.from_pretrained(name, **options)
+        except (OSError, ValueError) as error:
+            why = " ".join(str(error).split())[:200]
+            raise UserError(
+                f"{self.field}.pretrained: {name!r} cannot be read ({why}); name a folder with config.json and "
+                "model.safetensors, or a name on the hub where that can be reached"
+            ) from None
+
+    def _check(self, shape: "BertConfig") -> None:
+        for name, wrong, right in (
+            ("kind of network", shape.model_type, "bert"),
+            ("activation", shape.hidden_act, "gelu"),
+            ("numbers of tokens, so task.tokenizer is another network's", shape.vocab_size, self.vocabulary),
+        ):
+            if wrong != right:
+                raise UserError(f"{self.field}.pretrained: {name}: {wrong!r}, and it takes {right!r}")
+        if self.length > shape.max_position_embeddings:
+            raise UserError(f"task.length: is {self.length}, and the network takes {shape.max_position_embeddings}")

@@ -1,0 +1,121 @@
+"""What networks of images and of texts have in common: how they are fitted, and what they give."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from components.classes import scorer
+from components.classes.shards import Array, Items, labels
+from components.common import storage
+from components.common.config.classes import Classes
+from components.neural import checkpoints, devices, processes, trainer
+from components.neural.data import Change, Gather, Gathered
+from components.neural.recipes import Recipe
+
+RESIDENT = 1 << 30  # bytes of inputs that are copied to the device as a whole
+
+Scores = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same through a training.
+
+    Attributes:
+        task: classes, candidates and how networks are trained.
+        device: `cpu` or `cuda`.
+        checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        resident: bytes of inputs up to which all are copied to the device; of more, a batch at a time is.
+    """
+
+    task: Classes
+    device: str
+    checkpoints: str = ""
+    resident: int = RESIDENT
+
+    @property
+    def torch_device(self) -> torch.device:
+        """Where networks are trained.
+
+        Raises:
+            UserError: when it is not there.
+        """
+        return devices.torch_device(self.device)
+
+
+def field(name: str) -> str:
+    """Return where a candidate's parameters stand in the config."""
+    return f"task.candidates.{name}.parameters"
+
+
+def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Gathered) -> nn.Sequential:
+    """Fit a network on some rows of a training.
+
+    Args:
+        setting: task and device.
+        name: of the candidate.
+        recipe: of the network.
+        rows: what it is fitted on.
+        gathered: what it sees of them.
+    """
+    task, folder = setting.task, storage.fingerprint(list(rows["content"]))[:16]
+    place, seconds = storage.join(setting.checkpoints, field(name), folder), task.trainer.checkpoint_seconds
+    with (
+        checkpoints.kept(place, seconds) if setting.checkpoints else nullcontext() as kept,
+        devices.reproducible(task.seed, recipe.fit.threads),
+    ):
+        replica = processes.replica(recipe, task.trainer, setting.torch_device)
+        return trainer.fit(replica, gathered, kept).eval()
+
+
+def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, change: Change) -> Gathered:
+    """Return what a network is trained on.
+
+    Args:
+        setting: task and device.
+        items: of the training.
+        rows: those of them that train.
+        size: rows of a batch.
+        change: what is done to a batch, on the device.
+    """
+    device = setting.torch_device
+    known = torch.from_numpy(labels(rows, setting.task.classes)).to(device)
+    is_small = items.shards.width * len(rows) <= setting.resident
+    gather = _resident(items, rows, device) if is_small else _mapped(items, rows, device)
+    return Gathered(gather, known, size, change)
+
+
+def probabilities(model: nn.Sequential, inputs: Array) -> Scores:
+    """Return a network's probabilities of each class, (n, classes).
+
+    In float32 on a GPU too, since they are what those of the graph are compared with.
+
+    Args:
+        model: gives logits.
+        inputs: what it takes, (n, ...).
+    """
+    device = next(model.parameters()).device
+    with torch.no_grad(), devices.exact():
+        batches = torch.split(torch.from_numpy(inputs).to(device), scorer.AT_ONCE)
+        found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
+    return found
+
+
+def _resident(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
+    whole = torch.from_numpy(items.inputs(rows)).to(device)
+    return lambda chosen: whole[chosen]
+
+
+def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
+    numbers = rows.index.to_numpy()
+
+    def gather(chosen: Tensor) -> Tensor:
+        inputs = torch.from_numpy(items.shards.take(numbers[chosen.cpu().numpy()]))
+        return (inputs.pin_memory() if device.type == "cuda" else inputs).to(device, non_blocking=True)
+
+    return gather

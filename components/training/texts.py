@@ -1,0 +1,169 @@
+"""Models that tell classes of texts apart: weighted words, embeddings as they are, or a network that is fitted."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from scipy.sparse import csr_array
+from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor, nn
+
+from components.classes import scorer, tokens
+from components.classes.metrics import Labels
+from components.classes.shards import Items, labels
+from components.classes.tokens import Tokenizer, Tokens
+from components.common.config.classes import Texts
+from components.common.contracts import package
+from components.common.contracts.package import Signature
+from components.common.errors import UserError
+from components.neural import devices
+from components.neural.recipes import checked
+from components.neural.recipes.bert import Bert, Parameters
+from components.training import networks, texts_export
+from components.training.estimators import Fitted, Job, fitted
+from components.training.networks import Scores, Setting
+from components.training.texts_export import Line
+
+TOKENIZER = "tokenizer.json"
+ITERATIONS = 1000  # of logistic regression
+NEVER = -30.0  # the logit of a class that no training row has
+
+
+def signature(task: Texts) -> Signature:
+    """Return what every graph takes and gives."""
+    return Signature.of_texts(len(task.classes))
+
+
+def preprocessing(task: Texts) -> package.Texts:
+    """Return how texts become the graphs' input."""
+    tokenizer = tokens.named(task)
+    return package.Texts(
+        classes=task.classes,
+        length=task.length,
+        tokenizer=TOKENIZER if tokenizer.content else None,
+        vocabulary=tokenizer.vocabulary,
+        pad=tokenizer.pad,
+    )
+
+
+def files(task: Texts) -> Mapping[str, bytes]:
+    """Return what a package holds beside its graphs."""
+    content = tokens.named(task).content
+    return {TOKENIZER: content} if content else {}
+
+
+def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+    """Fit one candidate of the config.
+
+    Raises:
+        UserError: when a parameter is refused, or pretrained weights cannot be had.
+    """
+    task = setting.task
+    assert isinstance(task, Texts)
+    found, known = items.inputs(rows), labels(rows, task.classes)
+    if found.max() >= tokens.named(task).vocabulary:
+        raise UserError("task.tokenizer: is another one than the features were made with; run again from features")
+    if task.candidates[name].kind == "tfidf":
+        return _weighted(task, name, found, known)
+    made = recipe(task, name)
+    if made.fit.frozen:
+        return _frozen(setting, name, made, found, known)
+    # of a pipeline every batch has the same shape
+    change = _unchanged if task.trainer.pipeline > 1 else partial(_trimmed, made.pad)
+    data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
+    model = networks.fit(setting, name, made, rows, data)
+    return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
+
+
+def recipe(task: Texts, name: str) -> Bert:
+    """Return the recipe of a network among the candidates of the config.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    field, tokenizer = networks.field(name), tokens.named(task)
+    given = checked(Parameters, field, task.candidates[name].parameters)
+    if given.frozen and not given.pretrained:
+        raise UserError(f"{field}.frozen: is true, and there is nothing pretrained to keep; name {field}.pretrained")
+    return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), given)
+
+
+def is_network(task: Texts, name: str) -> bool:
+    """Return whether several processes train a candidate together."""
+    candidate = task.candidates[name]
+    return candidate.kind == "bert" and not candidate.parameters.get("frozen")
+
+
+def _trimmed(pad: int, batch: Tensor, _: Tensor) -> Tensor:
+    """Leave out the columns in which no text of a batch has a token."""
+    return batch[:, : int((batch != pad).sum(1).max())]
+
+
+def _unchanged(batch: Tensor, _: Tensor) -> Tensor:
+    return batch
+
+
+def _weighted(task: Texts, name: str, found: Tokens, known: Labels) -> Fitted:
+    """Fit logistic regression on each text's tokens, weighted by how rare they are (TF-IDF)."""
+    tokenizer = tokens.named(task)
+    weigh = TfidfTransformer().fit(_counts(tokenizer, found))
+    line = _line(task, name, weigh.transform(_counts(tokenizer, found)), known)
+
+    def predict(inputs: Tokens) -> Scores:
+        logits = weigh.transform(_counts(tokenizer, inputs)) @ line.weights + line.bias
+        scores: Scores = softmax(logits, axis=1).astype(np.float32)
+        return scores
+
+    return Fitted(lambda: texts_export.bag(weigh.idf_, line, tokenizer.pad), predict)
+
+
+def _counts(tokenizer: Tokenizer, found: Tokens) -> csr_array:
+    """Return how often each text has each token, (n, vocabulary)."""
+    rows, places = np.nonzero(found != tokenizer.pad)
+    cells = (np.ones(len(rows)), (rows, found[rows, places]))
+    return csr_array(cells, shape=(len(found), tokenizer.vocabulary))
+
+
+def _frozen(setting: Setting, name: str, made: Bert, found: Tokens, known: Labels) -> Fitted:
+    """Fit logistic regression on the embeddings of a pretrained network."""
+    task = setting.task
+    assert isinstance(task, Texts)
+    with devices.reproducible(task.seed, made.fit.threads):
+        model = made.model().to(setting.torch_device).eval()
+        encoder, last = model
+        embedded = _embeddings(encoder, found, made.pad)
+    line = _line(task, name, embedded, known)
+    last.load_state_dict({"weight": torch.from_numpy(line.weights.T), "bias": torch.from_numpy(line.bias)})
+    return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
+
+
+def _line(task: Texts, name: str, inputs: Any, known: Labels) -> Line:
+    """Fit logistic regression, with the candidate's parameters where they are its own."""
+    candidate = task.candidates[name]
+    given = candidate.parameters if candidate.kind == "tfidf" else {}
+    job = Job(networks.field(name), given, task.seed, threads=1, device="cpu")
+    made = fitted(LogisticRegression, job, {"max_iter": ITERATIONS}, inputs, known)
+    weights = np.zeros((inputs.shape[1], len(task.classes)))
+    bias = np.full(len(task.classes), NEVER)
+    # of two classes it knows the odds of the second
+    weights[:, made.classes_] = made.coef_.T if len(made.classes_) > 2 else np.outer(made.coef_, [0, 1])
+    bias[made.classes_] = made.intercept_ if len(made.classes_) > 2 else [0, *made.intercept_]
+    return Line(weights, bias)
+
+
+def _embeddings(encoder: nn.Module, found: Tokens, pad: int) -> npt.NDArray[np.float32]:
+    """Return embeddings of texts, (n, width): those of like length together, so that little is filled up."""
+    order = np.argsort((found != pad).sum(1), kind="stable")
+    device = next(encoder.parameters()).device
+    with torch.no_grad():
+        batches = torch.split(torch.from_numpy(found[order]).to(device), scorer.AT_ONCE)
+        embedded = torch.cat([encoder(_trimmed(pad, batch, batch)) for batch in batches]).cpu().numpy()
+    back = np.empty_like(embedded)
+    back[order] = embedded
+    return back

@@ -1,0 +1,222 @@
+"""Models of texts: weighted words, embeddings as they are, a network that is fitted; each as ONNX."""
+
+import json
+from argparse import Namespace
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from sklearn.feature_extraction.text import TfidfTransformer
+from sklearn.linear_model import LogisticRegression
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Split
+from torch.utils.flop_counter import FlopCounterMode
+
+from components.classes import scorer, shards, tokens
+from components.classes.shards import Items, Shards
+from components.common import storage
+from components.common.contracts import package, tables
+from components.common.errors import UserError
+from components.common.graph import Graph
+from components.neural.recipes.bert import Bert, Parameters
+from components.training import __main__ as training
+from components.training import networks, texts, texts_export
+from tests.components import pictures, topics
+from tests.components.states import state
+
+TASK = topics.task()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    found = tmp_path_factory.mktemp("topics")
+    topics.made(found)
+    return found
+
+
+def trained(folder, name: str, **task) -> tuple[str, package.ModelPackage]:
+    place = str(folder / name)
+    flags = {"config": json.dumps(topics.config(**task)), "date": pictures.DATE, "device": "cpu"}
+    flags |= {"state": state(folder), "features": str(folder / "features.json"), "model": place}
+    training.body(Namespace(**flags))
+    return place, package.load(place)
+
+
+def items(count: int = 48) -> Items:
+    """Texts of one class each: word `n` says so, the others say nothing."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 4, count)
+    found = random.integers(10, 512, (count, 16)).astype(np.int32)
+    found[:, 0], found[:, 1], found[: count // 2, 9:] = tokens.START, labels + 2, tokens.PAD
+    rows = pd.DataFrame({"label": [TASK.classes[number] for number in labels], "content": map(str, range(count))})
+    return Items(rows, Shards([found]))
+
+
+def recipe(**parameters) -> Bert:
+    sizes = {"width": 16, "heads": 2, "layers": 2, "threads": 1}
+    return Bert("task.candidates.bert.parameters", 512, tokens.PAD, 16, 4, Parameters(**sizes | parameters))
+
+
+def saved(folder, **changes) -> str:
+    """Write a network's weights as everybody shares them, and return where."""
+    made = recipe()
+    shape = {**made.shape.to_dict(), **changes}
+    (folder / "config.json").write_text(json.dumps(shape))
+    torch.manual_seed(7)
+    encoder, _ = made.model()
+    save_file(encoder.bert.state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
+    events, features = (tables.read_table(str(folder / name)) for name in ("events.json", "features.json"))
+    assert [part.date for part in features.partitions] == [part.date for part in events.partitions]
+    day = features.partitions[-1]
+    found, written = shards.mapped(day), storage.read_frame(events.partitions[-1].uri)["text"]
+    assert (found.dtype, found.shape) == (np.int32, (24, 16))
+    assert np.array_equal(found, tokens.encoded(tokens.named(TASK), 16, written.tolist()))
+    other = pictures.feature(folder, topics.config(length=32))[0]
+    assert other.partitions[-1].uri != day.uri
+    pictures.feature(folder, topics.CONFIG)  # as the other tests find it
+
+
+def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
+    place, model = trained(folder, "one")
+    assert model.classes == package.Texts(classes=TASK.classes, length=16, tokenizer=None, vocabulary=512, pad=0)
+    assert model.signature.inputs[0].shape == [-1, -1]
+    assert set(model.candidates) == {"words", "bert"}
+    assert model.candidates["words"].validation["accuracy"] > 0.4
+    assert trained(folder, "two")[1].sha256 == model.sha256
+    reference = package.read_reference(place)
+    assert list(reference) == ["label", "tokens", "variety", "predicted", "score"]
+    assert reference["tokens"].between(4, 16).all()
+
+
+def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
+    path = tmp_path / "words.json"
+    letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
+    library = Tokenizer(WordLevel({**letters, "[UNK]": 26, "[PAD]": 27}, unk_token="[UNK]"))
+    library.pre_tokenizer = Split("", "isolated")
+    path.write_text(library.to_str())
+    changed = {"candidates": {"words": TASK.candidates["words"].model_dump()}, "tokenizer": str(path)}
+    with pytest.raises(UserError, match=r"task.tokenizer: is another one than the features were made with"):
+        trained(folder, "other", **changed)
+    topics.made(tmp_path, topics.config(**changed))
+    place, model = trained(tmp_path, "model", **changed)
+    assert storage.read_bytes(f"{place}/{model.classes.tokenizer}") == path.read_bytes()
+    assert texts.TOKENIZER in {file.name for file in model.files}
+
+
+def test_weighted_words_are_scikit_learns():
+    given = items()
+    found = given.shards.arrays[0]
+    fitted = texts.fit(networks.Setting(TASK, "cpu"), "words", given, given.rows)
+    counts = np.stack([np.bincount(row, minlength=512) for row in found])
+    counts[:, tokens.PAD] = 0
+    weigh = TfidfTransformer().fit(counts)
+    theirs = LogisticRegression(C=10.0, max_iter=1000).fit(
+        weigh.transform(counts), shards.labels(given.rows, TASK.classes)
+    )
+    expected = theirs.predict_proba(weigh.transform(counts))
+    assert np.abs(Graph(fitted.graph).score(found) - expected).max() < 1e-5
+    assert np.abs(fitted.predict(found) - expected).max() < 1e-5
+    assert np.abs(Graph(fitted.graph).score(found[:24, :9]) - expected[:24]).max() < 1e-5  # nothing to fill up
+
+
+@pytest.mark.parametrize("known", [2, 1])
+def test_a_class_without_a_training_row_is_never_predicted(known):
+    given = items()
+    rows = given.rows[given.rows["label"].isin(TASK.classes[1 : known + 1])]
+    setting = networks.Setting(TASK, "cpu")
+    if known == 1:
+        with pytest.raises(UserError, match=r"task.candidates.words.parameters: .*classes"):
+            texts.fit(setting, "words", given, rows)
+        return
+    scores = Graph(texts.fit(setting, "words", given, rows).graph).score(given.inputs(rows))
+    assert scores[:, [0, 3]].max() < 1e-6
+    assert (scores[:, 2] > 0.5).tolist() == (rows["label"] == TASK.classes[2]).tolist()
+
+
+def test_the_graph_gives_the_network_s_probabilities_whatever_texts_are_filled_up_to():
+    torch.manual_seed(0)
+    made, found = recipe(), items().shards.arrays[0]
+    model = made.model().eval()
+    graph = texts_export.transformer(model, made)
+    assert np.abs(Graph(graph).score(found) - networks.probabilities(model, found)).max() < 1e-6
+    assert np.abs(Graph(graph).score(found[:24]) - Graph(graph).score(found[:24, :9])).max() < 1e-6
+    assert texts_export.transformer(model, made) == graph
+
+
+def test_a_network_that_keeps_its_texts_on_disk_or_resumes_is_the_same(tmp_path):
+    given = items()
+    setting = networks.Setting(TASK, "cpu")
+    whole = texts.fit(setting, "bert", given, given.rows).graph
+    assert texts.fit(replace(setting, resident=0), "bert", given, given.rows).graph == whole
+    assert texts.fit(replace(setting, checkpoints=str(tmp_path)), "bert", given, given.rows).graph == whole
+
+
+def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they_stay(tmp_path):
+    given, place = items(), saved(tmp_path)
+    candidate = {"kind": "bert", "parameters": {"pretrained": place, "frozen": True, "threads": 1}}
+    task = topics.task(candidates={"frozen": candidate})
+    begun, _ = texts.recipe(task, "frozen").model()
+    torch.manual_seed(7)
+    expected, _ = recipe().model()
+    assert all(
+        torch.equal(a, b) for a, b in zip(begun.state_dict().values(), expected.state_dict().values(), strict=True)
+    )
+    found, fitted = given.inputs(given.rows), texts.fit(networks.Setting(task, "cpu"), "frozen", given, given.rows)
+    with torch.no_grad():
+        embedded = expected(torch.from_numpy(found)).numpy()
+    theirs = LogisticRegression(max_iter=1000).fit(embedded, shards.labels(given.rows, task.classes))
+    assert np.abs(Graph(fitted.graph).score(found) - theirs.predict_proba(embedded)).max() < 1e-4
+    assert not texts.is_network(task, "frozen")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"vocab_size": 99}, "task.tokenizer is another network's"),
+        ({"model_type": "roberta"}, "kind of network: 'roberta'"),
+        ({"hidden_act": "relu"}, "activation: 'relu'"),
+        ({"max_position_embeddings": 8}, "task.length: is 16, and the network takes 8"),
+    ],
+)
+def test_pretrained_weights_that_do_not_fit_are_refused(tmp_path, changes, why):
+    place = saved(tmp_path, **changes)
+    with pytest.raises(UserError, match=why):
+        recipe(pretrained=place).model()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        ({"pretrained": "no/such/folder"}, r"parameters.pretrained: 'no/such/folder' cannot be read"),
+        ({"frozen": True}, r"parameters.frozen: is true, and there is nothing pretrained"),
+        ({"width": 10, "heads": 3}, r"parameters.heads: is 3, which does not divide the width of 10"),
+        ({"depth": 2}, r"parameters.depth: unknown"),
+    ],
+)
+def test_a_wrong_parameter_is_named_where_it_stands(parameters, why):
+    task = topics.task(candidates={"bert": {"kind": "bert", "parameters": parameters}})
+    with pytest.raises(UserError, match=why):
+        texts.recipe(task, "bert").model()
+
+
+def test_operations_are_those_that_pytorch_counts():
+    made = recipe()
+    model = made.model()
+    model[0].bert.set_attn_implementation("eager")
+    with FlopCounterMode(display=False) as counter:
+        model(torch.ones((1, 16), dtype=torch.int32)).sum().backward()
+    assert counter.get_total_flops() == made.flops()
+
+
+def test_texts_of_a_batch_are_filled_up_to_the_longest_of_them_only():
+    found = torch.tensor([[1, 5, 0, 0], [1, 5, 6, 0]])
+    assert texts._trimmed(0, found, found).tolist() == [[1, 5, 0], [1, 5, 6]]
+    assert scorer.AT_ONCE >= 2
