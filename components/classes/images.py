@@ -12,7 +12,6 @@ Pixels = npt.NDArray[np.uint8]
 # decoders are written in C and read what strangers have made: no more of them than anybody needs
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 PLAIN = {"1": "L", "L": "L", "RGB": "RGB"}
-DEPTH = 24  # where a PNG file says of how many bits a channel is: in its first chunk
 BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
@@ -37,6 +36,7 @@ def decoded(content: bytes, max_pixels: int, least: int = 0) -> Image.Image:
     """
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is odd beside the pixels, such as broken EXIF data
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             return _plain(_loaded(content, max_pixels, least))
     except UnusableError:
@@ -60,7 +60,7 @@ def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:
     # what a phone puts behind its picture, such as a smaller one, is no animation
     if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
         raise UnusableError("animated")
-    if image.format == "PNG" and content[DEPTH] > 8:  # of color, Pillow would drop half of them
+    if image.format == "PNG" and "16" in str(image.tile[0].args):  # of color, Pillow would drop half of the bits
         raise UnusableError("wrong_mode")
     if least:
         image.draft(None, (least, least))

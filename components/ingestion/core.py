@@ -144,7 +144,7 @@ def _of(day: np.datetime64, frame: pd.DataFrame, days: npt.NDArray[np.datetime64
 
 def _raw(contents: pd.Series) -> pd.Series:
     """Return images or texts as bytes, since what is wrong with some of them is that they are no text."""
-    return contents.map(lambda content: content.encode() if isinstance(content, str) else content)
+    return contents.map(lambda content: content.encode(errors="surrogatepass") if isinstance(content, str) else content)
 
 
 def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:

@@ -1,5 +1,6 @@
 """Where a day's rows come from: the simulator, a folder with one file a day, or one table with all days."""
 
+import errno
 import gzip
 import importlib
 import io
@@ -37,7 +38,9 @@ SIMULATED = {
 SIMULATORS = {Kind.TABULAR: "simulator", Kind.IMAGES: "pictures", Kind.TEXTS: "sentences"}
 FORMATS = (".parquet", ".csv", ".csv.gz")
 STORED = re.compile(r"(?:s3|gs)://[^:]+")
-ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+# of a name that no file can have, since it holds a NUL character, Python says ValueError
+ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
+LONGEST = 1024  # characters of a name: no object store has longer ones
 READS = 16  # files at once, most of whose time is waiting
 
 
@@ -278,17 +281,22 @@ class Files:
             UserError: when it may not be read, or the store refuses.
             UnavailableError: when the store fails in every try.
         """
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
             return value
         path = PurePosixPath(value)
-        inside = not path.is_absolute() and ".." not in path.parts and "://" not in value
+        # by :// and :: fsspec would find other places
+        inside = not path.is_absolute() and ".." not in path.parts and "://" not in value and "::" not in value
         try:
             if inside or STORED.fullmatch(value):
                 return storage.read_bytes(storage.join(self.root, value) if inside else value)
         except UserError as error:
-            if not isinstance(error.__cause__, ABSENT):  # those the rule missing_file names
+            if not _is_absence(error.__cause__):  # those the rule missing_file names
                 raise
         return value
+
+
+def _is_absence(cause: BaseException | None) -> bool:
+    return isinstance(cause, ABSENT) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG)
 
 
 def _objects(values: list[Any]) -> "npt.NDArray[np.object_]":
@@ -354,14 +362,29 @@ def _parquet(data: bytes) -> "pd.DataFrame":
     }
     # pandas' own metadata would hide a column that was an index
     table = parquet.read_table(pa.BufferReader(data))
+    table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
     return frame
+
+
+def _readable(column: Any) -> Any:
+    """Return a column of texts as one of bytes where some of them are no UTF-8, so that the rules find which."""
+    import pyarrow as pa
+
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return column.cast(pa.binary())
+    return column
 
 
 def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
     import pandas as pd
 
-    header = (gzip.decompress(data) if zipped else data).partition(b"\n")[0]
+    plain = gzip.decompress(data) if zipped else data
+    if b"\0" in plain:  # where pandas would end a value
+        raise ValueError("it holds a NUL character")
+    header = plain.partition(b"\n")[0]
     other = [separator for separator in (b";", b"\t", b"|") if separator in header and b"," not in header]
     if other:
         raise UserError(
@@ -372,10 +395,9 @@ def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
         # rows with more fields than the header has names
         warnings.simplefilter("error", pd.errors.ParserWarning)
         return pd.read_csv(
-            io.BytesIO(data),
+            io.BytesIO(plain),
             dtype=str,
             encoding="utf-8-sig",
-            compression="gzip" if zipped else None,
             # never take the first column for an index: that shifts all names by one
             index_col=False,
             # only nothing is missing: 'NA' may be somebody's id

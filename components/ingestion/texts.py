@@ -1,14 +1,18 @@
 """The rules for texts."""
 
 from typing import Any
+from unicodedata import category
 
 import pandas as pd
 
 from components.common.config.classes import Texts
 
+# Unicode's general categories of spaces, controls and what has no width, such as a mark of direction
+BLANK = ("Zs", "Zl", "Zp", "Cc", "Cf")
+
 
 def contents(column: pd.Series) -> pd.Series:
-    """Return texts; bytes where they are no UTF-8, null where there is nothing."""
+    """Return texts without a byte order mark; bytes where they are no UTF-8, null where there is nothing."""
     return column.astype(object).map(_content)
 
 
@@ -18,10 +22,12 @@ def faults(contents: pd.Series, task: Texts) -> pd.Series:
 
 
 def _content(value: Any) -> Any:
+    if isinstance(value, str):  # which may hold half of a surrogate pair, as JSON can name one
+        value = value.encode(errors="surrogatepass")
     if not isinstance(value, bytes):
         return value
     try:
-        return value.decode()
+        return value.decode("utf-8-sig")
     except UnicodeDecodeError:
         return value
 
@@ -29,8 +35,10 @@ def _content(value: Any) -> Any:
 def _fault(content: Any, task: Texts) -> str | None:
     if isinstance(content, bytes):
         return "invalid_utf8"
-    if not isinstance(content, str) or not content.strip():
+    if not isinstance(content, str):
         return "empty"
     if "\0" in content:  # a file that is no text
         return "binary"
-    return "too_long" if len(content) > task.max_characters else None
+    if len(content) > task.max_characters:
+        return "too_long"
+    return "empty" if all(category(character) in BLANK for character in content) else None

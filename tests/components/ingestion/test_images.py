@@ -83,8 +83,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def loaded(place: Path, names: list[str]) -> list:
-    rows(names).to_csv(place / f"{DATE}.csv", index=False)
-    given = parsed(source={"files": "{date}.csv"})
+    rows(names).to_parquet(place / f"{DATE}.parquet")
+    given = parsed(source={"files": "{date}.parquet"})
     return sources.connect(str(place), given, DAY).read(DAY).load()["image"].tolist()
 
 
@@ -129,6 +129,11 @@ def test_a_day_with_files_that_were_missing_is_read_again_until_they_have_come(f
         "gone.png",
         "deep",
         "a.png/b",
+        "a\0.png",
+        "a.png::{folder}/a.png",
+        f"{'a' * 300}.png",
+        "data:image/png;base64," + "A/" * 5000,
+        "https://example.com/a.png",
     ],
 )
 def test_a_file_that_is_elsewhere_or_nowhere_is_not_read(folder, name):

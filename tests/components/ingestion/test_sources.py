@@ -162,6 +162,8 @@ def test_csv_values_stay_as_they_are_written():
         pytest.param("x.csv", b'a,b\n"1,2\n', id="an open quote"),
         pytest.param("x.csv", b"PAR1\x00\xff\xfe", id="Parquet named CSV"),
         pytest.param("x.csv", b"\n", id="an empty line"),
+        pytest.param("x.csv", b"id,text\n1,a\0b\n", id="a NUL character, where pandas would cut the text"),
+        pytest.param("x.csv", "id,text\n1,caf\u00e9\n".encode("latin-1"), id="another encoding"),
         pytest.param("x.csv.gz", b"a,b\n1,2\n", id="not compressed"),
         pytest.param("x.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000, mtime=0)[:-12], id="cut short"),
         pytest.param("x.parquet", b"a,b\n1,2\n", id="CSV named Parquet"),
