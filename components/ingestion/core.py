@@ -265,6 +265,10 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
         sound = reasons.isna()
         repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()
         reasons[repeated.index[repeated]] = "duplicate_id" if role == "event_id" else "duplicate_content"
+    if isinstance(config.task, Images) and config.task.near_duplicates is not None:
+        sound = reasons.isna()
+        for _, contents in typed.loc[sound, "image"].groupby(rows.days[sound]):
+            reasons[contents.index[images.repeats(contents, config.task)]] = "near_duplicate"
     return reasons
 
 

@@ -60,6 +60,11 @@ class Images(Classes):
     max_pixels: Annotated[int, annotated_types.Interval(ge=64, le=PIXELS)] = Field(
         50_000_000, description="width times height, above which an image is quarantined before it is decoded"
     )
+    near_duplicates: Annotated[int, annotated_types.Interval(ge=0, le=16)] | None = Field(
+        None,
+        description="bits of 64 by which the difference hash of an image may differ from that of an earlier one of its "
+        "day, at or below which it is quarantined; null: only the same bytes are",
+    )
     candidates: dict[CandidateName, ImageNetwork] = Field(min_length=1, description="name -> what to train")
 
 
