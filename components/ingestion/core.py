@@ -265,10 +265,10 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
         sound = reasons.isna()
         repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()
         reasons[repeated.index[repeated]] = "duplicate_id" if role == "event_id" else "duplicate_content"
-    if isinstance(config.task, Images) and config.task.near_duplicates is not None:
+    if isinstance(config.task, Images | Texts) and config.task.near_duplicates is not None:
         sound = reasons.isna()
-        for _, contents in typed.loc[sound, "image"].groupby(rows.days[sound]):
-            reasons[contents.index[images.repeats(contents, config.task)]] = "near_duplicate"
+        for _, contents in typed.loc[sound, columns.content].groupby(rows.days[sound]):
+            reasons[contents.index[_repeats(contents, config.task)]] = "near_duplicate"
     return reasons
 
 
@@ -278,6 +278,11 @@ def _faults(contents: pd.Series, task: Task) -> pd.Series:
         return images.faults(contents, task)
     assert isinstance(task, Texts)
     return texts.faults(contents, task)
+
+
+def _repeats(contents: pd.Series, task: Images | Texts) -> npt.NDArray[np.bool_]:
+    """Return which images or texts are nearly an earlier one, (n,)."""
+    return images.repeats(contents, task) if isinstance(task, Images) else texts.repeats(contents, task)
 
 
 def _bad_amounts(typed: pd.DataFrame) -> pd.Series:

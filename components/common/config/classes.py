@@ -74,4 +74,9 @@ class Texts(Classes):
     kind: Literal[Kind.TEXTS]
     length: Annotated[int, annotated_types.Interval(ge=8, le=8192)] = Field(128, description="tokens networks see")
     max_characters: Positive = Field(100_000, description="of a text, above which it is quarantined")
+    near_duplicates: Annotated[float, annotated_types.Interval(ge=0.5, le=0.95)] | None = Field(
+        None,
+        description="share of 5-character parts in common with an earlier text of its day, at or above which a text is "
+        "quarantined; null: only the same bytes are",
+    )
     candidates: dict[CandidateName, TextNetwork] = Field(min_length=1, description="name -> what to train")

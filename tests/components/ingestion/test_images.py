@@ -253,11 +253,9 @@ def test_labels_that_are_not_due_are_not_there():
 TEXTS = parse(text_config(task=text_config()["task"] | {"max_characters": 50}))
 
 
-def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
-    verses = ["In the beginning", "", None, " \n\t", "a\0b", b"\xff\xfe", "x" * 51, b"caf\xc3\xa9", "In the beginning"]
-    right_to_left, emoji = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea", "\U0001f469\u200d\U0001f680 liftoff"
-    verses += [right_to_left, emoji]
-    frame = pd.DataFrame(
+def verses_of(*verses: object) -> pd.DataFrame:
+    """A day's rows with such texts."""
+    return pd.DataFrame(
         {
             "id": range(len(verses)),
             "time": pd.date_range(DATE, periods=len(verses), freq="min", unit="us"),
@@ -265,6 +263,31 @@ def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
             "book": "Genesis",
         }
     )
+
+
+def near(least: float | None, *verses: str) -> dict[int, str]:
+    """What is quarantined of texts."""
+    return quarantined(verses_of(*verses), parse(text_config(task=text_config()["task"] | {"near_duplicates": least})))
+
+
+def test_of_texts_that_say_nearly_the_same_the_first_of_the_day_stays():
+    verse = "In the beginning God created the heaven and the earth, and the earth was without form, and void"
+    other = "And God saw every thing that he had made, and, behold, it was very good"
+    copies = [verse, verse.upper(), f"  {verse.replace(' ', chr(10))}.", verse.replace("void", "empty"), other]
+    assert near(0.75, *copies) == dict.fromkeys((1, 2, 3), "near_duplicate")
+    assert near(0.95, *copies) == dict.fromkeys((1, 2), "near_duplicate")
+    assert near(None, *copies) == {}
+
+
+def test_texts_shorter_than_what_is_compared_are_alike_when_they_are_the_same():
+    assert near(0.95, "No", "no ", "On", "\U0001f600") == {1: "near_duplicate"}
+
+
+def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
+    verses = ["In the beginning", "", None, " \n\t", "a\0b", b"\xff\xfe", "x" * 51, b"caf\xc3\xa9", "In the beginning"]
+    right_to_left, emoji = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea", "\U0001f469\u200d\U0001f680 liftoff"
+    verses += [right_to_left, emoji]
+    frame = verses_of(*verses)
     assert quarantined(frame, TEXTS) == {
         1: "empty",
         2: "empty",

@@ -56,6 +56,12 @@ def test_a_default_of_another_task_is_no_mistake() -> None:
     assert parse(config(evaluation={"top_k": 100}, simulator={"customers": 5000})).evaluation.top_k == 100
 
 
+def test_texts_are_alike_by_a_share() -> None:
+    assert message(text(task=text()["task"] | {"near_duplicates": 4})).startswith(
+        "task.near_duplicates: Input should be less than or equal to 0.95, got 4"
+    )
+
+
 def test_a_text_needs_its_column() -> None:
     assert message(text(columns=pictures.CONFIG["columns"])).startswith("columns.image: is 'image', which task text-")
 
