@@ -69,7 +69,7 @@ def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:
     if image.width * image.height > max_pixels:
         raise UnusableError("decompression_bomb")
     # what a phone puts behind its picture, such as a smaller one, is no animation
-    if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
+    if image.format != "MPO" and getattr(image, "is_animated", False):
         raise UnusableError("animated")
     if image.format == "PNG" and "16" in str(image.tile[0].args):  # of color, Pillow would drop half of the bits
         raise UnusableError("wrong_mode")

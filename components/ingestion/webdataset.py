@@ -75,9 +75,9 @@ def _fields(content: bytes | None) -> Row:
     """Return the fields of a JSON object as bytes; none where it is no JSON object."""
     try:
         found = json.loads(content or b"", parse_int=str, parse_float=str, parse_constant=str)
+        return {name: _bytes(value) for name, value in found.items()} if isinstance(found, dict) else {}
     except (ValueError, RecursionError):
         return {}
-    return {name: _bytes(value) for name, value in found.items()} if isinstance(found, dict) else {}
 
 
 def _value(content: bytes | None, whole: bool) -> bytes | None:
