@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from components.ingestion import core
 
 # part of every partition's identity: raise it when the same rows come to another partition
-SCHEMA = 3
+SCHEMA = 4
 BATCH = 30  # days that are in memory, and on the log's next line, together; one of images or texts
 
 
@@ -118,7 +118,7 @@ def _key(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> st
 
 def _rules(config: Config) -> dict[str, object]:
     """Return what decides which images or texts are taken: what the config says, and for images who decodes them."""
-    asked = {"classes", "min_side", "max_pixels", "max_characters"}
+    asked = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
     rules = config.task.model_dump(include=asked) if config.columns.content else {}
     return rules | {"pillow": PIL.__version__} if config.columns.image else rules
 

@@ -1,6 +1,7 @@
 """Columns as users have them, turned into canonical types; a value that cannot be read becomes null."""
 
 import math
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -55,11 +56,11 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
     """
     if not read.isna().all():
         return
-    values = column[given(column)]
+    values = texts(column[given(column)])
     if len(values):
         raise UserError(
             f"column {column.name!r} ({column.dtype}) holds no {kind}; "
-            f"its first value is {str(values.iloc[0])[:40]!r}; fix the file, or name another column in the config"
+            f"its first value is {values.iloc[0][:40]!r}; fix the file, or name another column in the config"
         )
 
 
@@ -69,10 +70,10 @@ def given(column: pd.Series) -> pd.Series:
 
 
 def texts(column: pd.Series) -> pd.Series:
-    """Return values as text, dtype string; null where there is none."""
-    # str() of each object, since a column of Python objects may mix what it holds, and integers beside a null would
+    """Return values as text, dtype string; null where there is none. Bytes are read as UTF-8, others escaped."""
+    # each object by itself, since a column of Python objects may mix what it holds, and integers beside a null would
     # be written as floats
-    text = column if isinstance(column.dtype, pd.StringDtype) else column.astype(object).map(str, na_action="ignore")
+    text = column if isinstance(column.dtype, pd.StringDtype) else column.astype(object).map(_text, na_action="ignore")
     text = text.astype("string")
     return text.mask(text == "")
 
@@ -165,6 +166,10 @@ def _to_utc(wall: pd.Series, local: ZoneInfo) -> pd.Series:
 def _naive(zoned: pd.Series) -> pd.Series:
     naive: pd.Series = zoned.dt.tz_convert("UTC").dt.tz_localize(None)
     return naive
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _number(text: str) -> float:

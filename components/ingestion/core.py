@@ -144,7 +144,7 @@ def _of(day: np.datetime64, frame: pd.DataFrame, days: npt.NDArray[np.datetime64
 
 def _raw(contents: pd.Series) -> pd.Series:
     """Return images or texts as bytes, since what is wrong with some of them is that they are no text."""
-    return contents.map(lambda content: content.encode() if isinstance(content, str) else content)
+    return contents.map(lambda content: content.encode(errors="surrogatepass") if isinstance(content, str) else content)
 
 
 def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
@@ -265,6 +265,10 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
         sound = reasons.isna()
         repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()
         reasons[repeated.index[repeated]] = "duplicate_id" if role == "event_id" else "duplicate_content"
+    if isinstance(config.task, Images | Texts) and config.task.near_duplicates is not None:
+        sound = reasons.isna()
+        for _, contents in typed.loc[sound, columns.content].groupby(rows.days[sound]):
+            reasons[contents.index[_repeats(contents, config.task)]] = "near_duplicate"
     return reasons
 
 
@@ -274,6 +278,11 @@ def _faults(contents: pd.Series, task: Task) -> pd.Series:
         return images.faults(contents, task)
     assert isinstance(task, Texts)
     return texts.faults(contents, task)
+
+
+def _repeats(contents: pd.Series, task: Images | Texts) -> npt.NDArray[np.bool_]:
+    """Return which images or texts are nearly an earlier one, (n,)."""
+    return images.repeats(contents, task) if isinstance(task, Images) else texts.repeats(contents, task)
 
 
 def _bad_amounts(typed: pd.DataFrame) -> pd.Series:

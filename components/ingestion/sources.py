@@ -1,11 +1,12 @@
-"""Where a day's rows come from: the simulator, a folder with one file a day, or one table with all days."""
+"""Where a day's rows come from: the simulator, a folder with files by day, or one table with all days."""
 
+import errno
 import gzip
 import importlib
 import io
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from components.common import storage
 from components.common.config import Config
 from components.common.config.section import Kind
-from components.common.config.source import Simulator
+from components.common.config.source import Columns, Simulator
 from components.common.errors import UserError
 from components.common.splits import Days
 
@@ -35,9 +36,11 @@ SIMULATED = {
     Kind.TEXTS: ("text_id", "time", "text", "author", "label"),
 }
 SIMULATORS = {Kind.TABULAR: "simulator", Kind.IMAGES: "pictures", Kind.TEXTS: "sentences"}
-FORMATS = (".parquet", ".csv", ".csv.gz")
+FORMATS = {".parquet": "Parquet", ".csv": "CSV", ".csv.gz": "CSV", ".tar": "tar"}
 STORED = re.compile(r"(?:s3|gs)://[^:]+")
-ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+# of a name that no file can have, since it holds a NUL character, Python says ValueError
+ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
+LONGEST = 1024  # characters of a name: no object store has longer ones
 READS = 16  # files at once, most of whose time is waiting
 
 
@@ -78,15 +81,15 @@ def connect(data: str, config: Config, labels_due: date) -> Source:
         labels_due: last day whose labels the simulator knows.
 
     Raises:
-        UserError: when files are neither Parquet nor CSV, or the simulator does not make the config's columns.
+        UserError: when files are of another format, or the simulator does not make the config's columns.
     """
     if data == SIMULATOR:
         _require_simulated(config)
         return Simulated(config.simulator, labels_due, config.task.kind)
-    if not config.source.pattern.endswith(FORMATS):
+    if not config.source.pattern.endswith(tuple(FORMATS)):
         key = "files" if config.source.files else "table"
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
-    source: Source = Folder(data, config.source.pattern) if config.source.files else OneTable(data, config)
+    source: Source = Folder(data, config) if config.source.files else OneTable(data, config)
     return Files(source, data, config.columns.image) if config.columns.image else source
 
 
@@ -167,28 +170,47 @@ class Simulated:
 
 
 class Folder:
-    """One file a day, named by a template with {date}; the template may name folders too."""
+    """A day's files, named by a template with {date}; it may name folders too, and several files by a *."""
 
     alike: ClassVar = False
 
-    def __init__(self, root: str, template: str) -> None:
+    def __init__(self, root: str, config: Config) -> None:
         self._root = root
-        self._template = template
+        self._template = config.source.pattern
+        self._columns = config.columns
         self._names = cache(storage.names)
 
     def name(self, day: date) -> str:
-        """Return the day's file."""
+        """Return what the day's files are called."""
         return storage.join(self._root, self._template.replace("{date}", str(day)))
 
     def has(self, day: date) -> bool:
-        """Return whether the day's file exists; each folder is listed once."""
-        folder, name = self.name(day).rsplit("/", 1)
-        return name in self._names(folder)
+        """Return whether there is a file of the day; each folder is listed once."""
+        return bool(self._files(day))
 
     def read(self, day: date) -> Raw:
-        """Return a day's rows."""
-        data = storage.read_bytes(self.name(day))
-        return Raw(storage.sha256(data), partial(parse, self._template, data))
+        """Return a day's rows, in order of the names of files."""
+        files = {uri: storage.read_bytes(uri) for uri in self._files(day)}
+        hashes = [storage.sha256(data) for data in files.values()]
+        return Raw(hashes[0] if len(hashes) == 1 else storage.fingerprint(hashes), partial(self._load, files))
+
+    def _files(self, day: date) -> list[str]:
+        folder, template = self.name(day).rsplit("/", 1)
+        pattern = re.compile(".*".join(map(re.escape, template.split("*"))))
+        return [storage.join(folder, name) for name in self._names(folder) if pattern.fullmatch(name)]
+
+    def _load(self, files: Mapping[str, bytes]) -> "pd.DataFrame":
+        import pandas as pd
+
+        frames = [self._parsed(uri, data) for uri, data in files.items()]
+        return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+    def _parsed(self, uri: str, data: bytes) -> "pd.DataFrame":
+        try:
+            return parse(uri, data, self._columns)
+        except UserError as error:
+            which = f"({PurePosixPath(uri).name}) " if "*" in self._template else ""
+            raise UserError(f"{which}{error}") from None
 
 
 class OneTable:
@@ -224,7 +246,7 @@ class OneTable:
     def _parsed(self, data: bytes) -> "ParsedTable":
         from components.ingestion import columns
 
-        frame = parse(self._uri, data)
+        frame = parse(self._uri, data, self._config.columns)
         columns.require(frame, self._config.columns)
         written = frame[self._config.columns.event_time]
         times = columns.times(written, self._config.source.timezone)
@@ -278,17 +300,22 @@ class Files:
             UserError: when it may not be read, or the store refuses.
             UnavailableError: when the store fails in every try.
         """
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
             return value
         path = PurePosixPath(value)
-        inside = not path.is_absolute() and ".." not in path.parts and "://" not in value
+        # by :// and :: fsspec would find other places
+        inside = not path.is_absolute() and ".." not in path.parts and "://" not in value and "::" not in value
         try:
             if inside or STORED.fullmatch(value):
                 return storage.read_bytes(storage.join(self.root, value) if inside else value)
         except UserError as error:
-            if not isinstance(error.__cause__, ABSENT):  # those the rule missing_file names
+            if not _is_absence(error.__cause__):  # those the rule missing_file names
                 raise
         return value
+
+
+def _is_absence(cause: BaseException | None) -> bool:
+    return isinstance(cause, ABSENT) or (isinstance(cause, OSError) and cause.errno == errno.ENAMETOOLONG)
 
 
 def _objects(values: list[Any]) -> "npt.NDArray[np.object_]":
@@ -318,20 +345,25 @@ class ParsedTable:
         return self.frame.iloc[self.positions[day]].reset_index(drop=True)
 
 
-def parse(name: str, data: bytes) -> "pd.DataFrame":
-    """Parse a Parquet or CSV file; every value of a CSV file stays text.
+def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":
+    """Parse a Parquet, CSV or tar file; every value of a CSV file stays text, of a tar file bytes.
 
     Args:
         name: its name, for the format.
         data: its bytes.
+        columns: the user's names, for what is read of a tar file.
 
     Raises:
         UserError: when it is empty, damaged or of another format.
     """
     if not data:
         raise UserError("is empty (0 bytes); write the file again")
-    kind = "Parquet" if name.endswith(".parquet") else "CSV"
+    kind = next(kind for ending, kind in FORMATS.items() if name.endswith(ending))
     try:
+        if kind == "tar":
+            from components.ingestion import webdataset
+
+            return webdataset.parse(data, columns)
         return _parquet(data) if kind == "Parquet" else _csv(data, name.endswith(".gz"))
     except UserError:
         raise
@@ -354,14 +386,29 @@ def _parquet(data: bytes) -> "pd.DataFrame":
     }
     # pandas' own metadata would hide a column that was an index
     table = parquet.read_table(pa.BufferReader(data))
+    table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
     return frame
+
+
+def _readable(column: Any) -> Any:
+    """Return a column of texts as one of bytes where some of them are no UTF-8, so that the rules find which."""
+    import pyarrow as pa
+
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return column.cast(pa.binary())
+    return column
 
 
 def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
     import pandas as pd
 
-    header = (gzip.decompress(data) if zipped else data).partition(b"\n")[0]
+    plain = gzip.decompress(data) if zipped else data
+    if b"\0" in plain:  # where pandas would end a value
+        raise ValueError("it holds a NUL character")
+    header = plain.partition(b"\n")[0]
     other = [separator for separator in (b";", b"\t", b"|") if separator in header and b"," not in header]
     if other:
         raise UserError(
@@ -372,10 +419,9 @@ def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
         # rows with more fields than the header has names
         warnings.simplefilter("error", pd.errors.ParserWarning)
         return pd.read_csv(
-            io.BytesIO(data),
+            io.BytesIO(plain),
             dtype=str,
             encoding="utf-8-sig",
-            compression="gzip" if zipped else None,
             # never take the first column for an index: that shifts all names by one
             index_col=False,
             # only nothing is missing: 'NA' may be somebody's id

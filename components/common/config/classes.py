@@ -62,6 +62,11 @@ class Images(Classes):
     max_pixels: Annotated[int, annotated_types.Interval(ge=64, le=PIXELS)] = Field(
         50_000_000, description="width times height, above which an image is quarantined before it is decoded"
     )
+    near_duplicates: Annotated[int, annotated_types.Interval(ge=0, le=16)] | None = Field(
+        None,
+        description="bits of 64 by which the difference hash of an image may differ from that of an earlier one of its "
+        "day, at or below which it is quarantined; null: only the same bytes are",
+    )
     candidates: dict[CandidateName, ImageNetwork] = Field(min_length=1, description="name -> what to train")
 
 
@@ -78,4 +83,9 @@ class Texts(Classes):
         30_000, description="numbers that hashed words get; a tokenizer has its own"
     )
     max_characters: Positive = Field(100_000, description="of a text, above which it is quarantined")
+    near_duplicates: Annotated[float, annotated_types.Interval(ge=0.5, le=0.95)] | None = Field(
+        None,
+        description="share of 5-character parts in common with an earlier text of its day, at or above which a text is "
+        "quarantined; null: only the same bytes are",
+    )
     candidates: dict[CandidateName, TextNetwork] = Field(min_length=1, description="name -> what to train")

@@ -12,16 +12,18 @@ from components.common.config.section import CLASSES, Kind, Positive, Section, S
 
 
 class Source(Section):
-    """How the data lies below the data URI: one file a day, or one table that holds all days."""
+    """How the data lies below the data URI: files by day, or one table that holds all days."""
 
-    files: str | None = Field(None, description="name of a day's file, with {date}: '{date}.parquet'")
+    files: str | None = Field(
+        None, description="name of a day's file, with {date}: '{date}.parquet'; of several, with *: '{date}-*.tar'"
+    )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
         if (self.files is None) == (self.table is None):
-            raise ValueError("give exactly one of 'files' (one file a day) and 'table' (all days in one)")
+            raise ValueError("give exactly one of 'files' (by day) and 'table' (all days in one)")
         if self.files is not None and "{date}" not in self.files:
             raise ValueError(f"'files' is {self.files!r} but must contain {{date}}, as in '{{date}}.parquet'")
         return self

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from components.common import storage
 from components.common.config import parse
@@ -15,6 +16,7 @@ from components.common.splits import Days
 from components.ingestion import __main__ as ingestion
 from components.ingestion import core, pictures, sources
 from tests.components import pictures as pictures_of
+from tests.components.classes.test_images import bytes_of
 from tests.components.common.config.test_classes import text as text_config
 from tests.components.pictures import CONFIG, DATE, config, file, ingest, parsed
 
@@ -83,8 +85,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def loaded(place: Path, names: list[str]) -> list:
-    rows(names).to_csv(place / f"{DATE}.csv", index=False)
-    given = parsed(source={"files": "{date}.csv"})
+    rows(names).to_parquet(place / f"{DATE}.parquet")
+    given = parsed(source={"files": "{date}.parquet"})
     return sources.connect(str(place), given, DAY).read(DAY).load()["image"].tolist()
 
 
@@ -129,6 +131,11 @@ def test_a_day_with_files_that_were_missing_is_read_again_until_they_have_come(f
         "gone.png",
         "deep",
         "a.png/b",
+        "a\0.png",
+        "a.png::{folder}/a.png",
+        f"{'a' * 300}.png",
+        "data:image/png;base64," + "A/" * 5000,
+        "https://example.com/a.png",
     ],
 )
 def test_a_file_that_is_elsewhere_or_nowhere_is_not_read(folder, name):
@@ -163,7 +170,49 @@ def test_too_many_bad_images_stop_the_run_with_examples(tmp_path):
 def test_other_rules_make_other_partitions(tmp_path):
     before = ingest(tmp_path, CONFIG).partitions[0].uri
     assert ingest(tmp_path, config(task={"side": 8})).partitions[0].uri == before
-    assert ingest(tmp_path, config(task={"min_side": 16})).partitions[0].uri != before
+    for rule in ({"min_side": 16}, {"near_duplicates": 0}):
+        assert ingest(tmp_path, config(task=rule, quarantine={"max_share": 1.0})).partitions[0].uri != before
+
+
+def blurred(seed: int, size: tuple[int, int] = (90, 80)) -> Image.Image:
+    """A picture of large spots, no two of which are alike."""
+    spots = np.random.default_rng(seed).integers(40, 200, (8, 9, 3), dtype=np.uint8)
+    return Image.fromarray(spots).resize(size, Image.Resampling.BICUBIC)
+
+
+def copies() -> list[bytes]:
+    """A picture, what people make of it, and another one."""
+    first = blurred(0)
+    changed = [first.resize((45, 40)), first.point(lambda value: round(value * 1.2)), first.crop((1, 1, 90, 80))]
+    return [bytes_of(each, "JPEG") for each in (first, *changed, first.convert("L"), blurred(1))]
+
+
+def test_of_pictures_that_look_alike_the_first_of_the_day_stays():
+    assert quarantined(rows(copies()), parsed(task={"near_duplicates": 4})) == dict.fromkeys(
+        range(1, 5), "near_duplicate"
+    )
+
+
+def test_pictures_that_look_alike_are_kept_unless_the_config_says_otherwise():
+    assert quarantined(rows(copies())) == {}
+
+
+def test_a_picture_is_compared_with_those_that_stay_and_by_at_most_so_many_bits():
+    steps = [np.tile(np.array([0] * (8 - ones) + [1] * ones, np.uint8), (8, 1)) for ones in range(9)]
+    rising = [np.cumsum(np.pad(np.where(step, 10, -10), ((0, 0), (1, 0))), axis=1) + 80 for step in steps]
+    chain = [bytes_of(Image.fromarray(each.astype(np.uint8)), "PNG") for each in rising]  # each 8 bits from the next
+    assert list(quarantined(rows(chain), parsed(task={"near_duplicates": 7}))) == []
+    assert list(quarantined(rows(chain), parsed(task={"near_duplicates": 8}))) == [1, 3, 5, 7]
+    assert list(quarantined(rows(chain), parsed(task={"near_duplicates": 16}))) == [1, 2, 4, 5, 7, 8]
+
+
+def test_a_picture_that_looks_like_one_of_another_day_or_like_a_bad_row_is_kept():
+    given = parsed(task={"near_duplicates": 16})
+    today, tomorrow = rows(copies()[:1]), rows(copies()[1:2])
+    tomorrow["time"] += pd.Timedelta(days=1)
+    found = core.split_alike({DAY: today, date(2024, 3, 11): tomorrow}, given, DAY)
+    assert [len(day.good) for day in found.values()] == [1, 1]
+    assert quarantined(rows(copies()[:2], label=["hexagon", "cross"]), given) == {0: "unknown_label"}
 
 
 SIMULATED = parsed(simulator={"items": 30}).simulator
@@ -204,11 +253,9 @@ def test_labels_that_are_not_due_are_not_there():
 TEXTS = parse(text_config(task=text_config()["task"] | {"max_characters": 50}))
 
 
-def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
-    verses = ["In the beginning", "", None, " \n\t", "a\0b", b"\xff\xfe", "x" * 51, b"caf\xc3\xa9", "In the beginning"]
-    right_to_left, emoji = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea", "\U0001f469\u200d\U0001f680 liftoff"
-    verses += [right_to_left, emoji]
-    frame = pd.DataFrame(
+def verses_of(*verses: object) -> pd.DataFrame:
+    """A day's rows with such texts."""
+    return pd.DataFrame(
         {
             "id": range(len(verses)),
             "time": pd.date_range(DATE, periods=len(verses), freq="min", unit="us"),
@@ -216,6 +263,31 @@ def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
             "book": "Genesis",
         }
     )
+
+
+def near(least: float | None, *verses: str) -> dict[int, str]:
+    """What is quarantined of texts."""
+    return quarantined(verses_of(*verses), parse(text_config(task=text_config()["task"] | {"near_duplicates": least})))
+
+
+def test_of_texts_that_say_nearly_the_same_the_first_of_the_day_stays():
+    verse = "In the beginning God created the heaven and the earth, and the earth was without form, and void"
+    other = "And God saw every thing that he had made, and, behold, it was very good"
+    copies = [verse, verse.upper(), f"  {verse.replace(' ', chr(10))}.", verse.replace("void", "empty"), other]
+    assert near(0.75, *copies) == dict.fromkeys((1, 2, 3), "near_duplicate")
+    assert near(0.95, *copies) == dict.fromkeys((1, 2), "near_duplicate")
+    assert near(None, *copies) == {}
+
+
+def test_texts_shorter_than_what_is_compared_are_alike_when_they_are_the_same():
+    assert near(0.95, "No", "no ", "On", "\U0001f600") == {1: "near_duplicate"}
+
+
+def test_each_bad_text_is_quarantined_with_its_reason_and_no_other():
+    verses = ["In the beginning", "", None, " \n\t", "a\0b", b"\xff\xfe", "x" * 51, b"caf\xc3\xa9", "In the beginning"]
+    right_to_left, emoji = "\u05d1\u05e8\u05d0\u05e9\u05d9\u05ea", "\U0001f469\u200d\U0001f680 liftoff"
+    verses += [right_to_left, emoji]
+    frame = verses_of(*verses)
     assert quarantined(frame, TEXTS) == {
         1: "empty",
         2: "empty",

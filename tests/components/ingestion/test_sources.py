@@ -10,9 +10,15 @@ from components.common.config.source import Simulator
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.ingestion import sources
+from tests.components.ingestion.conftest import CONFIG
 
 DAY = date(2024, 3, 10)
+COLUMNS = parse(CONFIG).columns
 WINDOW = Days(date(2024, 3, 1), DAY)
+
+
+def named(folder, template):
+    return sources.Folder(str(folder), parse(CONFIG | {"source": {"files": template}}))
 
 
 def touch(folder, days, template="{date}.parquet"):
@@ -20,7 +26,7 @@ def touch(folder, days, template="{date}.parquet"):
         file = folder / template.replace("{date}", str(day))
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"")
-    return sources.Folder(str(folder), template)
+    return named(folder, template)
 
 
 def complaint(source, window=WINDOW):
@@ -41,7 +47,7 @@ def test_the_missing_file_of_the_logical_date_is_named_with_the_newest_there_is(
 
 
 def test_an_empty_or_absent_folder_is_told_apart_from_a_gap(tmp_path):
-    message = complaint(sources.Folder(str(tmp_path / "nowhere"), "{date}.parquet"))
+    message = complaint(named(tmp_path / "nowhere", "{date}.parquet"))
     assert "nowhere/2024-03-10.parquet does not exist, nor is there any day of 2024-03-01 .. 2024-03-10" in message
 
 
@@ -69,7 +75,7 @@ def test_many_gaps_are_cut_short():
 
 def test_an_unknown_format_is_refused(config):
     config["source"]["files"] = "{date}.xlsx"
-    with pytest.raises(UserError, match=r"source.files is '{date}.xlsx'; .* \.parquet, \.csv, \.csv\.gz"):
+    with pytest.raises(UserError, match=r"source.files is '{date}.xlsx'; .* \.parquet, \.csv, \.csv\.gz, \.tar"):
         sources.connect("raw", parse(config), DAY)
 
 
@@ -148,7 +154,7 @@ def test_a_missing_table_is_named_once(config, tmp_path):
 
 def test_csv_values_stay_as_they_are_written():
     data = "\ufeffid,amount,note\r\n007,1.50,NA\r\n8,,null\r\n".encode()
-    for frame in (sources.parse("x.csv", data), sources.parse("x.csv.gz", gzip.compress(data))):
+    for frame in (sources.parse("x.csv", data, COLUMNS), sources.parse("x.csv.gz", gzip.compress(data), COLUMNS)):
         assert frame["id"].tolist() == ["007", "8"]
         assert frame["note"].tolist() == ["NA", "null"]
         assert frame["amount"].isna().tolist() == [False, True]
@@ -162,6 +168,8 @@ def test_csv_values_stay_as_they_are_written():
         pytest.param("x.csv", b'a,b\n"1,2\n', id="an open quote"),
         pytest.param("x.csv", b"PAR1\x00\xff\xfe", id="Parquet named CSV"),
         pytest.param("x.csv", b"\n", id="an empty line"),
+        pytest.param("x.csv", b"id,text\n1,a\0b\n", id="a NUL character, where pandas would cut the text"),
+        pytest.param("x.csv", "id,text\n1,caf\u00e9\n".encode("latin-1"), id="another encoding"),
         pytest.param("x.csv.gz", b"a,b\n1,2\n", id="not compressed"),
         pytest.param("x.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000, mtime=0)[:-12], id="cut short"),
         pytest.param("x.parquet", b"a,b\n1,2\n", id="CSV named Parquet"),
@@ -169,7 +177,7 @@ def test_csv_values_stay_as_they_are_written():
 )
 def test_a_damaged_file_is_refused_in_one_line(name, data):
     with pytest.raises(UserError, match=r"^is not a (CSV|Parquet) file, or a damaged one \(.+\)") as error:
-        sources.parse(name, data)
+        sources.parse(name, data, COLUMNS)
     assert "\n" not in str(error.value)
 
 
@@ -177,7 +185,7 @@ def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column
     frame = pd.DataFrame({"id": pd.array([2**60 + 1, None], dtype="Int64")}, index=pd.Index(["a", "b"], name="key"))
     buffer = io.BytesIO()
     frame.to_parquet(buffer)
-    read = sources.parse("x.parquet", buffer.getvalue())
+    read = sources.parse("x.parquet", buffer.getvalue(), COLUMNS)
     assert str(read["id"][0]) == str(2**60 + 1), "as text, since a float would compare as equal"
     assert read["key"].tolist() == ["a", "b"]
 

@@ -33,6 +33,7 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
         ({"task": {"kind": "images"}}, "task.kind: is 'images'; allowed: tabular, image-classification"),
         ({"task": {"sid": 3}}, "task.sid: unknown key; allowed here: candidates, channels, classes"),
         ({"task": {"side": 4}}, "task.side: Input should be greater than or equal to 8, got 4"),
+        ({"task": {"near_duplicates": 17}}, "task.near_duplicates: Input should be less than or equal to 16, got 17"),
         ({"task": {"classes": ["a"]}}, "task.classes: List should have at least 2 items"),
         ({"task": {"classes": ["a", "b", "a"]}}, "task.classes: class 'a' is listed twice; give each class once"),
         ({"task": {"candidates": {"r": {"kind": "xgboost"}}}}, "task.candidates.r.kind: Input should be 'resnet'"),
@@ -53,6 +54,12 @@ def test_the_field_is_named_with_its_value_and_what_is_allowed(changes: dict[str
 
 def test_a_default_of_another_task_is_no_mistake() -> None:
     assert parse(config(evaluation={"top_k": 100}, simulator={"customers": 5000})).evaluation.top_k == 100
+
+
+def test_texts_are_alike_by_a_share() -> None:
+    assert message(text(task=text()["task"] | {"near_duplicates": 4})).startswith(
+        "task.near_duplicates: Input should be less than or equal to 0.95, got 4"
+    )
 
 
 def test_a_text_needs_its_column() -> None:
