@@ -1,5 +1,6 @@
 """Which version answers, and how the next one takes over: between two requests, or not at all."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -7,34 +8,68 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from components.classes.scorer import scores
 from components.common.assignment import is_answered
 from components.common.contracts import package
-from components.common.contracts.package import ModelPackage, Windows
+from components.common.contracts.package import Datatype, ModelPackage, Tabular, Windows, read_graph
 from components.common.errors import UserError
+from components.common.graph import Graph
 from components.common.step import log
 from components.serving.batching import Batcher, Limits
 from components.serving.files import Pointer
+from components.serving.items import tasks
+from components.serving.items.reader import Reader
 from components.serving.online import Online
 from components.serving.rows import Rows
-from components.tabular.inputs import Scorer
 from components.tabular.online import embedded, snapshot
 from components.tabular.online.base import Base
 from components.tabular.online.embedded import Embedded
 from components.tabular.online.store import Store
 
+DTYPES: dict[Datatype, np.dtype[Any]] = {
+    Datatype.FP32: np.dtype("<f4"),
+    Datatype.UINT8: np.dtype("u1"),
+}  # of tensors with numbers
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 60  # for a newer snapshot: a listing of an object store has its price
 
 
 @dataclass(frozen=True)
 class Model:
-    """A version in memory."""
+    """A version in memory.
+
+    Attributes:
+        name: the registered model, or what the package is called.
+        pointer: what was asked for.
+        package: its manifest.
+        takes: what turns requests into the graph's input: of features, or of images or texts.
+        batcher: calls the graph.
+    """
 
     name: str
     pointer: Pointer
     package: ModelPackage
-    rows: Rows
+    takes: Rows | Reader
     batcher: Batcher
+
+    @property
+    def rows(self) -> Rows:
+        """What turns features into the graph's input, of a tabular model."""
+        assert isinstance(self.takes, Rows)
+        return self.takes
+
+    @property
+    def reader(self) -> Reader | None:
+        """What turns images or texts into the graph's input; None: it is a tabular model."""
+        return self.takes if isinstance(self.takes, Reader) else None
+
+    @property
+    def threshold(self) -> float:
+        """The score from which a row is flagged; infinity where there is no such thing."""
+        given = self.package.decision.threshold
+        return math.inf if given is None else given
 
 
 @dataclass(frozen=True)
@@ -58,13 +93,19 @@ def load(name: str, pointer: Pointer, limits: Limits) -> Model:
     """Load a version and call it once.
 
     Raises:
-        UserError: when its files are not those that were registered.
+        UserError: when its files are not those that were registered, or its task cannot be served.
     """
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    graph, inputs = Scorer(pointer.uri, manifest).graph, manifest.tabular
-    return Model(name, pointer, manifest, Rows(inputs, limits.rows), Batcher(graph.score, inputs.width, limits))
+    graph, made = Graph(read_graph(pointer.uri, manifest, manifest.selected)), manifest.preprocessing
+    (taken,) = manifest.signature.inputs
+    example = np.zeros((1, *taken.shape[1:]), DTYPES[taken.datatype])
+    if isinstance(made, Tabular):
+        return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
+    reader = Reader(tasks.of(made), limits.queue)
+    # as they are scored offline, a part of many rows at a time
+    return Model(name, pointer, manifest, reader, Batcher(partial(scores, graph), example, limits))
 
 
 class Current:
@@ -103,7 +144,7 @@ class Current:
         self.model = load(self.wanted)
         self.split = self._split(self.model)
         self._models = [self.model]
-        self._fitting = self.model.package.tabular.windows, self.model, self.model
+        self._fitting: tuple[Windows | None, Model, Model] = None, self.model, self.model
         self._follow_snapshot(self.model)
         self.loaded = self.wanted
 
@@ -184,10 +225,11 @@ class Current:
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
-        given, inputs = model.pointer.snapshot, model.package.tabular
+        given = model.pointer.snapshot
         if given is None:
             self.close()
             return
+        inputs = model.package.tabular
         since = self.online.last if self.online else embedded.last(Path(self._folder))
         uri, manifest = snapshot.under(since, given, inputs)
         if self.online is None:

@@ -45,6 +45,7 @@ class Datatype(StrEnum):
 
     FP32 = "FP32"
     UINT8 = "UINT8"
+    BYTES = "BYTES"
 
 
 class File(Part):
@@ -74,6 +75,11 @@ class Signature(Part):
 
     inputs: list[Tensor]
     outputs: list[Tensor]
+
+    @property
+    def score(self) -> Tensor:
+        """The output that holds the scores; there may be others."""
+        return next(each for each in self.outputs if each.name == OUTPUT)
 
     @classmethod
     def of_rows(cls, width: int) -> Self:
@@ -133,6 +139,10 @@ class Images(Part):
     side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
     channels: int = Field(description="1: gray, 3: RGB")
     classes: list[str] = Field(description="what each score is of")
+    min_side: int = Field(8, description="pixels of the shorter side, below which an image is refused")
+    max_pixels: int = Field(
+        50_000_000, description="width times height, above which an image is refused before it is decoded"
+    )
 
 
 class DecisionRule(Part):
