@@ -1,14 +1,12 @@
 """Images or texts as ingestion has taken them in, for whoever has to ask a server something."""
 
-from typing import Any
-
 from components.common import storage
 from components.common.contracts import tables
 from components.common.errors import UserError
 
 
-def newest(lake: str, use_case: str, column: str, most: int) -> list[Any]:
-    """Return what some rows of the newest day in the lake hold.
+def newest(lake: str, use_case: str, column: str, most: int) -> list[bytes]:
+    """Return what some rows of the newest day in the lake hold, texts in UTF-8.
 
     Args:
         lake: root of the tables.
@@ -25,5 +23,5 @@ def newest(lake: str, use_case: str, column: str, most: int) -> list[Any]:
             part = tables.find_partition(storage.join(folder, day, name)) if name.endswith(".parquet") else None
             if part and part.rows:
                 batch = next(iter(storage.read_batches(part.uri, [column], most)))
-                return list(batch[column])
+                return [each.encode() if isinstance(each, str) else bytes(each) for each in batch[column]]
     raise UserError(f"{folder} has no {column} to ask the endpoint about; run ingestion of a day that has some")

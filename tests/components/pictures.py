@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from copy import deepcopy
+from datetime import date
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,13 @@ def file(
     buffer = BytesIO()
     Image.fromarray(noise).convert(mode).save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def lake(folder: Path, *contents: bytes) -> None:
+    """Put images into the lake as ingestion does, on two days; those given are the newer one's."""
+    for day, held in ((date(2024, 3, 9), [file(seed=9)]), (date(2024, 3, 10), list(contents))):
+        uri = tables.partition_uri(str(folder / "lake"), "shapes", "events", day, "0" * 16)
+        tables.write_partition(uri, day, pd.DataFrame({"image": held}), {})
 
 
 def model(folder: Path, seed: int = 0, **rules: int) -> str:
