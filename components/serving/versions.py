@@ -13,7 +13,7 @@ import numpy as np
 from components.classes.scorer import scores
 from components.common.assignment import is_answered
 from components.common.contracts import package
-from components.common.contracts.package import Datatype, ModelPackage, Tabular, Windows, read_graph
+from components.common.contracts.package import ModelPackage, Tabular, Windows, read_graph
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.step import log
@@ -28,10 +28,6 @@ from components.tabular.online.base import Base
 from components.tabular.online.embedded import Embedded
 from components.tabular.online.store import Store
 
-DTYPES: dict[Datatype, np.dtype[Any]] = {
-    Datatype.FP32: np.dtype("<f4"),
-    Datatype.UINT8: np.dtype("u1"),
-}  # of tensors with numbers
 POLL_SECONDS = 0.2
 LOOK_SECONDS = 60  # for a newer snapshot: a listing of an object store has its price
 
@@ -100,7 +96,7 @@ def load(name: str, pointer: Pointer, limits: Limits) -> Model:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
     graph, made = Graph(read_graph(pointer.uri, manifest, manifest.selected)), manifest.preprocessing
     (taken,) = manifest.signature.inputs
-    example = np.zeros((1, *taken.shape[1:]), DTYPES[taken.datatype])
+    example = np.zeros((1, *taken.shape[1:]), taken.datatype.dtype)
     if isinstance(made, Tabular):
         return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
     reader = Reader(tasks.of(made), limits.queue)

@@ -47,6 +47,11 @@ class Datatype(StrEnum):
     UINT8 = "UINT8"
     BYTES = "BYTES"
 
+    @property
+    def dtype(self) -> str:
+        """What NumPy calls numbers of this type."""
+        return self.lower().replace("fp", "float")
+
 
 class File(Part):
     """A file of the package."""

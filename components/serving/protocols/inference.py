@@ -23,7 +23,7 @@ from components.serving.items.reader import Reader, Seen
 from components.serving.messages import RefusedError, Request, RequestError, Response
 from components.serving.predictions import Answer, Scored
 from components.serving.protocols import items
-from components.serving.versions import DTYPES, Current, Model
+from components.serving.versions import Current, Model
 
 HEADER_LENGTH = b"inference-header-content-length"
 EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
@@ -67,7 +67,7 @@ class Inference(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(Inference)
-LARGEST, LARGEST_BYTE = float(np.finfo(np.float32).max), 255
+LARGEST = float(np.finfo(np.float32).max)
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
 _TEXTS, _COLUMN = msgspec.json.Decoder(list[str]), msgspec.json.Decoder(list[tuple[str]])
 LABEL = Signature(name="label", datatype=Datatype.BYTES, shape=[-1])
@@ -148,9 +148,11 @@ def _check(given: Input, wanted: Signature, shapes: list[list[int]], most: int) 
 def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
     """Return a tensor of numbers."""
     _check(given, wanted, [wanted.shape[1:]], most)
-    dtype = DTYPES[wanted.datatype]
-    is_binary = given.parameters.binary_data_size is not None
-    found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype) if is_binary else LISTED[dtype](given)
+    dtype = np.dtype(wanted.datatype.dtype).newbyteorder("<")
+    if given.parameters.binary_data_size is not None:
+        found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
+    else:
+        found = _listed(given) if dtype.kind == "f" else _integers(given, dtype)
     size = prod(given.shape)
     if found.size != size:
         raise RequestError("inputs[0].data", f"{found.size} values", f"{size}, as the shape says")
@@ -195,12 +197,13 @@ def _strings(given: Input) -> list[str]:
     raise RequestError("inputs[0].data", _shown(given), "texts in one list, or bytes behind the JSON")
 
 
-def _integers(given: Input) -> Array:
-    with suppress(msgspec.DecodeError, ValueError, OverflowError):
+def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
+    bounds = np.iinfo(dtype)
+    with suppress(msgspec.DecodeError, ValueError):
         found = np.asarray(msgspec.json.decode(given.data))
-        if found.dtype.kind == "i" and 0 <= found.min() <= found.max() <= LARGEST_BYTE:
-            return found.astype(np.uint8).ravel()
-    raise RequestError("inputs[0].data", _shown(given), f"whole numbers from 0 to {LARGEST_BYTE} in lists")
+        if found.dtype.kind == "i" and bounds.min <= found.min() <= found.max() <= bounds.max:
+            return found.astype(dtype).ravel()
+    raise RequestError("inputs[0].data", _shown(given), f"whole numbers from {bounds.min} to {bounds.max} in lists")
 
 
 def _listed(given: Input) -> Array:
@@ -222,9 +225,6 @@ def _rows_of(data: msgspec.Raw) -> list[float]:
     if len({len(row) for row in rows}) > 1:
         raise ValueError
     return list(chain.from_iterable(rows))
-
-
-LISTED = {DTYPES[Datatype.FP32]: _listed, DTYPES[Datatype.UINT8]: _integers}
 
 
 class Asks(NamedTuple):
