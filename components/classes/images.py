@@ -48,7 +48,8 @@ def seen(content: bytes, rules: Rules) -> Pixels:
         UnusableError: as `decoded`, or `too_small`.
     """
     image = decoded(content, rules.max_pixels, rules.side)
-    if min(_size(content)) < rules.min_side:
+    # a JPEG may have been decoded at a smaller scale than it has
+    if min(image.size) < rules.min_side and min(_size(content)) < rules.min_side:
         raise UnusableError("too_small")
     return square(image, rules.side, rules.channels)
 
@@ -93,7 +94,7 @@ def square(image: Image.Image, side: int, channels: int) -> Pixels:
 
 
 def _size(content: bytes) -> tuple[int, int]:
-    """Return width and height as the file has them: a JPEG may be decoded at a smaller scale."""
+    """Return width and height as the file has them."""
     with Image.open(BytesIO(content), formats=FORMATS) as image:
         return image.size
 

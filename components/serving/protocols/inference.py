@@ -183,7 +183,7 @@ def _split(values: bytes) -> Iterator[bytes]:
     first = 0
     while first < len(values):
         last = first + 4 + int.from_bytes(values[first : first + 4], "little")
-        if last > len(values) or first + 4 > len(values):
+        if last > len(values):
             raise RequestError("inputs[0].data", "cut short", "elements with their length before each, 4 bytes")
         yield values[first + 4 : last]
         first = last

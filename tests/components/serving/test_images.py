@@ -25,17 +25,18 @@ from tests.components.serving.conftest import Running, point, serving
 from tests.processes import wait_until
 
 CLASSES = pictures.CONFIG["task"]["classes"]
-# a JPEG is decoded at a smaller scale, another is turned upright, and a color image becomes gray
+# a JPEG that is decoded at a smaller scale, gray and in color
 FILES = [
-    pictures.file("JPEG", size=(80, 60)),
-    pictures.file("PNG", "L", (16, 16), seed=1),
-    pictures.file("WEBP", size=(31, 17), seed=2, lossless=True),
+    pictures.file("JPEG", size=(48, 36)),
+    pictures.file("PNG", "L", (20, 20), seed=1),
+    pictures.file("WEBP", size=(31, 23), seed=2, lossless=True),
 ]
 
 
 @pytest.fixture(scope="module")
 def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return pictures.model(tmp_path_factory.mktemp("images"), max_pixels=10_000, min_side=4)
+    # more than the JPEG has at the smaller scale
+    return pictures.model(tmp_path_factory.mktemp("images"), max_pixels=10_000, min_side=20)
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +147,8 @@ def test_outputs_come_as_they_are_asked_for(url, uri) -> None:
         (b"no image", "undecodable", "a whole file of the formats BMP, GIF, JPEG, PNG, WEBP"),
         (FILES[0][:200], "undecodable", "a whole file"),
         (pictures.file(size=(101, 100)), "decompression_bomb", "up to 10,000 pixels"),
-        (pictures.file("JPEG", "CMYK"), "wrong_mode", "gray or RGB, 8 bits a channel"),
-        (pictures.file(size=(20, 3)), "too_small", "at least 4 pixels a side"),
+        (pictures.file("JPEG", "CMYK", (20, 20)), "wrong_mode", "gray or RGB, 8 bits a channel"),
+        (pictures.file(size=(40, 19)), "too_small", "at least 20 pixels a side"),
     ],
     ids=["empty", "text", "half", "large", "print", "small"],
 )
@@ -204,6 +205,7 @@ def test_a_wrong_request_is_told_the_field(url, body, field) -> None:
         ({"name": "inputs", "datatype": "UINT8", "shape": [1, 16, 16, 1], "data": [256] * 256}, "inputs[0].data"),
         ({"name": "inputs", "datatype": "UINT8", "shape": [1, 16, 16, 1], "data": [[1], [2, 3]]}, "inputs[0].data"),
         ({"name": "inputs", "datatype": "UINT8", "shape": [1, 16, 16, 1], "data": [0.5] * 256}, "inputs[0].data"),
+        ({"name": "inputs", "datatype": "UINT8", "shape": [1, 16, 16, 1], "data": [-1] * 256}, "inputs[0].data"),
         ({"name": "inputs", "datatype": "UINT8", "shape": [1, 16, 16, 1], "data": []}, "inputs[0].data"),
         ({"name": "inputs", "datatype": "UINT8", "shape": [1, 16, 16], "data": [0] * 256}, "inputs[0].shape"),
     ],
@@ -213,7 +215,7 @@ def test_a_wrong_tensor_is_told_the_field(url, change, field) -> None:
     assert (answer.status_code, answer.json()["field"]) == (400, field)
 
 
-@pytest.mark.parametrize("values", [b"\x09\0", b"\x09\0\0\0short"])
+@pytest.mark.parametrize("values", [b"\x09\0", b"\0\0", b"\x09\0\0\0short"])
 def test_bytes_that_are_cut_short_are_refused(url, values) -> None:
     given = {"name": "image", "datatype": "BYTES", "shape": [1], "parameters": {"binary_data_size": len(values)}}
     assert infer(url, given, values).json()["value"] == "cut short"
