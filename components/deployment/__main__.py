@@ -65,8 +65,12 @@ class Settled:
 def body(args: argparse.Namespace) -> dict[str, float | str]:
     """Deploy; what was done goes to `--deployment`."""
     config, state = parse(args.config), State.parse(args.state)
+    endpoint.check(state)
     made = package.load(args.model).preprocessing
-    endpoint.check(state, made)
+    if state.target is Target.LOCAL and not isinstance(made, Tabular):
+        from components.serving.items import tasks
+
+        tasks.of(made)  # raises where there is no server for such a model
     files = [(args.evaluation, FILE), *_skew(args, made), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []

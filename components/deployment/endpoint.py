@@ -16,9 +16,7 @@ from typing import Any, NamedTuple
 
 from components.common import locks, registry, release, storage
 from components.common.contracts import state as kept
-from components.common.contracts.artifact import Part
 from components.common.contracts.loadtest import Settings
-from components.common.contracts.package import Tabular
 from components.common.errors import UserError
 from components.common.step import log
 from components.deployment.examples import Example
@@ -32,23 +30,13 @@ TOLERANCE = 1e-6
 NONE: Mapping[str, str] = {}
 
 
-def check(state: kept.State, made: Part) -> None:
+def check(state: kept.State) -> None:
     """Check that a model of this registry can be served from this machine if that is wanted.
 
-    Args:
-        state: the registry and the target.
-        made: the model's preprocessing.
-
     Raises:
-        UserError: when the target is `local` and the registry is no folder, or there is no server for such a model.
+        UserError: when the target is `local` and the registry is no folder.
     """
-    if state.target is not kept.Target.LOCAL:
-        return
-    if not isinstance(made, Tabular):
-        from components.serving.items import tasks
-
-        tasks.of(made)
-    if registry.is_remote(state.registry):
+    if state.target is kept.Target.LOCAL and registry.is_remote(state.registry):
         raise UserError(
             f"target is 'local', but registry {state.registry} is a server; "
             "give a folder as registry, or target 'register-only'"

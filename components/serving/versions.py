@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from components.classes.scorer import scores
 from components.common.assignment import is_answered
 from components.common.contracts import package
-from components.common.contracts.package import ModelPackage, Tabular, Windows, read_graph
+from components.common.contracts.package import Datatype, ModelPackage, Tabular, Tensor, Windows, read_graph
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.step import log
@@ -61,11 +61,27 @@ class Model:
         """What turns images or texts into the graph's input; None: it is a tabular model."""
         return self.takes if isinstance(self.takes, Reader) else None
 
+    @cached_property
+    def taken(self) -> list[Tensor]:
+        """The tensors of which a request has one."""
+        inputs = self.package.signature.inputs
+        return [*inputs, _bytes(self.reader.items.name)] if self.reader else inputs
+
+    @cached_property
+    def given(self) -> list[Tensor]:
+        """The tensors that are answered."""
+        score = self.package.signature.score
+        return [score, _bytes("label")] if self.reader else [score]
+
     @property
     def threshold(self) -> float:
         """The score from which a row is flagged; infinity where there is no such thing."""
         given = self.package.decision.threshold
         return math.inf if given is None else given
+
+
+def _bytes(name: str) -> Tensor:
+    return Tensor(name=name, datatype=Datatype.BYTES, shape=[-1])
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,6 @@ _DECODER = msgspec.json.Decoder(Inference)
 LARGEST = float(np.finfo(np.float32).max)
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
 _TEXTS, _COLUMN = msgspec.json.Decoder(list[str]), msgspec.json.Decoder(list[tuple[str]])
-LABEL = Signature(name="label", datatype=Datatype.BYTES, shape=[-1])
 
 
 async def infer(model: Model, limits: Limits, request: Request) -> Answer:
@@ -85,12 +84,12 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
         asked = _DECODER.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError("body", str(error), "an inference request of the Open Inference Protocol") from None
-    given, wanted = _only(asked, _taken(model))
-    asks = _asked(asked, _given(model))
+    given, wanted = _only(asked, model.taken)
+    asks = _asked(asked, model.given)
     if model.reader:
         return await _of_items(model, model.reader, asks, await _seen(model.reader, given, wanted, limits.rows, values))
     scores = await model.batcher.score(_tensor(given, wanted, limits.rows, values))
-    return Answer(_response(model, asks, [(model.package.signature.score, scores)]), [Scored(model, scores)])
+    return Answer(_response(model, asks, [scores]), [Scored(model, scores)])
 
 
 async def _seen(reader: Reader, given: Input, wanted: Signature, most: int, values: bytes) -> Seen:
@@ -104,20 +103,7 @@ async def _of_items(model: Model, reader: Reader, asks: "Asks", seen: Seen) -> A
     scores = await model.batcher.score(seen.inputs)
     part = items.scored(model, reader.items, scores, seen, [None] * len(scores))
     labels = [each.label for each in part.items]
-    return Answer(_response(model, asks, [(model.package.signature.score, scores), (LABEL, labels)]), [part])
-
-
-def _taken(model: Model) -> list[Signature]:
-    """Return the tensors of which a request has one."""
-    inputs = model.package.signature.inputs
-    if model.reader is None:
-        return inputs
-    return [*inputs, Signature(name=model.reader.items.name, datatype=Datatype.BYTES, shape=[-1])]
-
-
-def _given(model: Model) -> list[Signature]:
-    """Return the tensors that are answered."""
-    return [model.package.signature.score, *([LABEL] if model.reader else [])]
+    return Answer(_response(model, asks, [scores, labels]), [part])
 
 
 def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
@@ -250,9 +236,10 @@ def _asked(asked: Inference, known: list[Signature]) -> Asks:
     return Asks(asked.id, found)
 
 
-def _response(model: Model, asks: Asks, found: list[tuple[Signature, Array | list[str]]]) -> Response:
+def _response(model: Model, asks: Asks, found: Sequence[Array | list[str]]) -> Response:
+    """Return an answer; `found` are the values of `model.given`, in that order."""
     outputs, behind = [], []
-    for signature, values in found:
+    for signature, values in zip(model.given, found, strict=True):
         if signature.name not in asks.outputs:
             continue
         shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
@@ -300,14 +287,14 @@ def described(model: Model) -> dict[str, Any]:
         "name": model.name,
         "versions": [str(model.pointer.version)],
         "platform": PLATFORM,
-        "inputs": [each.model_dump(mode="json") for each in _taken(model)],
-        "outputs": [each.model_dump(mode="json") for each in _given(model)],
+        "inputs": [each.model_dump(mode="json") for each in model.taken],
+        "outputs": [each.model_dump(mode="json") for each in model.given],
     }
 
 
 def configuration(model: Model, limits: Limits) -> dict[str, Any]:
     """Return a model's configuration in Triton's terms, as far as this server has the same."""
-    taken = _taken(model)
+    taken = model.taken
     # of those that a request may have, it has one
     some = {"optional": True} if len(taken) > 1 else {}
     return {
@@ -316,7 +303,7 @@ def configuration(model: Model, limits: Limits) -> dict[str, Any]:
         "backend": "onnxruntime",
         "max_batch_size": limits.rows,
         "input": [_configured(each) | some for each in taken],
-        "output": [_configured(each) for each in _given(model)],
+        "output": [_configured(each) for each in model.given],
         "dynamic_batching": {"max_queue_delay_microseconds": round(limits.delay * 1e6)},
     }
 
