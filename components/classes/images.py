@@ -2,6 +2,7 @@
 
 import warnings
 from io import BytesIO
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,45 @@ BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 class UnusableError(ValueError):
     """A file that cannot be used; the text is the rule that rejects it."""
+
+
+class Rules(Protocol):
+    """What images have to be like, and what networks see of them: a config's task, or a package's preprocessing."""
+
+    @property
+    def side(self) -> int:
+        """Pixels of the square."""
+
+    @property
+    def channels(self) -> int:
+        """1: gray, 3: RGB."""
+
+    @property
+    def min_side(self) -> int:
+        """Pixels of the shorter side, below which an image is `too_small`."""
+
+    @property
+    def max_pixels(self) -> int:
+        """Width times height, above which nothing is decoded."""
+
+
+def seen(content: bytes, rules: Rules) -> Pixels:
+    """Return what networks see of a file, uint8 (side, side, channels).
+
+    Raises:
+        UnusableError: as `decoded`, or `too_small`.
+    """
+    image = decoded(content, rules.max_pixels, rules.side)
+    # a JPEG may have been decoded at a smaller scale than it has
+    if min(image.size) < rules.min_side and min(_size(content)) < rules.min_side:
+        raise UnusableError("too_small")
+    return square(image, rules.side, rules.channels)
+
+
+def media_type(content: bytes) -> str:
+    """Return what HTTP calls the format of a file that was decoded before, such as `image/jpeg`."""
+    with Image.open(BytesIO(content), formats=FORMATS) as image:
+        return Image.MIME[str(image.format)]
 
 
 def decoded(content: bytes, max_pixels: int, least: int = 0) -> Image.Image:
@@ -62,6 +102,12 @@ def difference_hash(image: Image.Image) -> np.uint64:
     """
     grays = np.asarray(image.convert("L").resize(HASHED, Image.Resampling.BILINEAR))
     return np.uint64(int.from_bytes(np.packbits(grays[:, 1:] > grays[:, :-1]).tobytes()))
+
+
+def _size(content: bytes) -> tuple[int, int]:
+    """Return width and height as the file has them."""
+    with Image.open(BytesIO(content), formats=FORMATS) as image:
+        return image.size
 
 
 def _loaded(content: bytes, max_pixels: int, least: int) -> Image.Image:

@@ -15,13 +15,12 @@ from components.common.contracts.release import Action, Entry, Release
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
 from components.common.contracts.verdict import FILE, SKEW, Verdict
-from components.common.errors import UserError
 from components.common.lineage import code_version
 from components.common.registry import Version
 from components.common.spending import Account
 from components.common.splits import parse_date
 from components.common.step import Parser, log, run
-from components.deployment import endpoint, section
+from components.deployment import endpoint, examples, section
 
 if TYPE_CHECKING:
     from components.deployment.core import Candidate, Decision
@@ -68,10 +67,10 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
     made = package.load(args.model).preprocessing
-    if not isinstance(made, Tabular) and state.target is Target.LOCAL:
-        raise UserError(
-            f"target is 'local', but the endpoint cannot serve {made.kind} yet; give target 'register-only'"
-        )
+    if state.target is Target.LOCAL and not isinstance(made, Tabular):
+        from components.serving.items import tasks
+
+        tasks.of(made)  # raises where there is no server for such a model
     files = [(args.evaluation, FILE), *_skew(args, made), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []
@@ -169,23 +168,31 @@ def _before(
 
 def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
-    from components.tabular.online import snapshot
-
     state = State.parse(args.state)
-    if not isinstance(package.load(version.uri).preprocessing, Tabular):
+    serves = state.target is Target.LOCAL and is_live
+    made = package.load(version.uri).preprocessing
+    if isinstance(made, Tabular):
+        example = examples.of_event(version.uri, _online(args, state, version.name, made))
+    elif serves:
+        example = examples.of(state, version.name, version.uri)
+    else:
         return {"endpoint": None, "endpoint_checked": False, "curl": None, "example": {}}
-    model = package.load(version.uri).tabular
-    own = tables.read_table(args.features).details["online"]
-    # that of the run, unless another run has written a later one meanwhile, or the champion's inputs are others
-    is_ours = snapshot.serves(snapshot.read(own), model)
-    online = (snapshot.newer(own, model) or own) if is_ours else snapshot.newest(state.lake, version.name, model)
-    example = endpoint.example(version.uri, online)
-    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.event}
-    if state.target is not Target.LOCAL or not is_live:
+    silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}
+    if not serves:
         return silent
     server = endpoint.start_or_update(state, version, example, challenger=endpoint.beside(state.registry, version))
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
+
+
+def _online(args: argparse.Namespace, state: State, name: str, model: Tabular) -> str | None:
+    """Return the snapshot for a version: that of the run, unless there is a later one, or its inputs are others."""
+    from components.tabular.online import snapshot
+
+    own = tables.read_table(args.features).details["online"]
+    if snapshot.serves(snapshot.read(own), model):
+        return snapshot.newer(own, model) or own
+    return snapshot.newest(state.lake, name, model)
 
 
 def _record(state: State, version: Version, settled: Settled) -> Deployment:

@@ -3,24 +3,23 @@
 import http.client
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.common import locks, registry, release, storage
-from components.common.contracts import package
 from components.common.contracts import state as kept
 from components.common.contracts.loadtest import Settings
 from components.common.errors import UserError
 from components.common.step import log
+from components.deployment.examples import Example
 from components.serving import files
 from components.serving.files import Challenger, Pointer, State
 
@@ -29,33 +28,6 @@ START_SECONDS = 60
 STOP_SECONDS = 15
 TOLERANCE = 1e-6
 NONE: Mapping[str, str] = {}
-
-
-@dataclass(frozen=True)
-class Example:
-    """One event and what a version scores it, computed without the server.
-
-    Attributes:
-        name: how a request calls such events: `events`, or `instances` where it is the event's features.
-        event: its columns, or its features.
-        score: what the version scores it.
-        snapshot: of the online state that takes such events in; None where there is none.
-    """
-
-    name: str
-    event: dict[str, Any]
-    score: float
-    snapshot: str | None = None
-
-    @property
-    def request(self) -> dict[str, Any]:
-        """The request that scores the event."""
-        return {self.name: [self.event]}
-
-    def curl(self, url: str) -> str:
-        """Return a shell command that scores the event."""
-        body = shlex.quote(json.dumps(self.request))
-        return f"curl -s {url}/score -H 'Content-Type: application/json' -d {body}"
 
 
 def check(state: kept.State) -> None:
@@ -71,27 +43,6 @@ def check(state: kept.State) -> None:
         )
 
 
-def example(uri: str, online: str | None = None) -> Example:
-    """Score one event with a model's own files: one that the online state knows, else one of its reference sample.
-
-    Args:
-        uri: folder of the model.
-        online: the snapshot that the online state is to lie over; None: there is no such state.
-    """
-    import pandas as pd
-
-    from components.deployment import core
-    from components.tabular.inputs import Scorer
-    from components.tabular.online import snapshot
-
-    model = package.load(uri)
-    known = snapshot.read(online).example if online else None
-    features = known.inputs if known else core.example(model.tabular, package.read_reference(uri))
-    (score,) = Scorer(uri, model).score(pd.DataFrame([features]))
-    name, event = ("events", known.event) if known else ("instances", features)
-    return Example(name, event, float(score), online)
-
-
 def start_or_update(
     state: kept.State,
     version: registry.Version,
@@ -104,7 +55,7 @@ def start_or_update(
     Args:
         state: where the registry lies, a folder, and the lake, which takes the prediction log.
         version: what is to be served.
-        expected: an event and the score that this version must answer with.
+        expected: a request and the score that this version must answer with.
         port: where the first server of a use case listens, or on the next free port; later ones keep theirs.
         challenger: what answers a share of the entities beside it.
 

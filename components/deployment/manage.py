@@ -3,12 +3,11 @@
 from typing import TYPE_CHECKING
 
 from components.common import registry, release
-from components.common.contracts import package
 from components.common.contracts.release import Release
 from components.common.contracts.state import State
 from components.common.errors import UserError
 from components.common.registry import Version
-from components.deployment import endpoint
+from components.deployment import endpoint, examples
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,13 +65,10 @@ def stop(state: State, name: str | None = None) -> None:
 
 def _update(state: State, version: Version) -> None:
     """Have a running endpoint serve a version, before the record says so: what fails here changes nothing."""
-    from components.tabular.online import snapshot
-
     if registry.is_remote(state.registry) or not endpoint.running(state.registry, version.name):
         _print("no endpoint is running here")
         return
-    online = snapshot.newest(state.lake, version.name, package.load(version.uri).tabular)
-    server = endpoint.start_or_update(state, version, endpoint.example(version.uri, online))
+    server = endpoint.start_or_update(state, version, examples.of(state, version.name, version.uri))
     _print(f"{server.url} answers with version {version.version}")
 
 

@@ -23,5 +23,4 @@ def view(task: Images) -> View:
 
 
 def _pixels(task: Images, contents: Sequence[bytes]) -> Pixels:
-    decoded = (images.decoded(content, task.max_pixels, task.side) for content in contents)
-    return np.stack([images.square(image, task.side, task.channels) for image in decoded])
+    return np.stack([images.seen(content, task) for content in contents])

@@ -9,7 +9,7 @@ from functools import partial
 from components.common import registry, release, step, storage
 from components.common.config import Config, parse
 from components.common.contracts import loadtest as contract
-from components.common.contracts import package, verdict
+from components.common.contracts import verdict
 from components.common.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
@@ -17,8 +17,9 @@ from components.common.errors import UserError
 from components.common.prices import machines
 from components.common.registry import Version
 from components.common.release import Place
-from components.loadtest import core, section
-from components.loadtest.client import Client, requests
+from components.loadtest import asking, core, section
+from components.loadtest.asking import Asked
+from components.loadtest.client import Client
 from components.loadtest.core import Load, Sample
 from components.loadtest.server import Server, running
 from components.serving import files
@@ -41,11 +42,9 @@ def body(args: Namespace) -> dict[str, float | str]:
     config, state = parse(args.config), State.parse(args.state)
     load = _load(args.load, config)
     version = _champion(Place.of(state, config.name))
-    bodies = _bodies(version)
-    trials = [
-        _trial(version, settings, load, requests("/score", bodies)) for settings in core.sweep(os.cpu_count() or 1)
-    ]
-    breakdown = _breakdown(version, bodies, load.seconds)
+    asked = asking.of(version.uri, state.lake, version.name)
+    trials = [_trial(version, settings, load, asked.requests) for settings in core.sweep(os.cpu_count() or 1)]
+    breakdown = _breakdown(version, asked, load.seconds)
     found = _found(version, load, trials).model_copy(update={"breakdown": breakdown})
     judged = core.verdict(found)
     step.log.info("%s: %s", judged.decision, judged.reasons[0])
@@ -72,35 +71,30 @@ def _champion(place: Place) -> Version:
     return version
 
 
-def _bodies(version: Version) -> list[bytes]:
-    rows = core.instances(package.load(version.uri).tabular, package.read_reference(version.uri))
-    return [json.dumps({"instances": [row]}).encode() for row in rows]
-
-
 def _trial(version: Version, settings: Settings, load: Load, asked: list[bytes]) -> Trial:
     """Start the server with some settings and measure it in both loops."""
     step.log.info("measuring a server with %s", settings)
     with running(version.uri, version.name, settings) as server:
-        asking = Client(server.port, asked)
-        asking.closed(max(load.connections), min(WARM_UP, load.seconds))
-        closed = [_measured(server, partial(asking.closed, many, load.seconds)) for many in load.connections]
+        client = Client(server.port, asked)
+        client.closed(max(load.connections), min(WARM_UP, load.seconds))
+        closed = [_measured(server, partial(client.closed, many, load.seconds)) for many in load.connections]
         due = {rate: core.schedule(rate, load.seconds) for rate in core.rates(load, closed)}
-        opened = [_measured(server, partial(asking.opened, times, rate)) for rate, times in due.items()]
+        opened = [_measured(server, partial(client.opened, times, rate)) for rate, times in due.items()]
     return core.trial(settings, closed, opened, load.p99_ms)
 
 
-def _breakdown(version: Version, bodies: list[bytes], seconds: float) -> list[Share]:
+def _breakdown(version: Version, asked: Asked, seconds: float) -> list[Share]:
     """Ask a server one request at a time, and say where its latency comes from."""
     from components.loadtest import breakdown
 
     with running(version.uri, version.name, Settings()) as server:
-        asking = Client(server.port, requests("/score", bodies))
-        asking.closed(1, min(WARM_UP, seconds))
+        client = Client(server.port, asked.requests)
+        client.closed(1, min(WARM_UP, seconds))
         count, waited = server.queued(version.name)
-        point = asking.closed(1, seconds).point()
+        point = client.closed(1, seconds).point()
         more, longer = server.queued(version.name)
     queue_us = (longer - waited) / max(more - count, 1) / 1000
-    return breakdown.shares(version.uri, bodies, queue_us, 1000 * (point.p50_ms or 0.0))
+    return breakdown.shares(version.uri, asked.bodies, queue_us, 1000 * (point.p50_ms or 0.0))
 
 
 def _measured(server: Server, measure: Callable[[], Sample]) -> Point:

@@ -73,10 +73,10 @@ def complete(received: bytes | bytearray) -> int | None:
     return int(lines[0].split()[1]) if len(body) >= length else None
 
 
-def requests(path: str, bodies: Iterable[bytes]) -> list[bytes]:
-    """Return the bytes of POST requests of some JSON bodies."""
-    head = "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
-    return [head.format(path, len(body)).encode() + body for body in bodies]
+def requests(path: str, bodies: Iterable[bytes], media_type: str = "application/json") -> list[bytes]:
+    """Return the bytes of POST requests of some bodies."""
+    head = "POST {} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {}\r\nContent-Length: {}\r\n\r\n"
+    return [head.format(path, media_type, len(body)).encode() + body for body in bodies]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from components.common import registry, release, sequential, splits, step, storage
 from components.common.config import Config, parse
 from components.common.config.policy import Rollout
+from components.common.config.tabular import Tabular
 from components.common.contracts import package, tables
 from components.common.contracts.deployment import Outcome
 from components.common.contracts.release import Action, Entry, Release, Stage
@@ -88,6 +89,11 @@ def advance(
         find_target: state and name of the use case -> where its versions answer.
     """
     config, state = parse(args.config), State.parse(args.state)
+    if not isinstance(config.task, Tabular):
+        raise UserError(
+            f"task.kind is {str(config.task.kind)!r}, and only versions of tabular models are released in steps or "
+            "served by state.serving; a training promotes this one at once"
+        )
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     at = Moment(now, registry.user(), args.run)
     job = Job(config, state, splits.parse_date(args.date), args.features, target, at)

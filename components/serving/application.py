@@ -18,7 +18,7 @@ from components.serving.batching import Limits
 from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send, decoded
 from components.serving.metrics import Metrics
 from components.serving.predictions import Answer, Predictions
-from components.serving.protocols import events, features, inference
+from components.serving.protocols import events, features, inference, items
 from components.serving.versions import Current, Model
 from components.serving.workers import Board
 
@@ -171,11 +171,14 @@ class Application:
         return given.decode() if REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
 
     async def _score(self, request: Request) -> Response:
-        asked = decoded(await request.body())
         only = self._asked_version(request)
+        model = only or self._current.model
+        if model.reader:
+            return self._counted(request, await items.score(model, model.reader, request, self._limits))
+        asked = decoded(await request.body())
         if isinstance(asked, dict) and set(asked) == {"events"}:
             return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows, only))
-        return self._counted(request, await features.score(only or self._current.model, asked))
+        return self._counted(request, await features.score(model, asked))
 
     def _asked_version(self, request: Request) -> Model | None:
         """Return the version that a request names, None when it leaves that to us."""
@@ -191,7 +194,7 @@ class Application:
 
     def _counted(self, request: Request, answer: Answer) -> Response:
         for scored in answer.parts:
-            self._metrics.scored(scored.scores, scored.model.package.threshold)
+            self._metrics.scored(scored.scores, scored.model.threshold)
             if self._predictions:
                 self._predictions.add(request.id, scored)
         return answer.response

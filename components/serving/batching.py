@@ -6,13 +6,14 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.serving.messages import unavailable
 
-Matrix = npt.NDArray[np.float32]
+Matrix = npt.NDArray[Any]
 Scores = npt.NDArray[np.float32]
 Score = Callable[[Matrix], Scores]
 
@@ -72,12 +73,12 @@ class Batcher:
     One call is made at a time; what comes meanwhile is the next one. All but the call belongs to one event loop.
     """
 
-    def __init__(self, score: Score, width: int, limits: Limits) -> None:
+    def __init__(self, score: Score, example: Matrix, limits: Limits) -> None:
         """Measure the graph, which decides where it is called.
 
         Args:
-            score: (n, width) -> (n,); called in the event loop when it is quick, in a thread otherwise.
-            width: columns of the graph's input.
+            score: (n, ...) -> (n,) or (n, classes); called in the event loop when it is quick, in a thread otherwise.
+            example: a row, (1, ...).
             limits: how many rows may be joined and may wait.
         """
         self.statistics = Statistics()
@@ -85,17 +86,17 @@ class Batcher:
         self._queue: deque[_Waiting] = deque()
         self._queued = 0  # rows
         self._next: asyncio.Handle | None = None
-        self._thread = None if _seconds(score, width) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
+        self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
         self._is_calling = False
 
     def score(self, rows: Matrix) -> "asyncio.Future[Scores]":
         """Score rows with those of other requests.
 
         Args:
-            rows: (n, width), n at most `Limits.rows`.
+            rows: (n, ...), n at most `Limits.rows`.
 
         Returns:
-            a future of their scores, (n,).
+            a future of their scores, (n,) or (n, classes).
 
         Raises:
             RefusedError: 503 with Retry-After when too many rows wait already.
@@ -176,9 +177,8 @@ def _tried(score: Score, rows: Matrix) -> Scores | BaseException:
         return error
 
 
-def _seconds(score: Score, width: int) -> float:
+def _seconds(score: Score, example: Matrix) -> float:
     """Return what a call with a row takes, once everything is warm."""
-    example = np.zeros((1, width), np.float32)
     score(example)
     started = time.perf_counter()
     score(example)

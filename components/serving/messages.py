@@ -141,8 +141,12 @@ class Request:
         return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
 
 
-def decoded(body: bytes) -> Any:
+def decoded(body: bytes, allowed: str = "JSON") -> Any:
     """Return what a body of JSON holds.
+
+    Args:
+        body: as it came.
+        allowed: what a body may be.
 
     Raises:
         RequestError: when it is not JSON.
@@ -150,4 +154,4 @@ def decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError("body", str(error), "JSON") from None
+        raise RequestError("body", str(error), allowed) from None

@@ -1,9 +1,12 @@
-"""The OpenAPI 3.1 description of what a version answers: its features, and raw events where it has an online state."""
+"""The OpenAPI 3.1 description of what a version answers: features and raw events, or images or texts."""
 
 from http import HTTPStatus
 from typing import Any
 
 from components.common.contracts.online import Events
+from components.serving.items.base import Items
+from components.serving.online import Online
+from components.serving.protocols.items import MOST_OF_AN_ID
 from components.serving.versions import Current, Model
 
 Schema = dict[str, Any]
@@ -25,25 +28,45 @@ def page(current: Current, most: int) -> Schema:
         most: events or instances that a request may have.
     """
     model, online = current.model, current.online
+    info = {"title": f"Nightshift: {model.name}", "version": str(model.pointer.version)}
+    paths = _items(model.reader.items, most) if model.reader else _events(model, online, most)
+    return {"openapi": "3.1.0", "info": info, "paths": paths}
+
+
+def _events(model: Model, online: Online | None, most: int) -> Schema:
     prediction = _object(score={"type": "number"}, flagged={"type": "boolean"})
     prediction["properties"]["version"] = {"type": "integer", "description": "where a challenger answers some events"}
-    answer = _object(model={"type": "string"}, version={"type": "integer"}, predictions=_list(prediction, most))
     asked = [_object(instances=_list(_instance(model), most))]
-    paths = {"/score": _post("score", "a prediction each", {"oneOf": asked}, answer)}
+    paths = {"/score": _post("score", "a prediction each", _json({"oneOf": asked}), _answer(prediction, most))}
     if online is not None:
         asked.append(_object(events=_list(_event(online.events), most)))
         known = _object(known=_list({"type": "boolean"}, most))
         labels = _object(labels=_list(_label(online.events), most))
-        paths["/labels"] = _post("label", "whether the event of each label is known", labels, known)
-    info = {"title": f"Nightshift: {model.name}", "version": str(model.pointer.version)}
-    return {"openapi": "3.1.0", "info": info, "paths": paths}
+        paths["/labels"] = _post("label", "whether the event of each label is known", _json(labels), known)
+    return paths
+
+
+def _items(items: Items, most: int) -> Schema:
+    """Describe how images or texts are asked: one, in JSON or as it is, or some of them."""
+    scores = _object(**{name: {"type": "number"} for name in items.classes})
+    found = {"label": {"enum": list(items.classes)}, "score": {"type": "number"}, "scores": scores}
+    item = _object(**{items.name: items.schema})
+    item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MOST_OF_AN_ID}
+    asked = _json({"oneOf": [item, _object(instances=_list(item, most))]})
+    asked |= {f"{items.bodies[0]}*": {"schema": {}}}
+    answers = {"oneOf": [_object(**found, model_version={"type": "integer"}), _answer(_object(**found), most)]}
+    return {"/score": _post("score", f"the class of each {items.name}", asked, answers)}
+
+
+def _answer(prediction: Schema, most: int) -> Schema:
+    return _object(model={"type": "string"}, version={"type": "integer"}, predictions=_list(prediction, most))
 
 
 def _post(name: str, what: str, asked: Schema, answer: Schema) -> Schema:
     refused = {"description": "what is wrong, and what is allowed", "content": _json({"type": "object"})}
     answers: dict[str, Schema] = {"200": {"description": what, "content": _json(answer)}}
     answers |= {str(status.value): refused for status in REFUSALS}
-    body = {"required": True, "content": _json(asked)}
+    body = {"required": True, "content": asked}
     return {"post": {"operationId": name, "requestBody": body, "responses": answers}}
 
 

@@ -2,7 +2,9 @@
 
 `<folder>/date=<day>/<name>.parquet` has `scored_at` and `event_time` (UTC), `request_id`, `event_id` (text), `version`,
 `score` (float32) and `flagged`; a request of features has no event's id and time. Labels that arrive later join by id
-and time. It is written now and then, so a kill loses what the last minute has answered; the online state loses nothing.
+and time. Of images and texts a row has the `item_id` that the request gave, the `label` predicted, its `score`, and
+`content`, the hash that the features table has too, and nothing of what it shows. It is written now and then, so a kill
+loses what the last minute has answered; the online state loses nothing.
 """
 
 import asyncio
@@ -35,18 +37,34 @@ MOST_REQUESTS = 200_000  # that are kept while they cannot be written
 NS_PER_DAY = DAY * 1000
 
 
+class Item(NamedTuple):
+    """An image or a text that was scored.
+
+    Attributes:
+        id: what the request calls it.
+        label: the class with the highest score.
+        content: SHA-256 of what the graph sees of it.
+    """
+
+    id: str | None
+    label: str
+    content: str
+
+
 class Scored(NamedTuple):
     """What a version has scored.
 
     Attributes:
         model: the version.
-        scores: float of shape (n,).
+        scores: float of shape (n,); of items, the highest of each.
         events: the n raw events; none where features were sent.
+        items: the n images or texts.
     """
 
     model: Model
     scores: Floats
     events: Sequence[Event] = ()
+    items: Sequence[Item] = ()
 
 
 class Answer(NamedTuple):
@@ -65,6 +83,7 @@ class _Row(NamedTuple):
     threshold: float
     scores: Floats
     events: Sequence[Event]
+    items: Sequence[Item]
 
 
 class Predictions:
@@ -85,11 +104,10 @@ class Predictions:
 
     def add(self, request_id: str, scored: Scored) -> None:
         """Take an answer in, to be written within a minute."""
-        model = scored.model
-        threshold = model.package.threshold
-        row = _Row(time.time_ns(), request_id, model.pointer.version, threshold, scored.scores, scored.events)
-        self._taken.append(row)
-        self._size += len(scored.scores)
+        model, scores, events, items = scored
+        version, threshold = model.pointer.version, model.threshold
+        self._taken.append(_Row(time.time_ns(), request_id, version, threshold, scores, events, items))
+        self._size += len(scores)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._begin)
         if self._size >= WRITE_ROWS:
@@ -108,7 +126,7 @@ class Predictions:
 
     def _write(self, rows: list[_Row]) -> None:
         waiting, self._unwritten = [*self._unwritten, *rows], []
-        for day, group in groupby(waiting, lambda row: row.at // NS_PER_DAY):
+        for (day, _), group in groupby(waiting, lambda row: (row.at // NS_PER_DAY, bool(row.items))):
             part = list(group)
             try:
                 self._write_day(day, part)
@@ -136,16 +154,21 @@ def _frame(rows: list[_Row]) -> "pd.DataFrame":
     def each(values: Sequence[Any]) -> npt.NDArray[Any]:
         return np.repeat(np.array(values), sizes)
 
-    events = [event for row in rows for event in _events(row)]
-    times = pd.array([event and event.time for event in events], dtype="Int64")
-    return pd.DataFrame(
+    frame = pd.DataFrame(
         {
             "scored_at": pd.to_datetime(each([row.at // 1000 for row in rows]), unit="us", utc=True),
             "request_id": each([row.request_id for row in rows]),
-            "event_id": pd.array([event and str(event.event_id) for event in events], dtype="string"),
-            "event_time": pd.to_datetime(times, unit="us", utc=True),
             "version": each([row.version for row in rows]),
             "score": scores,
-            "flagged": scores >= each([row.threshold for row in rows]),
         }
+    )
+    if items := [item for row in rows for item in row.items]:
+        ids, labels, contents = zip(*items, strict=True)
+        return frame.assign(item_id=pd.array(ids, dtype="string"), label=labels, content=contents)
+    events = [event for row in rows for event in _events(row)]
+    times = pd.array([event and event.time for event in events], dtype="Int64")
+    return frame.assign(
+        event_id=pd.array([event and str(event.event_id) for event in events], dtype="string"),
+        event_time=pd.to_datetime(times, unit="us", utc=True),
+        flagged=scores >= each([row.threshold for row in rows]),
     )

@@ -1,22 +1,28 @@
 """Which version answers, and how the next one takes over: between two requests, or not at all."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from components.classes.scorer import scores
 from components.common.assignment import is_answered
 from components.common.contracts import package
-from components.common.contracts.package import ModelPackage, Windows
+from components.common.contracts.package import Datatype, ModelPackage, Tabular, Tensor, Windows, read_graph
 from components.common.errors import UserError
+from components.common.graph import Graph
 from components.common.step import log
 from components.serving.batching import Batcher, Limits
 from components.serving.files import Pointer
+from components.serving.items import tasks
+from components.serving.items.reader import Reader
 from components.serving.online import Online
 from components.serving.rows import Rows
-from components.tabular.inputs import Scorer
 from components.tabular.online import embedded, snapshot
 from components.tabular.online.base import Base
 from components.tabular.online.embedded import Embedded
@@ -28,13 +34,54 @@ LOOK_SECONDS = 60  # for a newer snapshot: a listing of an object store has its 
 
 @dataclass(frozen=True)
 class Model:
-    """A version in memory."""
+    """A version in memory.
+
+    Attributes:
+        name: the registered model, or what the package is called.
+        pointer: what was asked for.
+        package: its manifest.
+        takes: what turns requests into the graph's input: of features, or of images or texts.
+        batcher: calls the graph.
+    """
 
     name: str
     pointer: Pointer
     package: ModelPackage
-    rows: Rows
+    takes: Rows | Reader
     batcher: Batcher
+
+    @property
+    def rows(self) -> Rows:
+        """What turns features into the graph's input, of a tabular model."""
+        assert isinstance(self.takes, Rows)
+        return self.takes
+
+    @property
+    def reader(self) -> Reader | None:
+        """What turns images or texts into the graph's input; None: it is a tabular model."""
+        return self.takes if isinstance(self.takes, Reader) else None
+
+    @cached_property
+    def taken(self) -> list[Tensor]:
+        """The tensors of which a request has one."""
+        inputs = self.package.signature.inputs
+        return [*inputs, _bytes(self.reader.items.name)] if self.reader else inputs
+
+    @cached_property
+    def given(self) -> list[Tensor]:
+        """The tensors that are answered."""
+        score = self.package.signature.score
+        return [score, _bytes("label")] if self.reader else [score]
+
+    @property
+    def threshold(self) -> float:
+        """The score from which a row is flagged; infinity where there is no such thing."""
+        given = self.package.decision.threshold
+        return math.inf if given is None else given
+
+
+def _bytes(name: str) -> Tensor:
+    return Tensor(name=name, datatype=Datatype.BYTES, shape=[-1])
 
 
 @dataclass(frozen=True)
@@ -58,13 +105,19 @@ def load(name: str, pointer: Pointer, limits: Limits) -> Model:
     """Load a version and call it once.
 
     Raises:
-        UserError: when its files are not those that were registered.
+        UserError: when its files are not those that were registered, or its task cannot be served.
     """
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    graph, inputs = Scorer(pointer.uri, manifest).graph, manifest.tabular
-    return Model(name, pointer, manifest, Rows(inputs, limits.rows), Batcher(graph.score, inputs.width, limits))
+    graph, made = Graph(read_graph(pointer.uri, manifest, manifest.selected)), manifest.preprocessing
+    (taken,) = manifest.signature.inputs
+    example = np.zeros((1, *taken.shape[1:]), taken.datatype.dtype)
+    if isinstance(made, Tabular):
+        return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
+    reader = Reader(tasks.of(made), limits.queue)
+    # as they are scored offline, a part of many rows at a time
+    return Model(name, pointer, manifest, reader, Batcher(partial(scores, graph), example, limits))
 
 
 class Current:
@@ -103,7 +156,7 @@ class Current:
         self.model = load(self.wanted)
         self.split = self._split(self.model)
         self._models = [self.model]
-        self._fitting = self.model.package.tabular.windows, self.model, self.model
+        self._fitting: tuple[Windows | None, Model, Model] = None, self.model, self.model
         self._follow_snapshot(self.model)
         self.loaded = self.wanted
 
@@ -184,10 +237,11 @@ class Current:
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
-        given, inputs = model.pointer.snapshot, model.package.tabular
+        given = model.pointer.snapshot
         if given is None:
             self.close()
             return
+        inputs = model.package.tabular
         since = self.online.last if self.online else embedded.last(Path(self._folder))
         uri, manifest = snapshot.under(since, given, inputs)
         if self.online is None:

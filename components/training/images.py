@@ -24,7 +24,13 @@ def signature(task: Images) -> Signature:
 
 def preprocessing(task: Images) -> package.Images:
     """Return how images become the graphs' input."""
-    return package.Images(classes=task.classes, side=task.side, channels=task.channels)
+    return package.Images(
+        classes=task.classes,
+        side=task.side,
+        channels=task.channels,
+        min_side=task.min_side,
+        max_pixels=task.max_pixels,
+    )
 
 
 def files(_: Images) -> Mapping[str, bytes]:

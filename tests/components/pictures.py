@@ -3,18 +3,23 @@
 import json
 from argparse import Namespace
 from copy import deepcopy
+from datetime import date
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
 from components.common import splits
 from components.common.config import Config, parse
-from components.common.contracts import tables
+from components.common.contracts import package, tables
+from components.common.contracts.package import DecisionRule, Signature
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from tests import packages
 from tests.components.states import state
 
 DATE = "2024-03-10"
@@ -88,3 +93,45 @@ def file(
     buffer = BytesIO()
     Image.fromarray(noise).convert(mode).save(buffer, kind, **options)
     return buffer.getvalue()
+
+
+def lake(folder: Path, *contents: bytes) -> None:
+    """Put images into the lake as ingestion does, on two days; those given are the newer one's."""
+    for day, held in ((date(2024, 3, 9), [file(seed=9)]), (date(2024, 3, 10), list(contents))):
+        uri = tables.partition_uri(str(folder / "lake"), "shapes", "events", day, "0" * 16)
+        tables.write_partition(uri, day, pd.DataFrame({"image": held}), {})
+
+
+def model(folder: Path, seed: int = 0, **rules: int) -> str:
+    """Save a package of a network of one layer over the squares of `CONFIG`, and return its URI."""
+    task = CONFIG["task"]
+    side, channels, classes = task["side"], task["channels"], task["classes"]
+    graphs = {"linear": graph(side * side * channels, len(classes), seed)}
+    made = packages.manifest(
+        graphs,
+        signature=Signature.of_images(side, channels, len(classes)),
+        preprocessing=package.Images(side=side, channels=channels, classes=classes, **rules),
+        decision=DecisionRule(threshold=None),
+    )
+    package.save(str(folder), made, graphs, pd.DataFrame())
+    return str(folder)
+
+
+def graph(pixels: int, classes: int, seed: int) -> bytes:
+    """An ONNX graph `inputs` -> `score`, and another output beside it."""
+    random = np.random.default_rng(seed)
+    nodes = [
+        helper.make_node("Cast", [package.INPUT], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["numbers"], ["embedding"]),
+        helper.make_node("MatMul", ["embedding", "weights"], ["logits"]),
+        helper.make_node("Softmax", ["logits"], [package.OUTPUT], axis=1),
+    ]
+    weights = random.normal(0, 1e-3, (pixels, classes)).astype(np.float32)
+    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.UINT8, [None, None, None, None])
+    given = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
+        for name, width in (("embedding", pixels), (package.OUTPUT, classes))
+    ]
+    made = helper.make_graph(nodes, "linear", [taken], given, [numpy_helper.from_array(weights, "weights")])
+    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return bytes(found.SerializeToString())

@@ -34,5 +34,5 @@ class Deployment(Artifact):
     endpoint_checked: bool = Field(description="whether it was called and answered with that version")
     curl: str | None = Field(description="a command that scores one event there")
     example: dict[str, int | float | str] = Field(
-        description="that event: the user's columns, or its features where there is no online state"
+        description="that event: the user's columns, its features where there is no online state, or an item's file"
     )

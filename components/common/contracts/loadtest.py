@@ -62,7 +62,9 @@ class Trial(Part):
 class Share(Part):
     """A part of the latency of one request."""
 
-    name: str = Field(description="`parse`, `features`, `queue`, `compute`, `serialize`, `HTTP and kernel`")
+    name: str = Field(
+        description="`parse` and `features`, or `decode` of an item; `queue`, `compute`, `serialize`, `HTTP and kernel`"
+    )
     microseconds: float
 
 

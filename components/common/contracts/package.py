@@ -47,6 +47,12 @@ class Datatype(StrEnum):
     FP32 = "FP32"
     INT32 = "INT32"
     UINT8 = "UINT8"
+    BYTES = "BYTES"
+
+    @property
+    def dtype(self) -> str:
+        """What NumPy calls numbers of this type."""
+        return self.lower().replace("fp", "float")
 
 
 class File(Part):
@@ -76,6 +82,11 @@ class Signature(Part):
 
     inputs: list[Tensor]
     outputs: list[Tensor]
+
+    @property
+    def score(self) -> Tensor:
+        """The output that holds the scores; there may be others."""
+        return next(each for each in self.outputs if each.name == OUTPUT)
 
     @classmethod
     def of_rows(cls, width: int) -> Self:
@@ -146,6 +157,8 @@ class Images(Classes):
     kind: Literal["image-classification"] = "image-classification"
     side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
     channels: int = Field(description="1: gray, 3: RGB")
+    min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
+    max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
 
 
 class Texts(Classes):

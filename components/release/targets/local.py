@@ -9,14 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.common import registry
-from components.common.contracts import package
 from components.common.contracts.state import State
 from components.common.errors import UnavailableError, UserError
-from components.deployment import endpoint
+from components.deployment import endpoint, examples
 from components.deployment.endpoint import NONE
 from components.release.targets import BadVersionError, Part
 from components.serving.files import Challenger
-from components.tabular.online import snapshot
 
 
 class Local:
@@ -39,8 +37,7 @@ class Local:
         if self.serving() == {part.version.version: part.traffic for part in parts}:
             return
         version, challenger = parts[0].version, _challenger(parts)
-        online = snapshot.newest(self._state.lake, self._name, package.load(version.uri).tabular)
-        example = endpoint.example(version.uri, online)
+        example = examples.of(self._state, self._name, version.uri)
         try:
             endpoint.start_or_update(self._state, version, example, self._port, challenger)
         except UserError as error:

@@ -12,7 +12,7 @@ from components.common.contracts.state import State
 from components.common.contracts.state import Target as Kind
 from components.common.errors import UserError, check_names, may_pass
 from components.common.registry import Version
-from components.deployment import endpoint
+from components.deployment import examples
 from components.release.targets import BadVersionError, NoAnswerError, Part, Target, signin
 
 TIMEOUT_SECONDS = 10
@@ -43,7 +43,7 @@ def part(version: Version, traffic: float) -> Part:
         BadVersionError: when they do not score.
     """
     try:
-        found = endpoint.example(version.uri)
+        found = examples.of_event(version.uri)
     except UserError as error:
         raise BadVersionError(str(error)) from None
     return Part(version, traffic, found.request, found.score)

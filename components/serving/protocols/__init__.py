@@ -1,1 +1,1 @@
-"""The forms in which a model is asked, a file each: named features, and the Open Inference Protocol's tensors."""
+"""The forms in which a model is asked, a file each: features, raw events, images and texts, and tensors."""

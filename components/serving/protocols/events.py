@@ -86,7 +86,7 @@ async def label(current: Current, request: object, most: int) -> Response:
 
 def _state(current: Current) -> Online:
     if current.online is None:
-        said = 'this server has no online state; send features, as {"instances": [...]}'
+        said = 'this server has no online state; send features, as {"instances": [...]}, or what /openapi.json says'
         raise RefusedError(HTTPStatus.CONFLICT, said)
     return current.online
 

@@ -4,28 +4,32 @@ https://github.com/kserve/open-inference-protocol; the binary extension, model c
 index are those of Triton Inference Server's documentation, so that tritonclient and perf_analyzer work.
 """
 
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from importlib import metadata
 from itertools import chain
-from math import isfinite
-from typing import Any
+from math import isfinite, prod
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from components.common.contracts.package import Datatype
 from components.common.contracts.package import Tensor as Signature
 from components.serving.batching import Limits, Statistics
+from components.serving.items.reader import Reader, Seen
 from components.serving.messages import RefusedError, Request, RequestError, Response
 from components.serving.predictions import Answer, Scored
+from components.serving.protocols import items
 from components.serving.versions import Current, Model
 
 HEADER_LENGTH = b"inference-header-content-length"
 EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
 
-Matrix = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 
 
 class Parameters(msgspec.Struct):
@@ -65,6 +69,7 @@ class Inference(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(Inference)
 LARGEST = float(np.finfo(np.float32).max)
 _FLAT, _NESTED = msgspec.json.Decoder(list[float]), msgspec.json.Decoder(list[list[float]])
+_TEXTS, _COLUMN = msgspec.json.Decoder(list[str]), msgspec.json.Decoder(list[tuple[str]])
 
 
 async def infer(model: Model, limits: Limits, request: Request) -> Answer:
@@ -79,10 +84,26 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
         asked = _DECODER.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError("body", str(error), "an inference request of the Open Inference Protocol") from None
-    (wanted,), (given,) = model.package.signature.inputs, model.package.signature.outputs
-    is_binary = _is_binary(asked, given.name)
-    scores = await model.batcher.score(_matrix(_only(asked, wanted), wanted, limits.rows, values))
-    return Answer(_response(model, asked, scores, is_binary), [Scored(model, scores)])
+    given, wanted = _only(asked, model.taken)
+    asks = _asked(asked, model.given)
+    if model.reader:
+        return await _of_items(model, model.reader, asks, await _seen(model.reader, given, wanted, limits.rows, values))
+    scores = await model.batcher.score(_tensor(given, wanted, limits.rows, values))
+    return Answer(_response(model, asks, [scores]), [Scored(model, scores)])
+
+
+async def _seen(reader: Reader, given: Input, wanted: Signature, most: int, values: bytes) -> Seen:
+    if wanted.datatype is not Datatype.BYTES:
+        return await reader.hashed(_tensor(given, wanted, most, values))
+    elements = _elements(given, most, values)
+    return await reader.read(elements, [f"inputs[0].data[{i}]" for i in range(len(elements))])
+
+
+async def _of_items(model: Model, reader: Reader, asks: "Asks", seen: Seen) -> Answer:
+    scores = await model.batcher.score(seen.inputs)
+    part = items.scored(model, reader.items, scores, seen, [None] * len(scores))
+    labels = [each.label for each in part.items]
+    return Answer(_response(model, asks, [scores, labels]), [part])
 
 
 def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
@@ -93,42 +114,96 @@ def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
     return body[: int(length)], body[int(length) :]
 
 
-def _only(asked: Inference, wanted: Signature) -> Input:
-    if [each.name for each in asked.inputs] != [wanted.name]:
-        raise RequestError("inputs", [each.name for each in asked.inputs], f"one input, {wanted.name!r}")
-    return asked.inputs[0]
+def _only(asked: Inference, known: list[Signature]) -> tuple[Input, Signature]:
+    for each in known:
+        if [each.name] == [given.name for given in asked.inputs]:
+            return asked.inputs[0], each
+    names = " or ".join(repr(each.name) for each in known)
+    raise RequestError("inputs", [each.name for each in asked.inputs], f"one input, {names}")
 
 
-def _matrix(given: Input, wanted: Signature, most: int, values: bytes) -> Matrix:
+def _check(given: Input, wanted: Signature, shapes: list[list[int]], most: int) -> None:
+    """Refuse another type or shape; `shapes` are those allowed of a row."""
     if given.datatype != wanted.datatype:
         raise RequestError("inputs[0].datatype", given.datatype, str(wanted.datatype))
-    width = wanted.shape[1]
-    if len(given.shape) != 2 or given.shape[1] != width or not 1 <= given.shape[0] <= most:
-        raise RequestError("inputs[0].shape", given.shape, f"[n, {width}] with n from 1 to {most}")
-    found = _binary(given, values) if given.parameters.binary_data_size is not None else _listed(given)
-    size = given.shape[0] * width
+    if not given.shape or given.shape[1:] not in shapes or not 1 <= given.shape[0] <= most:
+        allowed = " or ".join(f"[{', '.join(map(str, ['n', *shape]))}]" for shape in shapes)
+        raise RequestError("inputs[0].shape", given.shape, f"{allowed} with n from 1 to {most}")
+
+
+def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
+    """Return a tensor of numbers."""
+    _check(given, wanted, [wanted.shape[1:]], most)
+    dtype = np.dtype(wanted.datatype.dtype).newbyteorder("<")
+    if given.parameters.binary_data_size is not None:
+        found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
+    else:
+        found = _listed(given) if dtype.kind == "f" else _integers(given, dtype)
+    size = prod(given.shape)
     if found.size != size:
         raise RequestError("inputs[0].data", f"{found.size} values", f"{size}, as the shape says")
     return found.reshape(given.shape)
 
 
-def _binary(given: Input, values: bytes) -> Matrix:
+def _elements(given: Input, most: int, values: bytes) -> Sequence[object]:
+    """Return the elements of a tensor of BYTES, bytes or what JSON has of them."""
+    # Triton's tensors have a dimension beside that of the batch
+    _check(given, Signature(name=given.name, datatype=Datatype.BYTES, shape=[-1]), [[], [1]], most)
+    is_binary = given.parameters.binary_data_size is not None
+    found: Sequence[object] = list(_split(_binary(given, values, 1))) if is_binary else _strings(given)
+    if len(found) != given.shape[0]:
+        raise RequestError("inputs[0].data", f"{len(found)} values", f"{given.shape[0]}, as the shape says")
+    return found
+
+
+def _binary(given: Input, values: bytes, itemsize: int) -> bytes:
     size = given.parameters.binary_data_size
-    if size != len(values) or size % 4:
-        allowed = f"{len(values)}, the bytes behind the JSON, a multiple of 4"
+    if size != len(values) or size % itemsize:
+        allowed = f"{len(values)}, the bytes behind the JSON, a multiple of {itemsize}"
         raise RequestError("inputs[0].parameters.binary_data_size", size, allowed)
-    return np.frombuffer(values, "<f4")
+    return values
 
 
-def _listed(given: Input) -> Matrix:
+def _split(values: bytes) -> Iterator[bytes]:
+    """Yield the elements of BYTES: each has its length before it, 4 bytes, little-endian."""
+    first = 0
+    while first < len(values):
+        last = first + 4 + int.from_bytes(values[first : first + 4], "little")
+        if last > len(values):
+            raise RequestError("inputs[0].data", "cut short", "elements with their length before each, 4 bytes")
+        yield values[first + 4 : last]
+        first = last
+
+
+def _strings(given: Input) -> list[str]:
+    with suppress(msgspec.DecodeError):
+        return _TEXTS.decode(given.data)
+    with suppress(msgspec.DecodeError):
+        return [text for (text,) in _COLUMN.decode(given.data)]
+    raise RequestError("inputs[0].data", _shown(given), "texts in one list, or bytes behind the JSON")
+
+
+def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
+    bounds = np.iinfo(dtype)
+    with suppress(msgspec.DecodeError, ValueError):
+        found = np.asarray(msgspec.json.decode(given.data))
+        if found.dtype.kind == "i" and bounds.min <= found.min() <= found.max() <= bounds.max:
+            return found.astype(dtype).ravel()
+    raise RequestError("inputs[0].data", _shown(given), f"whole numbers from {bounds.min} to {bounds.max} in lists")
+
+
+def _listed(given: Input) -> Array:
     for decode in (_FLAT.decode, _rows_of):
         with suppress(msgspec.DecodeError, ValueError):
             values = decode(given.data)
             if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
                 raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
             return np.array(values, np.float32)
-    shown = bytes(given.data)[:100].decode("utf-8", "replace") or "missing"
-    raise RequestError("inputs[0].data", shown, "numbers in one list, or in a list a row")
+    raise RequestError("inputs[0].data", _shown(given), "numbers in one list, or in a list a row")
+
+
+def _shown(given: Input) -> str:
+    return bytes(given.data)[:100].decode("utf-8", "replace") or "missing"
 
 
 def _rows_of(data: msgspec.Raw) -> list[float]:
@@ -138,36 +213,67 @@ def _rows_of(data: msgspec.Raw) -> list[float]:
     return list(chain.from_iterable(rows))
 
 
-def _is_binary(asked: Inference, name: str) -> bool:
+class Asks(NamedTuple):
+    """What a request says of its answer.
+
+    Attributes:
+        id: that it gives itself.
+        outputs: name of each that is wanted -> whether as bytes behind the JSON.
+    """
+
+    id: str | None
+    outputs: dict[str, bool]
+
+
+def _asked(asked: Inference, known: list[Signature]) -> Asks:
+    names, usual = [each.name for each in known], asked.parameters.binary_data_output
+    found = {} if asked.outputs else dict.fromkeys(names, usual)
     for each in asked.outputs:
-        if each.name != name:
-            raise RequestError("outputs", each.name, repr(name))
-        if each.parameters.binary_data is not None:
-            return each.parameters.binary_data
-    return asked.parameters.binary_data_output
+        if each.name not in names:
+            raise RequestError("outputs", each.name, " or ".join(map(repr, names)))
+        said = each.parameters.binary_data
+        found[each.name] = usual if said is None else said
+    return Asks(asked.id, found)
 
 
-def _response(model: Model, asked: Inference, scores: Matrix, is_binary: bool) -> Response:
-    (output,) = model.package.signature.outputs
-    tensor: dict[str, Any] = {"name": output.name, "datatype": output.datatype, "shape": scores.shape}
-    content = {"model_name": model.name, "model_version": str(model.pointer.version), "outputs": [tensor]}
-    if asked.id is not None:
-        content["id"] = asked.id
-    if not is_binary:
-        tensor["data"] = _finite(scores.tolist())
+def _response(model: Model, asks: Asks, found: Sequence[Array | list[str]]) -> Response:
+    """Return an answer; `found` are the values of `model.given`, in that order."""
+    outputs, behind = [], []
+    for signature, values in zip(model.given, found, strict=True):
+        if signature.name not in asks.outputs:
+            continue
+        shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
+        tensor: dict[str, Any] = {"name": signature.name, "datatype": signature.datatype, "shape": shape}
+        if asks.outputs[signature.name]:
+            behind.append(_bytes(values))
+            tensor["parameters"] = {"binary_data_size": len(behind[-1])}
+        else:
+            tensor["data"] = _finite(values) if isinstance(values, np.ndarray) else values
+        outputs.append(tensor)
+    content = {"model_name": model.name, "model_version": str(model.pointer.version), "outputs": outputs}
+    if asks.id is not None:
+        content["id"] = asks.id
+    if not behind:
         return Response.of(content)
-    values = scores.astype("<f4", copy=False).tobytes()
-    tensor["parameters"] = {"binary_data_size": len(values)}
     head = msgspec.json.encode(content)
     headers = {"inference-header-content-length": str(len(head))}
-    return Response(head + values, HTTPStatus.OK, "application/octet-stream", headers)
+    return Response(b"".join([head, *behind]), HTTPStatus.OK, "application/octet-stream", headers)
 
 
-def _finite(scores: list[float]) -> list[float]:
-    for row, score in enumerate(scores):
+def _bytes(values: Array | list[str]) -> bytes:
+    if isinstance(values, np.ndarray):
+        return values.astype("<f4", copy=False).tobytes()
+    return b"".join(len(text).to_bytes(4, "little") + text for text in map(str.encode, values))
+
+
+def _finite(scores: Array) -> list[float]:
+    """Return scores, (n,) or (n, classes), as one list."""
+    found: list[float] = scores.ravel().tolist()
+    for place, score in enumerate(found):
         if not isfinite(score):  # JSON has no number for it
+            row = place * len(scores) // len(found)
             raise RequestError(f"row {row}", "without a finite score", "values nearer to those seen in training")
-    return scores
+    return found
 
 
 def server() -> dict[str, Any]:
@@ -177,29 +283,36 @@ def server() -> dict[str, Any]:
 
 def described(model: Model) -> dict[str, Any]:
     """Return a model's name, versions and tensors."""
-    signature = model.package.signature
     return {
         "name": model.name,
         "versions": [str(model.pointer.version)],
         "platform": PLATFORM,
-        "inputs": [each.model_dump(mode="json") for each in signature.inputs],
-        "outputs": [each.model_dump(mode="json") for each in signature.outputs],
+        "inputs": [each.model_dump(mode="json") for each in model.taken],
+        "outputs": [each.model_dump(mode="json") for each in model.given],
     }
 
 
 def configuration(model: Model, limits: Limits) -> dict[str, Any]:
     """Return a model's configuration in Triton's terms, as far as this server has the same."""
-    (wanted,), (given,) = model.package.signature.inputs, model.package.signature.outputs
+    taken = model.taken
+    # of those that a request may have, it has one
+    some = {"optional": True} if len(taken) > 1 else {}
     return {
         "name": model.name,
         "platform": PLATFORM,
         "backend": "onnxruntime",
         "max_batch_size": limits.rows,
-        "input": [{"name": wanted.name, "data_type": f"TYPE_{wanted.datatype}", "dims": wanted.shape[1:]}],
-        # Triton's tensors have dimensions beside that of the batch
-        "output": [{"name": given.name, "data_type": f"TYPE_{given.datatype}", "dims": [1], "reshape": {"shape": []}}],
+        "input": [_configured(each) | some for each in taken],
+        "output": [_configured(each) for each in model.given],
         "dynamic_batching": {"max_queue_delay_microseconds": round(limits.delay * 1e6)},
     }
+
+
+def _configured(tensor: Signature) -> dict[str, Any]:
+    kind = "STRING" if tensor.datatype is Datatype.BYTES else tensor.datatype
+    # Triton's tensors have dimensions beside that of the batch
+    dims = {"dims": tensor.shape[1:]} if tensor.shape[1:] else {"dims": [1], "reshape": {"shape": []}}
+    return {"name": tensor.name, "data_type": f"TYPE_{kind}"} | dims
 
 
 def statistics(model: Model) -> dict[str, Any]:

@@ -4,5 +4,5 @@
 
 Not a step. `config.py` says how Triton runs a model, `repository.py` writes the folder. There are three models in it:
 `<name>`, the package's graph; `<name>_features`, which makes its rows from JSON (`model.py` in Triton's Python backend,
-`features.py` without Triton); and `<name>_raw`, the ensemble of both.
+`features.py` without Triton); and `<name>_raw`, the ensemble of both. For images or texts there is `<name>` alone.
 """

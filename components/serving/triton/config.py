@@ -57,16 +57,25 @@ class Settings:
         return set(self.versions) if self.versions else set(sorted(versions)[-self.latest :])
 
 
-def graph(name: str, signature: Signature, settings: Settings) -> str:
-    """Return the configuration of a package's graph, run by Triton's backend for ONNX Runtime."""
-    (given,), (made,) = signature.inputs, signature.outputs
+def graph(name: str, signature: Signature, settings: Settings, labels: str | None = None) -> str:
+    """Return the configuration of a package's graph, run by Triton's backend for ONNX Runtime.
+
+    Args:
+        name: of the model.
+        signature: what the graph takes and gives.
+        settings: what Triton takes on.
+        labels: file beside the configuration that names the classes, a line each; None: there are no classes.
+    """
+    (given,), made = signature.inputs, signature.score
+    named = {"label_filename": labels} if labels else {}
+    dims = {"dims": made.shape[1:]} if made.shape[1:] else WITHOUT_BATCH
     return text(
         {
             "name": name,
             "backend": "onnxruntime",
             "max_batch_size": settings.rows,
             "input": _tensor(given) | {"dims": given.shape[1:]},
-            "output": _tensor(made) | WITHOUT_BATCH,
+            "output": _tensor(made) | dims | named,
             "version_policy": _policy(settings),
             "dynamic_batching": _batching(settings) | _waiting(settings),
             "instance_group": _instances(settings),
@@ -99,7 +108,7 @@ def features(name: str, made: Tensor, settings: Settings, parameters: Mapping[st
 
 def ensemble(name: str, first: str, second: str, signature: Signature, settings: Settings) -> str:
     """Return the configuration of the feature step `first` and the graph `second` as one model."""
-    (given,), (made,) = signature.inputs, signature.outputs
+    (given,), made = signature.inputs, signature.score
     steps = [_step(first, ROW, given.name), _step(second, given.name, made.name)]
     return text(
         {

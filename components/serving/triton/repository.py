@@ -9,12 +9,14 @@ from pathlib import Path
 
 from components.common import locks, storage
 from components.common.contracts import package
-from components.common.contracts.package import ModelPackage
+from components.common.contracts.package import ModelPackage, Tabular
 from components.common.errors import UserError
 from components.serving.triton import config
 from components.serving.triton.config import Settings
 
+LABELS = "labels.txt"  # a class a line, for Triton's classification extension
 GRAPH = "model.onnx"  # what Triton's backend looks for
+CONFIG = "config.pbtxt"
 CODE = Path(__file__).with_name("model.py")
 ONLY = 1  # the feature step and the ensemble are the same for every version
 
@@ -56,9 +58,12 @@ def publish(folder: Path, uri: str, wanted: Wanted) -> Done:
 
     Raises:
         UserError: when the package's files are not those of its manifest, the version is another model's, its inputs
-            differ from those of the versions before, or a version that is to be served is missing.
+            differ from those of the versions before, a version that is to be served is missing, or a snapshot is given
+            to a model that takes no raw events.
     """
     manifest = package.load(uri)
+    if wanted.parameters and not isinstance(manifest.preprocessing, Tabular):
+        raise UserError(f"snapshot and state are of raw events, which {uri} does not take; leave them out")
     folder.mkdir(parents=True, exist_ok=True)
     with locks.held(folder / ".lock"):
         models = _Models(folder, wanted.name)
@@ -88,8 +93,7 @@ class _Models:
 
     def check_inputs(self, manifest: ModelPackage) -> None:
         """Refuse a model with other inputs: the versions of a name share their configuration and feature step."""
-        place = self.features / str(ONLY)
-        if place.exists():
+        if place := self._manifest():
             before = package.load(str(place))
             if (before.signature, before.preprocessing) != (manifest.signature, manifest.preprocessing):
                 raise UserError(
@@ -105,12 +109,9 @@ class _Models:
 
     def add(self, uri: str, manifest: ModelPackage, version: int) -> bool:
         """Add a version and, with the first one, what goes with it; return whether it is new."""
-        if not (self.features / str(ONLY)).exists():
-            draft = self._draft(self.features, ONLY)
-            package.copy(uri, str(draft), only=[])
-            storage.copy(str(CODE), str(draft / CODE.name))
-            draft.rename(self.features / str(ONLY))
-        (self.raw / str(ONLY)).mkdir(parents=True, exist_ok=True)
+        is_tabular = isinstance(manifest.preprocessing, Tabular)
+        if is_tabular:
+            self._add_features(uri)
         file = manifest.graph(manifest.selected)
         place = self.graph / str(version)
         if place.exists():
@@ -124,22 +125,33 @@ class _Models:
         draft = self._draft(self.graph, version)
         source = storage.join(uri, file.name)
         package.check(source, storage.copy(source, str(draft / GRAPH)), file)
+        if not is_tabular:  # by which the next version's inputs are compared
+            package.copy(uri, str(draft), only=[])
         draft.rename(place)
         return True
 
+    def _add_features(self, uri: str) -> None:
+        if not (self.features / str(ONLY)).exists():
+            draft = self._draft(self.features, ONLY)
+            package.copy(uri, str(draft), only=[])
+            storage.copy(str(CODE), str(draft / CODE.name))
+            draft.rename(self.features / str(ONLY))
+        (self.raw / str(ONLY)).mkdir(parents=True, exist_ok=True)
+
     def configure(self, manifest: ModelPackage, wanted: Wanted) -> None:
         """Write the configurations that change, the ensemble's last: it needs the others."""
-        signature, settings = manifest.signature, wanted.settings
+        signature, settings, made = manifest.signature, wanted.settings, manifest.preprocessing
+        if not isinstance(made, Tabular):
+            _put(self.graph / LABELS, "".join(f"{name}\n" for name in made.classes))
+            _put(self.graph / CONFIG, config.graph(self.graph.name, signature, settings, LABELS))
+            return
         texts = {
             self.graph: config.graph(self.graph.name, signature, settings),
             self.features: config.features(self.features.name, signature.inputs[0], settings, wanted.parameters),
             self.raw: config.ensemble(self.raw.name, self.features.name, self.graph.name, signature, settings),
         }
         for model, text in texts.items():
-            path = model / "config.pbtxt"
-            # a file that is written again makes Triton load its model again
-            if not path.exists() or path.read_text() != text:
-                storage.write_bytes(str(path), text.encode())
+            _put(model / CONFIG, text)
 
     def withdraw(self, wanted: Wanted) -> list[int]:
         """Remove the versions that are neither served nor to be kept; return them."""
@@ -151,12 +163,25 @@ class _Models:
             storage.remove_folder(str(gone))
         return old
 
+    def _manifest(self) -> Path | None:
+        """Return the folder of a manifest of the versions there are, None without any."""
+        places = [self.features / str(ONLY), *(self.graph / str(version) for version in self.versions)]
+        return next((place for place in places if (place / package.MANIFEST).exists()), None)
+
     def _draft(self, model: Path, version: int) -> Path:
         draft = model / f"{version}.draft"
         draft.mkdir(parents=True)
         return draft
 
 
+def _put(path: Path, text: str) -> None:
+    # a file that is written again makes Triton load its model again
+    if not path.exists() or path.read_text() != text:
+        storage.write_bytes(str(path), text.encode())
+
+
 def _shown(manifest: ModelPackage) -> str:
-    inputs = manifest.tabular
+    inputs = manifest.preprocessing
+    if not isinstance(inputs, Tabular):
+        return f"a tensor of {manifest.signature.inputs[0].shape[1:]} for classes {inputs.classes}"
     return f"{inputs.width} columns of windows of {inputs.windows.windows_days} days and {inputs.columns}"

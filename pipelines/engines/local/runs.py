@@ -60,7 +60,7 @@ def _check_served(pipeline: ir.Pipeline, values: dict[str, Any]) -> None:
     """Refuse now what the deployment would refuse after hours of training."""
     kind = values.get("config", {}).get("task", {}).get("kind", Kind.TABULAR)
     target, deploys = values.get("state", {}).get("target"), any(task.name == "deployment" for task in pipeline.tasks)
-    if kind != Kind.TABULAR and target == Target.LOCAL and deploys:
+    if kind == Kind.TEXTS and target == Target.LOCAL and deploys:
         raise UserError(f"target is {target!r}, but the endpoint cannot serve {kind} yet; give --target register-only")
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from components.common import registry
 from components.common.contracts.state import State, Target
-from components.deployment import endpoint
+from components.deployment import endpoint, examples
 from tests import servers
 
 
@@ -25,7 +25,7 @@ def serve(stocked, state, free_port):
 
     def start_or_update(number: int, name: str = "fraud"):
         version = registry.find(stocked, name, number)
-        return endpoint.start_or_update(state, version, endpoint.example(version.uri), free_port)
+        return endpoint.start_or_update(state, version, examples.of_event(version.uri), free_port)
 
     yield start_or_update
     endpoint.stop(stocked)

@@ -15,7 +15,7 @@ import pytest
 from components.common import registry, storage
 from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.deployment import endpoint
+from components.deployment import endpoint, examples
 from components.serving import files, server
 from components.serving.__main__ import body, parser
 from tests.components.states import state
@@ -97,7 +97,7 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
 def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, state, serve):
     server = serve(1)
     spoiled = registry.find(stocked, "fraud", 2)
-    expected = endpoint.example(spoiled.uri)
+    expected = examples.of_event(spoiled.uri)
     Path(spoiled.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     pointer = storage.read_bytes(files.pointer_uri(stocked, "fraud"))
     with pytest.raises(UserError, match=r"cannot serve version 2: .*is not the file that model.json names"):
@@ -132,7 +132,7 @@ def _health_when(state: files.State, condition) -> dict:
 def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serve):
     server = serve(1)
     version = registry.find(stocked, "fraud", 2)
-    wrong = replace(endpoint.example(version.uri), score=0.123)
+    wrong = replace(examples.of_event(version.uri), score=0.123)
     with pytest.raises(UserError, match=r"answered .*'version': 2.* where version 2 scores 0.123"):
         endpoint.start_or_update(state, version, wrong)
     _health_when(server, lambda health: health["version"] == 1)
@@ -140,7 +140,7 @@ def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serv
 
 def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked, state):
     version = registry.find(stocked, "fraud", 1)
-    expected = endpoint.example(version.uri)
+    expected = examples.of_event(version.uri)
     Path(version.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     with pytest.raises(UserError, match=r"did not start: .*is not the file that model.json names.*server.log"):
         endpoint.start_or_update(state, version, expected)
@@ -246,6 +246,6 @@ def test_a_registry_that_is_no_folder_is_not_served_from_here(folder, message):
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_curl_line_can_be_pasted_into_a_shell(serve, stocked):
-    expected = endpoint.example(registry.find(stocked, "fraud", 1).uri)
+    expected = examples.of_event(registry.find(stocked, "fraud", 1).uri)
     line = f"{expected.curl(serve(1).url)} -o /dev/null -w '%{{http_code}}'"
     assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == "200"

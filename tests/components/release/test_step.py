@@ -27,7 +27,7 @@ from components.release.core import Moment
 from components.release.targets import BadVersionError, Part, Target, places
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
-from tests.components import samples
+from tests.components import pictures, samples
 from tests.components.release.targets.aws import Aws, aws
 from tests.components.release.targets.versions import Fleet, Killed
 from tests.components.serving.conftest import serving
@@ -341,3 +341,13 @@ def test_the_step_runs_as_a_process(tmp_path: Path, stocked: str) -> None:
     done = samples.run("release", **vars(flags(tmp_path, stocked, "2024-03-18")))
     assert done.returncode == 0, done.stderr
     assert "fraud: Version 3 is compared with version 1, which answers all requests" in done.stderr
+
+
+def test_a_model_of_images_is_not_released_in_steps_and_the_target_is_not_asked(tmp_path: Path, stocked: str) -> None:
+    args = flags(tmp_path, stocked, "2024-03-15", serving={"kind": "sagemaker"})
+    args.config = json.dumps(pictures.CONFIG)
+    with pytest.raises(UserError, match=r"'image-classification', and only versions of tabular models are released"):
+        advance(args, BEGAN, lambda *_: pytest.fail("asked"))
+    version = registry.register(stocked, "shapes", pictures.model(tmp_path / "model"), {}, {})
+    with pytest.raises(UserError, match=r"only tabular models are released in steps; promote it at once"):
+        manage.start(State.parse(args.state), "shapes", version.version)

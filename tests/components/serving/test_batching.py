@@ -36,7 +36,7 @@ def together(graph: Graph, limits: Limits, *requests: Matrix) -> tuple[list[list
     """Have requests come in one turn of the loop; return their answers."""
 
     async def ask() -> tuple[list[list[float]], Batcher]:
-        batcher = Batcher(graph, 1, limits)
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), limits)
         answers = await asyncio.gather(*(batcher.score(each) for each in requests))
         return [each.tolist() for each in answers], batcher
 
@@ -68,7 +68,7 @@ def test_a_call_has_no_more_rows_than_allowed_and_the_order_is_kept(graph) -> No
 
 def test_what_would_wait_too_long_is_told_to_come_again(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, 1, Limits(rows=4, queue=5))
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=4, queue=5))
         first = batcher.score(rows(1, 2, 3, 4))
         with pytest.raises(RefusedError, match="4 rows wait already; try again later") as refused:
             batcher.score(rows(5, 6))
@@ -83,12 +83,12 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
     graph = Graph()
 
     async def ask() -> None:
-        batcher = Batcher(graph, 1, Limits(rows=3, delay=600))
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=3, delay=600))
         first = batcher.score(rows(1))
         await asyncio.sleep(0.01)
         assert not first.done()
         await asyncio.gather(first, batcher.score(rows(2, 3)))
-        short = Batcher(graph, 1, Limits(rows=3, delay=0.001))
+        short = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=3, delay=0.001))
         assert (await short.score(rows(4))).tolist() == [8]
 
     asyncio.run(ask())
@@ -97,7 +97,7 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
 
 def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_made(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, 1, Limits())
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
         graph.broken = True
         found = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
         assert [type(each) for each in found] == [ZeroDivisionError] * 2
@@ -110,7 +110,7 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
 
 def test_a_client_that_has_gone_takes_nothing_from_the_others(graph) -> None:
     async def ask() -> None:
-        batcher = Batcher(graph, 1, Limits())
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
         gone, stays = batcher.score(rows(1)), batcher.score(rows(2))
         gone.cancel()
         assert (await stays).tolist() == [4]
@@ -122,7 +122,7 @@ def test_requests_that_come_during_a_slow_call_are_joined_in_the_next_one() -> N
     graph = Graph(0.05)
 
     async def ask() -> None:
-        batcher = Batcher(graph, 1, Limits())
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
         first = batcher.score(rows(1))
         while not batcher._is_calling:
             await asyncio.sleep(0)

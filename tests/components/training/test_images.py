@@ -45,7 +45,8 @@ def trained(folder, name: str, **task) -> tuple[str, package.ModelPackage, dict]
 
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     _, model, found = trained(folder, "one")
-    assert model.preprocessing == package.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"])
+    limits = {"min_side": 8, "max_pixels": 50_000_000}
+    assert model.classes == package.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits)
     assert model.signature.inputs[0].shape == [-1, 16, 16, 1]
     assert model.signature.outputs[0].shape == [-1, 4]
     assert (model.lineage.train.rows, model.lineage.validation.rows) == (72, 48)

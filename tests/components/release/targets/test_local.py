@@ -9,7 +9,7 @@ import pytest
 from components.common import registry
 from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.deployment import endpoint
+from components.deployment import endpoint, examples
 from components.release.targets import Part, bring
 from components.release.targets.local import Local
 from components.serving import files
@@ -20,7 +20,7 @@ from tests.servers import free_port
 
 def part(folder: str, number: int, traffic: float = 1.0) -> Part:
     version = registry.find(folder, "fraud", number)
-    found = endpoint.example(version.uri)
+    found = examples.of_event(version.uri)
     return Part(version, traffic, found.request, found.score)
 
 

@@ -9,6 +9,7 @@ import pytest
 from components.common.errors import UserError
 from components.serving.triton import features
 from components.serving.triton.__main__ import body, parser
+from tests.components import pictures
 from tests.components.serving.test_events import model
 from tests.conftest import save
 
@@ -146,3 +147,20 @@ def test_a_wrong_flag_is_told_what_is_allowed(ask, words, said) -> None:
     with pytest.raises(UserError) as error:
         ask(1, *words)
     assert str(error.value).startswith(said)
+
+
+def test_a_model_of_images_is_one_model_over_pixels_with_the_names_of_its_classes(ask, packages, tmp_path) -> None:
+    first, second = (pictures.model(tmp_path / str(seed), seed) for seed in (1, 2))
+    ask(1, package=first)
+    found = ask(2, package=second)
+    assert [path.name for path in found.iterdir() if path.is_dir()] == ["fraud"]
+    assert versions(found) == ["1", "2"]
+    assert (found / "fraud/labels.txt").read_text().split() == pictures.CONFIG["task"]["classes"]
+    said = (found / "fraud/config.pbtxt").read_text()
+    assert 'input {\n  name: "inputs"\n  data_type: TYPE_UINT8\n  dims: 16\n  dims: 16\n  dims: 1\n}' in said
+    output = 'output {\n  name: "score"\n  data_type: TYPE_FP32\n  dims: 4\n  label_filename: "labels.txt"\n}'
+    assert output in said
+    with pytest.raises(UserError, match=r"takes other inputs than this model: a tensor of \[16, 16, 1\] for classes"):
+        ask(3, package=packages[0])
+    with pytest.raises(UserError, match="snapshot and state are of raw events"):
+        ask(3, "--snapshot", "s", "--state", "t", package=first)

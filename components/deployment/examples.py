@@ -1,0 +1,109 @@
+"""What a version is asked to see whether it answers as its files do without a server, and how a person asks it."""
+
+import json
+import shlex
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+from components.common import registry, storage
+from components.common.contracts import package
+from components.common.contracts import state as kept
+from components.common.contracts.package import ModelPackage, Tabular
+from components.serving import files
+
+
+@dataclass(frozen=True)
+class Example:
+    """One event, image or text, and what a version scores it, computed without the server.
+
+    Attributes:
+        name: how a request calls such events: `events`, or `instances`.
+        event: its columns, its features, or the item.
+        score: what the version scores it; of classes, the highest.
+        snapshot: of the online state that takes such events in; None where there is none.
+        file: where the item lies as a file; None where it is none.
+        media_type: of that file.
+    """
+
+    name: str
+    event: dict[str, Any]
+    score: float
+    snapshot: str | None = None
+    file: str | None = None
+    media_type: str = "application/json"
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """The request that scores the event."""
+        return {self.name: [self.event]}
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The event as deployment.json has it: of an item, its file."""
+        return dict.fromkeys(self.event, self.file) if self.file else self.event
+
+    def curl(self, url: str) -> str:
+        """Return a shell command that scores the event."""
+        body = f"--data-binary {shlex.quote(f'@{self.file}')}" if self.file else f"-d {shlex.quote(self._json)}"
+        return f"curl -s {url}/score -H 'Content-Type: {self.media_type}' {body}"
+
+    @property
+    def _json(self) -> str:
+        return json.dumps(self.request)
+
+
+def of(state: kept.State, name: str, uri: str) -> Example:
+    """Score what an endpoint can be asked about a version by now.
+
+    Args:
+        state: where the lake and the registry, a folder, lie.
+        name: the registered model.
+        uri: folder of the version.
+
+    Raises:
+        UserError: when the lake has no image or text, or the version's task cannot be served.
+    """
+    from components.tabular.online import snapshot
+
+    model = package.load(uri)
+    if isinstance(model.preprocessing, Tabular):
+        return of_event(uri, snapshot.newest(state.lake, name, model.preprocessing))
+    return _of_item(state, name, uri, model)
+
+
+def of_event(uri: str, online: str | None = None) -> Example:
+    """Score one event with a model's own files: one that the online state knows, else one of its reference sample.
+
+    Args:
+        uri: folder of the model.
+        online: the snapshot that the online state is to lie over; None: there is no such state.
+    """
+    import pandas as pd
+
+    from components.deployment import core
+    from components.tabular.inputs import Scorer
+    from components.tabular.online import snapshot
+
+    model = package.load(uri)
+    known = snapshot.read(online).example if online else None
+    features = known.inputs if known else core.example(model.tabular, package.read_reference(uri))
+    (score,) = Scorer(uri, model).score(pd.DataFrame([features]))
+    name, event = ("events", known.event) if known else ("instances", features)
+    return Example(name, event, float(score), online)
+
+
+def _of_item(state: kept.State, name: str, uri: str, model: ModelPackage) -> Example:
+    """Score an item of the newest day, and put it beside the endpoint as a file that a person can send."""
+    from components.classes import contents
+    from components.classes.scorer import Scorer
+    from components.serving.items import tasks
+
+    items = tasks.of(model.preprocessing)
+    (content,) = contents.newest(state.lake, name, items.name, 1)
+    score = Scorer(uri, model).score(items.seen(content)[None]).max()
+    media_type = items.media_type(content)
+    file = storage.join(files.folder(registry.root(state.registry), name), f"example.{media_type.split('/')[1]}")
+    storage.write_bytes(file, content)
+    event = {items.name: b64encode(content).decode()}
+    return Example("instances", event, float(score), file=file, media_type=media_type)

@@ -1,0 +1,38 @@
+"""What a task says of its items: how they come in a request, and what the graph sees of them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from components.classes.shards import Array
+
+
+class ItemError(ValueError):
+    """An item that cannot be scored: what it is, such as the rule that rejects it, and what is allowed."""
+
+    def __init__(self, value: str, allowed: str) -> None:
+        super().__init__(value)
+        self.value, self.allowed = value, allowed
+
+
+@dataclass(frozen=True)
+class Items:
+    """A task's items.
+
+    Attributes:
+        name: of one, in JSON, as a tensor of BYTES, and as a column of the events in the lake.
+        classes: what each of the graph's scores is of.
+        bodies: how the types of bodies begin that are one item as it is.
+        schema: of an item in JSON.
+        content: an item in JSON -> its bytes; raises `ItemError`.
+        seen: its bytes -> what the graph sees of it, without the dimension of rows; raises `ItemError`.
+        media_type: bytes that were seen before -> their type.
+    """
+
+    name: str
+    classes: Sequence[str]
+    bodies: tuple[str, ...]
+    schema: Mapping[str, Any]
+    content: Callable[[object], bytes]
+    seen: Callable[[bytes], Array]
+    media_type: Callable[[bytes], str]

@@ -1,0 +1,88 @@
+"""Decodes items in threads, so that the event loop answers others meanwhile."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from components.classes.shards import Array
+from components.common import storage
+from components.serving.items.base import ItemError, Items
+from components.serving.messages import RequestError, unavailable
+
+THREADS = 4  # at most: an image of 50 million pixels takes up 150 MB while it is decoded
+
+Found = TypeVar("Found")
+
+
+class Seen(NamedTuple):
+    """What the graph sees of n items.
+
+    Attributes:
+        inputs: (n, ...).
+        hashes: SHA-256 of each item's input, as the features table has it under `content`.
+    """
+
+    inputs: Array
+    hashes: list[str]
+
+
+class Reader:
+    """Turns the items of requests into the graph's input, those of a request one after the other in a thread.
+
+    Attributes:
+        items: what they are.
+    """
+
+    def __init__(self, items: Items, most: int) -> None:
+        """Start no thread yet.
+
+        Args:
+            items: what they are.
+            most: items that may be decoded or wait for it.
+        """
+        self.items, self._most, self._waiting = items, most, 0
+        self._threads = ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), THREADS), "items")
+
+    async def read(self, given: Sequence[object], fields: Sequence[str]) -> Seen:
+        """Read items.
+
+        Args:
+            given: their bytes, or what JSON has of each.
+            fields: what to call each in a message.
+
+        Raises:
+            RequestError: for the first one that cannot be scored.
+            RefusedError: 503 with Retry-After when too many wait already.
+        """
+        return await self._later(len(given), lambda: self._seen(given, fields))
+
+    async def hashed(self, inputs: Array) -> Seen:
+        """Return inputs that were sent as they are, (n, ...), with their hashes; raises as `read`."""
+        return await self._later(len(inputs), lambda: Seen(inputs, _hashes(inputs)))
+
+    async def _later(self, size: int, work: Callable[[], Found]) -> Found:
+        if self._waiting + size > self._most:
+            raise unavailable(f"{self._waiting} {self.items.name}s wait already; try again later")
+        self._waiting += size
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._waiting -= size
+
+    def _seen(self, given: Sequence[object], fields: Sequence[str]) -> Seen:
+        inputs = np.stack([self._input(each, field) for each, field in zip(given, fields, strict=True)])
+        return Seen(inputs, _hashes(inputs))
+
+    def _input(self, given: object, field: str) -> Array:
+        try:
+            return self.items.seen(given if isinstance(given, bytes) else self.items.content(given))
+        except ItemError as error:
+            raise RequestError(field, error.value, error.allowed) from None
+
+
+def _hashes(inputs: Array) -> list[str]:
+    return [storage.sha256(each.tobytes()) for each in inputs]

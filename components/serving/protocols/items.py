@@ -1,0 +1,80 @@
+"""Images and texts, one as a body of its own or some in JSON, to the class of each and the scores of all classes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from components.classes.metrics import Scores
+from components.serving.batching import Limits
+from components.serving.items.base import Items
+from components.serving.items.reader import Reader, Seen
+from components.serving.messages import Request, RequestError, Response, decoded, listed
+from components.serving.predictions import Answer, Item, Scored
+from components.serving.versions import Model
+
+MOST_OF_AN_ID = 200  # characters
+
+
+async def score(model: Model, reader: Reader, request: Request, limits: Limits) -> Answer:
+    """Answer a body that is an item, `{<item>: ...}` or `{"instances": [{<item>: ...}]}`; an item may have an `id`.
+
+    Raises:
+        RequestError: when the request is not right, or an item cannot be scored.
+        RefusedError: when too much waits already.
+    """
+    items, body = reader.items, await request.body()
+    if request.header(b"content-type").startswith(items.bodies):
+        return await _one(model, reader, body, "body", None)
+    asked = decoded(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")
+    if isinstance(asked, dict) and items.name in asked:
+        content, name = _item(items, asked, "body")
+        return await _one(model, reader, content, items.name, name)
+    if not isinstance(asked, dict) or set(asked) != {"instances"}:
+        allowed = f'an object {{"{items.name}": ...}} or {{"instances": [{{"{items.name}": ...}}]}}'
+        raise RequestError("body", asked, allowed)
+    instances = listed("instances", asked["instances"], limits.rows)
+    contents, names = zip(*(_item(items, each, f"instances[{i}]") for i, each in enumerate(instances)), strict=True)
+    seen = await reader.read(contents, [f"instances[{i}].{items.name}" for i in range(len(contents))])
+    scores = await model.batcher.score(seen.inputs)
+    answer = {"model": model.name, "version": model.pointer.version, "predictions": predictions(items, scores)}
+    return Answer(Response.of(answer), [scored(model, items, scores, seen, names)])
+
+
+async def _one(model: Model, reader: Reader, given: object, field: str, name: str | None) -> Answer:
+    seen = await reader.read([given], [field])
+    scores = await model.batcher.score(seen.inputs)
+    (found,) = predictions(reader.items, scores)
+    answer = Response.of(found | {"model_version": model.pointer.version})
+    return Answer(answer, [scored(model, reader.items, scores, seen, [name])])
+
+
+def _item(items: Items, given: object, where: str) -> tuple[object, str | None]:
+    """Return an item as JSON has it, and its id."""
+    if not isinstance(given, dict) or not {items.name} <= set(given) <= {items.name, "id"}:
+        raise RequestError(where, given, f"an object of {items.name!r} and, if you like, 'id'")
+    name = given.get("id")
+    if name is not None and not (isinstance(name, str) and len(name) <= MOST_OF_AN_ID):
+        raise RequestError(f"{where}.id", name, f"text of at most {MOST_OF_AN_ID} characters")
+    return given[items.name], name
+
+
+def predictions(items: Items, scores: Scores) -> list[dict[str, Any]]:
+    """Return what a request is answered with, one prediction a row.
+
+    Args:
+        items: what they are.
+        scores: (n, classes).
+    """
+    best = scores.argmax(axis=1).tolist()
+    return [
+        {"label": items.classes[label], "score": row[label], "scores": dict(zip(items.classes, row, strict=True))}
+        for label, row in zip(best, scores.tolist(), strict=True)
+    ]
+
+
+def scored(model: Model, items: Items, scores: Scores, seen: Seen, names: Sequence[str | None]) -> Scored:
+    """Return what metrics and the prediction log take of an answer; `names` are the ids that the request gives."""
+    labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
+    found = [Item(*each) for each in zip(names, labels, seen.hashes, strict=True)]
+    return Scored(model, np.asarray(scores.max(axis=1)), items=found)

@@ -1,0 +1,72 @@
+"""A model of images is served, and asked about an image that lies there as a file."""
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from components.common import storage
+from components.common.contracts import package
+from components.common.contracts.deployment import Deployment
+from components.common.contracts.state import State
+from components.common.contracts.verdict import FILE, Verdict
+from components.common.errors import UserError
+from components.deployment import endpoint, examples, manage
+from components.deployment.__main__ import body, parser
+from tests.components import pictures
+from tests.components.states import state
+
+JPEG = pictures.file("JPEG", size=(40, 30))
+
+
+def deploy(folder: Path, model: str, run: str) -> Deployment:
+    subject = package.load(model).sha256
+    for gate, advisory in (("evaluation", False), ("drift", True)):
+        verdict = Verdict(
+            gate=gate, decision="pass", reasons=["Fine."], measures=[], subject=subject, advisory=advisory
+        )
+        verdict.write(str(folder / gate / FILE))
+    storage.write_bytes(str(folder / "evaluation/model_card.md"), b"")
+    values = {
+        "config": json.dumps(pictures.CONFIG),
+        "date": pictures.DATE,
+        "features": "none",
+        "model": model,
+        "evaluation": str(folder / "evaluation"),
+        "drift": str(folder / "drift"),
+        "state": state(folder, target="local"),
+        "run": run,
+        "deployment": str(folder / "deployment.json"),
+    }
+    body(parser().parse_args([part for name, value in values.items() for part in (f"--{name}", value)]))
+    return Deployment.read(values["deployment"])
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_a_model_of_images_is_served_and_the_curl_line_sends_a_file_of_the_newest_day(
+    stocked, tmp_path, capsys
+) -> None:
+    pictures.lake(tmp_path, JPEG, pictures.file(seed=1))
+    try:
+        found = deploy(tmp_path, pictures.model(tmp_path / "model"), "a")
+        assert (found.decision, found.endpoint_checked) == ("promoted", True)
+        file = tmp_path / "registry/endpoint/shapes/example.jpeg"
+        assert (found.example, file.read_bytes()) == ({"image": str(file)}, JPEG)
+        said = json.loads(subprocess.run(shlex.split(found.curl), capture_output=True, check=True, timeout=60).stdout)
+        assert set(said) == {"label", "score", "scores", "model_version"}
+        manage.promote(State.parse(state(tmp_path, target="local")), "1", "shapes")
+        assert "answers with version 1" in capsys.readouterr().out
+        about = httpx.get(f"{found.endpoint}/model").json()
+        assert about["inputs"]["classes"] == pictures.CONFIG["task"]["classes"]
+    finally:
+        endpoint.stop(stocked, "shapes")
+
+
+def test_without_an_image_in_the_lake_nothing_can_be_asked(tmp_path) -> None:
+    kept = State.parse(state(tmp_path, target="local"))
+    with pytest.raises(UserError, match="has no image to ask the endpoint about; run ingestion"):
+        examples.of(kept, "shapes", pictures.model(tmp_path / "model"))

@@ -1,0 +1,33 @@
+"""What servers are asked: images as they lie in the lake, and where the time of such a request goes."""
+
+import pytest
+
+from components.common.contracts.loadtest import Settings
+from components.common.errors import UserError
+from components.loadtest import asking, breakdown
+from components.loadtest.client import Client
+from components.loadtest.server import running
+from tests.components import pictures
+
+FILES = [pictures.file("JPEG", size=(40, 30)), pictures.file("PNG", seed=1)]
+
+
+def test_images_of_the_newest_day_are_sent_as_files_and_every_one_is_answered(tmp_path) -> None:
+    pictures.lake(tmp_path, *FILES)
+    uri = pictures.model(tmp_path / "model")
+    asked = asking.of(uri, str(tmp_path / "lake"), "shapes")
+    assert asked.bodies == FILES
+    assert [b"image/jpeg" in asked.requests[0], b"image/png" in asked.requests[1]] == [True, True]
+    with running(uri, "shapes", Settings()) as server:
+        point = Client(server.port, asked.requests).closed(2, 0.2).point()
+    assert point.answered and not point.failed
+    found = breakdown.shares(uri, asked.bodies, 5.0, 10_000.0)
+    assert [each.name for each in found] == ["decode", "queue", "compute", "serialize", "HTTP and kernel"]
+    assert all(each.microseconds > 0 for each in found)
+    assert sum(each.microseconds for each in found) == pytest.approx(10_000)
+
+
+def test_a_lake_without_images_is_said_to_have_none(tmp_path) -> None:
+    uri = pictures.model(tmp_path / "model")
+    with pytest.raises(UserError, match="has no image to ask the endpoint about"):
+        asking.of(uri, str(tmp_path / "lake"), "shapes")
