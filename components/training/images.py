@@ -13,13 +13,13 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from components.classes import scorer, statistics
+from components.classes import scorer, watched
 from components.classes.metrics import Metrics, evaluate
 from components.classes.shards import Items, labels
 from components.common import storage
 from components.common.config.classes import Images
 from components.common.contracts import package
-from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.artifact import LabeledWindow, Window
 from components.common.contracts.package import Candidate as Entry
 from components.common.contracts.package import DecisionRule, File, Format, Lineage, ModelPackage, Signature
 from components.common.graph import Graph
@@ -29,7 +29,7 @@ from components.neural.images import Augmentation, Gather, Pictures
 from components.neural.recipes import checked
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import onnx_export
-from components.training.core import REFERENCE_ROWS, Candidate, Fits, Trained, accepted, select
+from components.training.core import Candidate, Fits, Trained, accepted, select
 from components.training.estimators import Fitted
 
 log = logging.getLogger("nightshift")
@@ -66,13 +66,11 @@ class Validation:
 
     Attributes:
         metrics: candidate -> metrics on the fold's test rows.
-        references: candidate -> what drift is measured against, see `reference`.
         window: the fold's test days and rows.
         dropped: candidate -> why it cannot be used, a sentence.
     """
 
     metrics: dict[str, Metrics]
-    references: dict[str, pd.DataFrame]
     window: LabeledWindow
     dropped: dict[str, str]
 
@@ -98,6 +96,8 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     selected, reason = select(usable, task.select_by, plan.validation.test)
     log.info("%s", reason)
     graphs = {name: candidate.graph for name, candidate in fits.candidates.items()}
+    unseen = watched.unseen(items, plan, seen, task.seed)
+    reference = watched.reference(unseen, items, task.classes, Graph(graphs[selected]))
     made = ModelPackage(
         files=[File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()],
         signature=Signature.of_images(task.side, task.channels, len(task.classes)),
@@ -109,6 +109,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         lineage=Lineage(
             train=_window(seen, plan.test.train),
             validation=validation.window,
+            reference=Window(first=plan.before.first, last=plan.before.last, rows=len(reference)),
             selected_by=task.select_by,
             reason=reason,
             constant=[],
@@ -117,7 +118,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
             **lineage,
         ),
     )
-    return Trained(made, graphs, validation.references[selected])
+    return Trained(made, graphs, reference)
 
 
 def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
@@ -125,12 +126,10 @@ def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
     unseen = items.unseen(fold)
     fits = fit_all(setting, items, items.seen(fold), setting.task.candidates)
     pixels, true = items.inputs(unseen), labels(unseen, setting.task.classes)
-    scores = {name: scored(candidate.graph, pixels) for name, candidate in fits.candidates.items()}
-    metrics = {name: evaluate(true, found) for name, found in scores.items()}
+    metrics = {name: evaluate(true, scored(candidate.graph, pixels)) for name, candidate in fits.candidates.items()}
     for name, found in metrics.items():
         log.info("%s: validation accuracy %.4f", name, found["accuracy"])
-    references = {name: reference(setting.task, unseen, pixels, found) for name, found in scores.items()}
-    return Validation(metrics, references, _window(unseen, fold.test), fits.dropped)
+    return Validation(metrics, _window(unseen, fold.test), fits.dropped)
 
 
 def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
@@ -196,26 +195,6 @@ def probabilities(model: nn.Sequential, pixels: Pixels) -> Scores:
         batches = torch.split(torch.from_numpy(pixels).to(device), scorer.AT_ONCE)
         found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
     return found
-
-
-def reference(task: Images, rows: pd.DataFrame, pixels: Pixels, scores: Scores) -> pd.DataFrame:
-    """Return what drift is measured against: at most `REFERENCE_ROWS` rows, drawn by the seed.
-
-    They are rows that the network which scored them had not seen: of those it has, it is too sure.
-
-    Args:
-        task: seed and classes.
-        rows: n rows.
-        pixels: of these rows, (n, side, side, channels).
-        scores: of these rows, (n, classes).
-
-    Returns:
-        `label`, what can be said of each image (`statistics.INPUTS`), the class `predicted` and its `score`.
-    """
-    drawn = np.sort(np.random.default_rng(task.seed).permutation(len(rows))[:REFERENCE_ROWS])
-    predicted = np.array(task.classes, dtype=object)[scores[drawn].argmax(1)]
-    sample = rows.iloc[drawn][["label"]].reset_index(drop=True)
-    return sample.assign(**statistics.of(pixels[drawn]), predicted=predicted, score=scores[drawn].max(1))
 
 
 def _field(name: str) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, checker, helper, numpy_helper
 from torch import nn
 
-from components.common.contracts.package import INPUT, OUTPUT
+from components.common.contracts.package import EMBEDDING, INPUT, OUTPUT
 from components.neural.recipes.resnet import Head, Residual, ResNet, Stem
 from components.tabular.scaler import Matrix, Scaler
 
@@ -66,7 +66,8 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
 def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     """Return `softmax` of a residual network, `inputs` uint8 (n, side, side, channels) -> `score` (n, classes).
 
-    The statistics of its batches are folded into the convolutions before them.
+    What its last layer takes is given too, as `embedding` float32 (n, width). The
+    statistics of its batches are folded into the convolutions before them.
     """
     graph = _Drawing()
     pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
@@ -74,14 +75,20 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
         "Sub", graph.node("Div", pixels, graph.constant(np.float32(127.5))), graph.constant(np.float32(1))
     )
     drawn = graph.node("Transpose", centered, perm=[0, 3, 1, 2])
-    for block in model:
+    *blocks, head = model
+    for block in blocks:
         drawn = graph.module(block, drawn)
+    assert isinstance(head, Head)
+    drawn = graph.head(head, drawn)
     graph.nodes.append(helper.make_node("Softmax", [drawn], [OUTPUT], axis=1))
     made = helper.make_graph(
         graph.nodes,
         "model",
         [helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, recipe.classes])],
+        [
+            helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, recipe.classes]),
+            helper.make_tensor_value_info(EMBEDDING, TensorProto.FLOAT, [None, head.linear.in_features]),
+        ],
         [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
     )
     return _checked(made)
@@ -173,12 +180,15 @@ class _Drawing:
         if isinstance(module, Residual):
             total = self.node("Add", self.path(module.path, drawn), self.path(module.shortcut, drawn))
             return self.node("Relu", total)
-        if isinstance(module, Head):
-            flat = self.node("Flatten", self.node("GlobalAveragePool", drawn))
-            weights, bias = (self.constant(_host(each)) for each in (module.linear.weight, module.linear.bias))
-            return self.node("Gemm", flat, weights, bias, transB=1)
         assert isinstance(module, Stem), f"no way to draw {type(module).__name__}"
         return self.path(module.path, drawn)
+
+    def head(self, head: Head, drawn: str) -> str:
+        """Draw the last layer, and name what it takes; return the name of the logits."""
+        mean = self.node("GlobalAveragePool", drawn)
+        self.nodes.append(helper.make_node("Flatten", [mean], [EMBEDDING]))
+        weights, bias = (self.constant(_host(each)) for each in (head.linear.weight, head.linear.bias))
+        return self.node("Gemm", EMBEDDING, weights, bias, transB=1)
 
     def path(self, layers: nn.Sequential, drawn: str) -> str:
         for layer, after in zip_longest(list(layers), list(layers)[1:]):

@@ -32,7 +32,7 @@ from tests.components import pictures
 from tests.components.states import state
 
 DAY = date.fromisoformat(pictures.DATE)
-CONFIG = pictures.config(drift={"window_days": 2, "psi": 3.0, "wasserstein": 0.6, "min_rows": 20, "accuracy": 0.9})
+CONFIG = pictures.config(drift={"window_days": 2, "min_rows": 20, "accuracy": 0.9})
 
 
 class Chain:
@@ -74,17 +74,18 @@ def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
     scores = Scorer(str(chain.folder / "model"), model).score(pixels)
     assert found["predicted"].tolist() == [model.images.classes[number] for number in scores.argmax(1)]
     assert np.array_equal(found["score"], scores.max(1))
+    assert np.stack(found["embedding"]).shape == (24, 8)
     assert found["brightness"].to_numpy() == pytest.approx(pixels.mean((1, 2, 3)))
     assert table.details["promised"]["metric"] == "accuracy"
 
 
 def test_a_day_without_images_is_scored_into_the_same_columns(chain):
     model = package.load(str(chain.folder / "model"))
-    score = Scorer(str(chain.folder / "model"), model).score
-    assert score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
+    scorer = Scorer(str(chain.folder / "model"), model)
+    assert scorer.score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
     rows = pd.DataFrame({"event_id": [1], "event_time": [pd.Timestamp(DAY)]})
     some, none = (
-        scored.classified(rows.iloc[:count], np.zeros((count, 16, 16, 1), np.uint8), model, "1", score)
+        scored.classified(rows.iloc[:count], np.zeros((count, 16, 16, 1), np.uint8), model, "1", scorer.graph)
         for count in (1, 0)
     )
     assert list(none) == list(some)
@@ -94,9 +95,9 @@ def test_a_day_without_images_is_scored_into_the_same_columns(chain):
 def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, watched):
     found = contract.Drift.read(str(watched / contract.FILE))
     assert [column.name for column in found.columns] == signals.COLUMNS
-    validated = package.load(str(chain.folder / "model")).lineage.validation
-    assert (found.reference.first, found.reference.last) == (validated.first, validated.last)
-    assert "the model's reference, 48 rows of 2024-03-07 to 2024-03-08" in str(read_section(str(watched)))
+    assert found.reference == package.load(str(chain.folder / "model")).lineage.reference
+    assert "the model's reference, 48 rows of 2024-03-04 to 2024-03-05" in str(read_section(str(watched)))
+    assert {"novelty", "domain_classifier", "mmd"} <= {signal.name for signal in found.signals}
     assert Verdict.read(str(watched / "verdict.json")).passed
     performance = next(signal for signal in found.signals if signal.name == "performance")
     rows = storage.read_frame(tables.read_table(str(chain.folder / "scores" / "scores.json")).partition(DAY).uri)
@@ -112,13 +113,16 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     flags = vars(chain.flags(bright, model="model"))
     scoring.body(Namespace(**flags, features=str(tmp_path / "features.json"), scores=str(tmp_path / "scores")))
     rows = tables.read_table(str(tmp_path / "scores" / "scores.json")).read([DAY])
-    reference = package.read_reference(str(chain.folder / "model"))[signals.COLUMNS]
-    limits = pictures.parsed(drift=CONFIG["drift"]).drift
-    columns = core.compare(reference, [rows], signals.NUMERIC, limits)
+    sample = package.read_reference(str(chain.folder / "model"))
+    limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
+    columns = core.compare(sample[signals.COLUMNS], [rows], signals.NUMERIC, limits)
     assert "brightness" in {column.name for column in columns if column.drifted}
-    found = signals.Found(len(rows), len(rows), due=None, promised=None)
-    assert [signal.name for signal in signals.signals(columns, found, limits)] == ["inputs", "score", "volume"]
-    assert next(signals.signals(columns, found, limits)).raised
+    before, now = (signals.stacked(frame[signals.EMBEDDING]) for frame in (sample, rows))
+    found = signals.Found(len(rows), len(rows), before, [now], due=None, promised=None)
+    raised = {signal.name: signal.raised for signal in signals.signals(columns, found, limits)}
+    assert list(raised) == ["inputs", "score", "novelty", "domain_classifier", "mmd", "volume"]
+    assert raised["inputs"]
+    assert raised["mmd"]
 
 
 def test_a_promise_is_held_to_where_enough_labels_are_there():
