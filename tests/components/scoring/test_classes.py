@@ -12,7 +12,7 @@ import pytest
 
 from components.classes import shards, statistics
 from components.classes.scorer import Scorer
-from components.common import registry, storage
+from components.common import registry, splits, storage
 from components.common.contracts import drift as contract
 from components.common.contracts import optimization, package, profile, tables
 from components.common.contracts.deployment import Deployment
@@ -24,6 +24,7 @@ from components.drift import classes as signals
 from components.drift import core
 from components.evaluation.__main__ import evaluate
 from components.optimization import __main__ as optimizing
+from components.optimization import core as optimizing_core
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
 from components.scoring import core as scored
@@ -125,6 +126,35 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     assert raised["mmd"]
 
 
+def test_the_same_kind_of_rows_raises_nothing_and_a_new_class_shows_on_its_first_day():
+    random, limits = np.random.default_rng(0), pictures.parsed().drift
+    reference, *days = (random.normal(size=(rows, 8)) for rows in (1000, 200, 200, 200))
+    days[2][:20] += [6, -6, 0, 0, 0, 0, 0, 0]  # a tenth of the newest day
+    for newest, raised in (([], []), (days[2:], ["novelty"])):
+        found = {signal.name: signal for signal in signals.seen(reference, [*days[:2], *newest], limits)}
+        assert [name for name, signal in found.items() if signal.raised] == raised
+    assert found["novelty"].reason.endswith("of the newest 200 rows are less like the reference than 98% of its own "
+        f"(effect {found['novelty'].value:.3f}, limit {found['novelty'].limit:.3f}).")  # fmt: skip
+
+
+def test_another_place_of_all_embeddings_is_told_by_a_classifier_and_as_a_discrepancy():
+    random, limits = np.random.default_rng(0), pictures.parsed().drift
+    found = list(signals.seen(random.normal(size=(1000, 8)), [random.normal(0.5, size=(2000, 8))], limits))
+    assert [(signal.name, signal.raised) for signal in found[1:]] == [("domain_classifier", True), ("mmd", True)]
+    # d' is 0.5 times the root of 8, and the area under the curve the normal distribution at that over the root of 2
+    assert found[1].value == pytest.approx(0.841 - 0.5, abs=0.03)
+    assert found[1].limit == limits.domain_classifier
+
+
+def test_a_few_rows_are_held_to_chance_and_many_to_the_config():
+    limits = pictures.parsed().drift
+    few, many = (pd.DataFrame({"predicted": ["a"] * rows}) for rows in (50, 1_000_000))
+    held = signals.beyond_chance(limits, few, 50)
+    assert (held.psi, held.wasserstein) == (pytest.approx(1.42, abs=0.01), pytest.approx(0.778, abs=0.001))
+    assert signals.beyond_chance(limits, many, 1_000_000) == limits
+    assert not list(signals.seen(np.zeros((19, 2)), [np.zeros((100, 2))], limits))
+
+
 def test_a_promise_is_held_to_where_enough_labels_are_there():
     promised = contract.Promise(metric="accuracy", value=0.9, measured="once")
     limits = pictures.parsed(drift={"accuracy": 0.05, "min_rows": 100}).drift
@@ -152,6 +182,24 @@ def test_forms_of_the_graph_are_measured_by_accuracy(chain):
     assert (found.metric, found.rows) == ("accuracy", 48)
     assert [each.rows for each in found.attempts[0].latencies] == [1, 32]
     assert {each.name for each in found.attempts if each.latencies} >= {"original", "graph", "int8 static"}
+
+
+def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain):
+    def int8(forms, rows):
+        tried = optimizing_core.attempts(forms, rows)
+        return [each.model_copy(update={"accepted": each.name == "int8 static"}) for each in tried]
+
+    optimizing.optimize(chain.flags(features="features.json", model="model", optimized="int8"), int8)
+    uris = [str(chain.folder / name) for name in ("model", "int8")]
+    before, after = (package.read_reference(uri).set_index("event_id") for uri in uris)
+    new = package.load(uris[1])
+    graph = Scorer(uris[1], new).graph
+    days = splits.Days(new.lineage.reference.first, new.lineage.reference.last)
+    items = shards.Items.of(tables.read_table(str(chain.folder / "features.json")), days)
+    assert list(before.index) == list(after.index) == items.rows["event_id"].tolist()
+    assert np.array_equal(np.stack(after["embedding"]), graph.embedding(items.inputs(items.rows)))
+    assert not np.array_equal(np.stack(after["embedding"]), np.stack(before["embedding"]))
+    assert [file.name for file in new.files].count(package.REFERENCE) == 1
 
 
 def test_the_training_is_measured_and_gives_the_same_graph(chain):
