@@ -99,9 +99,11 @@ def discrepancy(reference: Floats, now: Floats) -> Effect:
 def _squares(rows: Floats, others: Floats) -> Floats:
     """Return the squared distance of each row, (n, width), to each of the others, (m, width); (n, m)."""
     lengths = np.square(rows).sum(1)[:, None] + np.square(others).sum(1)
-    return np.maximum(lengths - 2 * rows @ others.T, 0)
+    found: Floats = np.maximum(lengths - 2 * rows @ others.T, 0)
+    return found
 
 
 def _smallest(distances: Floats, place: int) -> Floats:
     """Return each row's smallest value but `place`."""
-    return np.partition(distances, place, axis=1)[:, place]
+    found: Floats = np.partition(distances, place, axis=1)[:, place]
+    return found
