@@ -1,5 +1,7 @@
 """Scores what networks see with one candidate of a model."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from components.classes.metrics import Scores
@@ -27,7 +29,16 @@ class Scorer:
 
 def scores(graph: Graph, inputs: Array) -> Scores:
     """Return a graph's probability of each class of each row, float32 (n, classes)."""
-    if not len(inputs):  # which ONNX Runtime does not take, and the graph alone knows how many classes there are
-        return scores(graph, np.zeros((1, *inputs.shape[1:]), inputs.dtype))[:0]
+    return _batched(graph.score, inputs)
+
+
+def embeddings(graph: Graph, inputs: Array) -> Scores:
+    """Return what a network's last layer takes of each row, float32 (n, width)."""
+    return _batched(graph.embedding, inputs)
+
+
+def _batched(given: Callable[[Array], Scores], inputs: Array) -> Scores:
+    if not len(inputs):  # which ONNX Runtime does not take, and the graph alone knows how wide its outputs are
+        return given(np.zeros((1, *inputs.shape[1:]), inputs.dtype))[:0]
     firsts = range(0, len(inputs), AT_ONCE)
-    return np.concatenate([graph.score(inputs[first : first + AT_ONCE]) for first in firsts])
+    return np.concatenate([given(inputs[first : first + AT_ONCE]) for first in firsts])

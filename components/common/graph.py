@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.contracts.package import INPUT, OUTPUT
+from components.common.contracts.package import EMBEDDING, INPUT, OUTPUT
 
 CPU = "CPUExecutionProvider"
 
@@ -23,8 +23,15 @@ class Graph:
 
     def score(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, (n,), or of each class, (n, classes); float32."""
-        (scores,) = self._session.run([OUTPUT], {INPUT: inputs})
-        return np.asarray(scores, dtype=np.float32)
+        return self._given(OUTPUT, inputs)
+
+    def embedding(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return what a network's last layer takes of each row, float32 (n, width)."""
+        return self._given(EMBEDDING, inputs)
+
+    def _given(self, output: str, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        (found,) = self._session.run([output], {INPUT: inputs})
+        return np.asarray(found, dtype=np.float32)
 
 
 def runtime() -> Any:

@@ -70,6 +70,11 @@ class Plan:
     events: Days
     labels_due: date
 
+    @property
+    def before(self) -> Days:
+        """The days just before the chosen model's training: rows it has not seen that are not among those watched."""
+        return Days(self.validation.train.first, self.test.train.first - timedelta(days=1))
+
 
 @dataclass(frozen=True)
 class Watched:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.common import splits, step, storage
 from components.common.config import Config, parse
+from components.common.config.policy import Drift as Limits
 from components.common.contracts import drift, package, tables, verdict
 from components.common.contracts.artifact import Window
 from components.common.contracts.drift import Promise
@@ -51,6 +52,18 @@ class Job:
         return train.rows / len(list(Days(train.first, train.last)))
 
 
+@dataclass(frozen=True)
+class Newest:
+    """The rows that are compared, and how many there are."""
+
+    rows: int
+    batches: "Iterator[pd.DataFrame]"
+
+
+# limits, how far columns have moved, Evidently's page, and the signals
+Compared = tuple[Limits, list[drift.Column], str, list[drift.Signal]]
+
+
 def parser() -> step.Parser:
     """Return the step's flags."""
     return step.Parser("drift", "Compare the newest days with the model's reference, write a verdict.").takes(
@@ -73,19 +86,9 @@ def body(args: Namespace) -> dict[str, Any]:
     job = Job(config, day, features, scores, model, package.read_reference(args.scores))
     window = job.days.newest
     rows = sum(features.partition(day).rows for day in window)
-    if model.has_classes:
-        from components.drift import classes
-
-        numeric, before = classes.numeric(model), model.lineage.validation
-        reference = job.reference[classes.columns(model)]
-        columns, page = _compared(job, rows, reference, numeric, _classified(job, window))
-        signals = list(classes.signals(columns, _found_of_classes(job), config.drift))
-    else:
-        numeric, before = [*model.tabular.numeric, core.SCORE], model.lineage.train
-        reference = job.reference[[*model.tabular.columns, core.SCORE]]
-        columns, page = _compared(job, rows, reference, numeric, _scored(job, window))
-        signals = list(core.signals(columns, _found(job), config.drift))
-    judged = core.judge(model.sha256, columns, signals, config.drift)
+    limits, columns, page, signals = (_contents if model.has_classes else _rows)(job, rows)
+    judged = core.judge(model.sha256, columns, signals, limits)
+    before = model.lineage.reference or model.lineage.train
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     place = storage.join(args.drift, "evidently.html")
     storage.write_bytes(place, page.encode())
@@ -94,13 +97,13 @@ def body(args: Namespace) -> dict[str, Any]:
         model_version=scores.details["version"],
         promised=scores.details["promised"],
         window=Window(first=window.first, last=window.last, rows=rows),
-        reference=Window(first=before.first, last=before.last, rows=len(reference)),
+        reference=Window(first=before.first, last=before.last, rows=len(job.reference)),
         drifted_share=signals[0].value,
         columns=columns,
         signals=signals,
     )
     found.write(storage.join(args.drift, drift.FILE))
-    write_section(args.drift, section.build(judged, found, config.drift, place))
+    write_section(args.drift, section.build(judged, found, limits, place))
     judged.write(storage.join(args.drift, verdict.FILE))
     return {
         "drifted_share": found.drifted_share,
@@ -110,22 +113,45 @@ def body(args: Namespace) -> dict[str, Any]:
     }
 
 
-def _compared(
-    job: Job, rows: int, reference: "pd.DataFrame", numeric: list[str], batches: "Iterator[pd.DataFrame]"
+def _rows(job: Job, rows: int) -> Compared:
+    """Compare the newest rows of a table."""
+    from components.drift import core
+
+    numeric, limits = [*job.model.tabular.numeric, core.SCORE], job.config.drift
+    reference = job.reference[[*job.model.tabular.columns, core.SCORE]]
+    columns, page = _moved(job, Newest(rows, _scored(job, job.days.newest)), reference, numeric, limits)
+    return limits, columns, page, list(core.signals(columns, _found(job), limits))
+
+
+def _contents(job: Job, rows: int) -> Compared:
+    """Compare the newest images or texts."""
+    from components.drift import classes
+
+    if job.model.lineage.reference is None:
+        raise UserError("the model's sample has no embeddings, which drift compares; train again: nightshift run")
+    reference = job.reference[classes.columns(job.model)]
+    limits = classes.beyond_chance(job.config.drift, reference, rows)
+    newest = Newest(rows, _classified(job, job.days.newest))
+    columns, page = _moved(job, newest, reference, classes.numeric(job.model), limits)
+    return limits, columns, page, list(classes.signals(columns, _found_of_classes(job), limits))
+
+
+def _moved(
+    job: Job, newest: Newest, reference: "pd.DataFrame", numeric: list[str], limits: Limits
 ) -> "tuple[list[drift.Column], str]":
     """Return how far the columns of the newest rows have moved, and Evidently's page."""
     from components.drift import core, evidently_report
 
-    window, limits = job.days.newest, job.config.drift
+    window, rows = job.days.newest, newest.rows
     step.log.info("comparing %d rows of %s with the model's reference of %d", rows, window, len(reference))
     sample: list[pd.DataFrame] = []
-    newest = _sampled(batches, -(-rows // evidently_report.ROWS) or 1, sample)
-    columns = core.compare(reference, _some(newest, window), numeric, limits)
+    kept = _sampled(newest.batches, -(-rows // evidently_report.ROWS) or 1, sample)
+    columns = core.compare(reference, _some(kept, window), numeric, limits)
     return columns, evidently_report.render(reference, _joined(sample)[reference.columns], numeric, limits)
 
 
 def _classified(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
-    """Yield what is known of the days' images or texts and what they were taken for."""
+    """Yield what is known of the days' images and what they were taken for."""
     from components.drift import classes
 
     for day in days:
@@ -135,6 +161,10 @@ def _classified(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
 def _found_of_classes(job: Job) -> "classes.Found":
     from components.drift import classes
 
+    def embedded(day: date) -> "npt.NDArray[np.floating]":
+        frame = storage.read_frame(job.scores.partition(day).uri, [classes.EMBEDDING])
+        return classes.stacked(frame[classes.EMBEDDING])
+
     promised, days = job.scores.details["promised"], list(job.days.labelled)
     counted = [_right(job, day) for day in days]
     rows, right = (sum(each) for each in zip(*counted, strict=True)) if counted else (0, 0)
@@ -143,6 +173,8 @@ def _found_of_classes(job: Job) -> "classes.Found":
         expected=job.rows_a_day,
         due=classes.Due(counted[-1][0], rows, right) if counted else None,
         promised=Promise(**promised) if promised else None,
+        reference=classes.stacked(job.reference[classes.EMBEDDING]),
+        days=[day for day in map(embedded, job.days.newest) if len(day)],
     )
 
 

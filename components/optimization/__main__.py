@@ -15,6 +15,8 @@ from components.common.splits import Days
 from components.optimization import section
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from components.optimization.core import Inputs, Measured
     from components.optimization.forms import Form
 
@@ -74,8 +76,7 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     write_section(args.optimized, section.build(found, judged))
     package.copy(args.model, args.optimized)
     if not kept:
-        storage.write_bytes(storage.join(args.optimized, new.graph(new.selected).name), form.content)
-        new.write(storage.join(args.optimized, package.MANIFEST))
+        package.save(args.optimized, new, {new.selected: form.content}, _reference(args, model, form))
     one, many = best.latencies
     return {"form": best.name, "single_ms": one.median_ms, "many_ms": many.median_ms}
 
@@ -87,6 +88,19 @@ def _forms(uri: str, model: ModelPackage, sample: "Inputs") -> "list[Form]":
 
     content = package.read_graph(uri, model, model.selected)
     return [Form(ORIGINAL, Graph(content), content), *made(content, sample)]
+
+
+def _reference(args: Namespace, model: ModelPackage, form: "Form") -> "pd.DataFrame":
+    """Return the sample that drift is measured against, as the form sees it where that is part of it."""
+    sample, days = package.read_reference(args.model), model.lineage.reference
+    if days is None:
+        return sample
+    from components.classes import shards, watched
+
+    assert form.graph is not None
+    items = shards.Items.of(tables.read_table(args.features), Days(days.first, days.last))
+    rows = items.rows[items.rows["event_id"].isin(sample["event_id"])]
+    return watched.reference(rows, items, model.classes, form.graph)
 
 
 def _of_classes(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured]":

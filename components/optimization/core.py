@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.metrics import average_precision_score
 
 from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
-from components.common.contracts.package import File, Format, ModelPackage, Optimized
+from components.common.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
 from components.common.contracts.section import Estimate
 from components.common.contracts.verdict import Decision, Measure, Verdict
 from components.common.graph import CPU
@@ -243,13 +243,16 @@ def verdict(found: Optimization) -> Verdict:
 
 
 def replaced(model: ModelPackage, form: Form) -> ModelPackage:
-    """Return a package's manifest with a form as the graph of its selected candidate."""
+    """Return a package's manifest with a form as the graph of its selected candidate, and the sample still to come."""
     name = f"{model.selected}.{form.name.replace(' ', '-')}.onnx"
     chosen = model.candidates[model.selected].model_copy(update={"file": name})
     made_from = Optimized(form=form.name, original_sha256=model.sha256)
     return model.model_copy(
         update={
-            "files": [*model.files, File.of(name, form.content, Format.ONNX)],
+            "files": [
+                *(file for file in model.files if file.name != REFERENCE),
+                File.of(name, form.content, Format.ONNX),
+            ],
             "candidates": model.candidates | {model.selected: chosen},
             "lineage": model.lineage.model_copy(update={"optimized": made_from}),
         }

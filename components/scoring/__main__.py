@@ -132,7 +132,7 @@ def _classified(job: Job, part: tables.Partition) -> "pd.DataFrame":
     from components.scoring import core
 
     rows, inputs = storage.read_frame(part.uri, list(core.KEYS)), shards.mapped(part)
-    return core.classified(rows, inputs, job.model, job.source.version, job.scorer.score)
+    return core.classified(rows, inputs, job.model, job.source.version, job.scorer.graph)
 
 
 def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":

@@ -7,18 +7,19 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.classes import statistics
+from components.classes import watched
 from components.common.contracts.package import ModelPackage
 from components.common.errors import UserError
+from components.common.graph import Graph
 
-SCHEMA = 1  # of the columns; a new number makes every day anew
+SCHEMA = 2  # of the columns; a new number makes every day anew
 KEYS = ("event_id", "event_time")
 
 Score = Callable[[Any], npt.NDArray[np.float32]]
 
 
 def classified(
-    rows: pd.DataFrame, inputs: npt.NDArray[Any], model: ModelPackage, version: str, score: Score
+    rows: pd.DataFrame, inputs: npt.NDArray[Any], model: ModelPackage, version: str, graph: Graph
 ) -> pd.DataFrame:
     """Score images or texts and take each for the class with the highest score.
 
@@ -27,16 +28,13 @@ def classified(
         inputs: what the graph takes of them, (n, ...).
         model: the manifest of the model.
         version: what it is called.
-        score: gives the probability of each class.
+        graph: of the model.
 
     Returns:
-        a row each, in their order: `KEYS`, `statistics.names` and `score` (float32), `predicted` and `model_version`.
+        a row each, in their order: `KEYS`, what drift compares (`watched.of`) and `model_version`.
     """
-    scores = score(inputs)
-    classes = np.array(model.classes.classes, dtype=object)
-    predicted = pd.Series(classes[scores.argmax(1)], rows.index, dtype=str)  # of no rows too
-    found = rows[list(KEYS)].assign(**statistics.of(model.classes, inputs), score=scores.max(1), predicted=predicted)
-    return found.assign(model_version=version)
+    found = watched.of(inputs, model.classes, graph)
+    return rows[list(KEYS)].reset_index(drop=True).join(found).assign(model_version=version)
 
 
 def scored(rows: pd.DataFrame, model: ModelPackage, version: str, score: Score) -> pd.DataFrame:

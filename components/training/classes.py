@@ -9,19 +9,19 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from components.classes import scorer, statistics
+from components.classes import scorer, watched
 from components.classes.metrics import Metrics, evaluate
 from components.classes.shards import Array, Items, labels
 from components.common.config.classes import Classes, Images, Texts
 from components.common.contracts import package
-from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.artifact import LabeledWindow, Window
 from components.common.contracts.package import Candidate as Entry
 from components.common.contracts.package import DecisionRule, File, Format, Lineage, ModelPackage, Signature
 from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan
 from components.neural.recipes import Recipe
 from components.training import images, texts
-from components.training.core import REFERENCE_ROWS, Candidate, Fits, Trained, accepted, select
+from components.training.core import Candidate, Fits, Trained, accepted, select
 from components.training.estimators import Fitted
 from components.training.networks import Scores, Setting
 
@@ -62,13 +62,11 @@ class Validation:
 
     Attributes:
         metrics: candidate -> metrics on the fold's test rows.
-        references: candidate -> what drift is measured against, see `reference`.
         window: the fold's test days and rows.
         dropped: candidate -> why it cannot be used, a sentence.
     """
 
     metrics: dict[str, Metrics]
-    references: dict[str, pd.DataFrame]
     window: LabeledWindow
     dropped: dict[str, str]
 
@@ -94,13 +92,15 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     selected, reason = select(usable, task.select_by, plan.validation.test)
     log.info("%s", reason)
     graphs, others = {name: candidate.graph for name, candidate in fits.candidates.items()}, family.files(task)
+    unseen, preprocessing = watched.unseen(items, plan, seen, task.seed), family.preprocessing(task)
+    reference = watched.reference(unseen, items, preprocessing, Graph(graphs[selected]))
     made = ModelPackage(
         files=[
             *(File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
             *(File.of(name, content, Format.JSON) for name, content in others.items()),
         ],
         signature=family.signature(task),
-        preprocessing=family.preprocessing(task),
+        preprocessing=preprocessing,
         decision=DecisionRule(threshold=None),
         selected=selected,
         candidates={name: _entry(setting, name, found, measured[name]) for name, found in fits.candidates.items()},
@@ -108,6 +108,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         lineage=Lineage(
             train=_window(seen, plan.test.train),
             validation=validation.window,
+            reference=Window(first=plan.before.first, last=plan.before.last, rows=len(reference)),
             selected_by=task.select_by,
             reason=reason,
             constant=[],
@@ -116,7 +117,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
             **lineage,
         ),
     )
-    return Trained(made, graphs, validation.references[selected], others)
+    return Trained(made, graphs, reference, others)
 
 
 def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
@@ -124,12 +125,10 @@ def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
     task, unseen = setting.task, items.unseen(fold)
     fits = fit_all(setting, items, items.seen(fold), task.candidates)
     inputs, true = items.inputs(unseen), labels(unseen, task.classes)
-    scores = {name: scored(candidate.graph, inputs) for name, candidate in fits.candidates.items()}
-    metrics = {name: evaluate(true, found) for name, found in scores.items()}
+    metrics = {name: evaluate(true, scored(candidate.graph, inputs)) for name, candidate in fits.candidates.items()}
     for name, found in metrics.items():
         log.info("%s: validation accuracy %.4f", name, found["accuracy"])
-    references = {name: reference(task, unseen, inputs, found) for name, found in scores.items()}
-    return Validation(metrics, references, _window(unseen, fold.test), fits.dropped)
+    return Validation(metrics, _window(unseen, fold.test), fits.dropped)
 
 
 def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
@@ -154,27 +153,6 @@ def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[
 def scored(graph: bytes, inputs: Array) -> Scores:
     """Return a graph's probabilities of each class, (n, classes), of what it takes, (n, ...)."""
     return scorer.scores(Graph(graph), inputs)
-
-
-def reference(task: Classes, rows: pd.DataFrame, inputs: Array, scores: Scores) -> pd.DataFrame:
-    """Return what drift is measured against: at most `REFERENCE_ROWS` rows, drawn by the seed.
-
-    They are rows that the network which scored them had not seen: of those it has, it is too sure.
-
-    Args:
-        task: seed and classes.
-        rows: n rows.
-        inputs: what networks see of these rows, (n, ...).
-        scores: of these rows, (n, classes).
-
-    Returns:
-        `label`, what can be said of each (`statistics.names`), the class `predicted` and its `score`.
-    """
-    drawn = np.sort(np.random.default_rng(task.seed).permutation(len(rows))[:REFERENCE_ROWS])
-    predicted = np.array(task.classes, dtype=object)[scores[drawn].argmax(1)]
-    sample = rows.iloc[drawn][["label"]].reset_index(drop=True)
-    seen = FAMILIES[type(task)].preprocessing(task)
-    return sample.assign(**statistics.of(seen, inputs[drawn]), predicted=predicted, score=scores[drawn].max(1))
 
 
 def _window(rows: pd.DataFrame, days: Days) -> LabeledWindow:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_helper
 from torch import nn
 
-from components.common.contracts.package import INPUT, OUTPUT
+from components.common.contracts.package import EMBEDDING, INPUT, OUTPUT
 from components.neural.recipes.resnet import Head, Residual, ResNet, Stem
 from components.tabular.scaler import Matrix, Scaler
 
@@ -66,7 +66,8 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
 def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     """Return `softmax` of a residual network, `inputs` uint8 (n, side, side, channels) -> `score` (n, classes).
 
-    The statistics of its batches are folded into the convolutions before them.
+    What its last layer takes is given too, as `embedding` float32 (n, width). The
+    statistics of its batches are folded into the convolutions before them.
     """
     graph = Drawing()
     pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
@@ -74,10 +75,12 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
         "Sub", graph.node("Div", pixels, graph.constant(np.float32(127.5))), graph.constant(np.float32(1))
     )
     drawn = graph.node("Transpose", centered, perm=[0, 3, 1, 2])
-    for block in model:
+    *blocks, head = model
+    for block in blocks:
         drawn = graph.module(block, drawn)
+    assert isinstance(head, Head)
     taken = helper.make_tensor_value_info(INPUT, TensorProto.UINT8, [None, recipe.side, recipe.side, recipe.channels])
-    return graph.classifier(taken, drawn, recipe.classes)
+    return graph.classifier(taken, graph.head(head, drawn), (head.linear.in_features, recipe.classes))
 
 
 def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, logits: bool) -> bytes:
@@ -171,24 +174,40 @@ class Drawing:
         """Draw new axes of length 1."""
         return self.node("Unsqueeze", drawn, self.axes(*axes))
 
-    def classifier(self, taken: ValueInfoProto, logits: str, classes: int) -> bytes:
-        """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits."""
+    def embedding(self, operation: str, *inputs: str, **attributes: Any) -> str:
+        """Draw the operation whose output is the embedding; return its name."""
+        self.nodes.append(helper.make_node(operation, list(inputs), [EMBEDDING], **attributes))
+        return EMBEDDING
+
+    def classifier(self, taken: ValueInfoProto, logits: str, widths: tuple[int, int]) -> bytes:
+        """Return the whole graph: what it takes -> `score` (n, classes), the softmax of logits, and `embedding`.
+
+        Args:
+            taken: what it takes.
+            logits: name of the output that has them.
+            widths: of the embedding, and how many classes there are.
+        """
         nodes = [*self.nodes, helper.make_node("Softmax", [logits], [OUTPUT], axis=1)]
-        given = helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [None, classes])
+        given = [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
+            for name, width in zip((EMBEDDING, OUTPUT), widths, strict=True)
+        ][::-1]
         constants = [numpy_helper.from_array(array, name) for name, array in self.constants.items()]
-        return _checked(helper.make_graph(nodes, "model", [taken], [given], constants))
+        return _checked(helper.make_graph(nodes, "model", [taken], given, constants))
 
     def module(self, module: nn.Module, drawn: str) -> str:
         """Draw a module of a residual network after what is drawn; return the name of its output."""
         if isinstance(module, Residual):
             total = self.node("Add", self.path(module.path, drawn), self.path(module.shortcut, drawn))
             return self.node("Relu", total)
-        if isinstance(module, Head):
-            flat = self.node("Flatten", self.node("GlobalAveragePool", drawn))
-            weights, bias = (self.constant(_host(each)) for each in (module.linear.weight, module.linear.bias))
-            return self.node("Gemm", flat, weights, bias, transB=1)
         assert isinstance(module, Stem), f"no way to draw {type(module).__name__}"
         return self.path(module.path, drawn)
+
+    def head(self, head: Head, drawn: str) -> str:
+        """Draw the last layer, and name what it takes; return the name of the logits."""
+        taken = self.embedding("Flatten", self.node("GlobalAveragePool", drawn))
+        weights, bias = (self.constant(_host(each)) for each in (head.linear.weight, head.linear.bias))
+        return self.node("Gemm", taken, weights, bias, transB=1)
 
     def path(self, layers: nn.Sequential, drawn: str) -> str:
         """Draw convolutions and what is between them."""

@@ -33,7 +33,7 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
     """Return a linear classifier of TF-IDF: of a text's tokens, whatever their order.
 
     The length of a text's vector is that of its different tokens, counted over pairs of equal ones: nothing as wide as
-    the vocabulary is ever made.
+    the vocabulary is ever made. Its embedding is its logits.
 
     Args:
         idf: weight of each token, (vocabulary,).
@@ -49,8 +49,8 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
     often = graph.node("ReduceSum", graph.node("Cast", same, to=TensorProto.FLOAT), graph.axes(2), keepdims=0)
     squares = graph.node("Mul", often, graph.node("Mul", weight, weight))
     length = graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1))
-    logits = graph.node("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
-    return graph.classifier(TAKEN, logits, len(line.bias))
+    logits = graph.embedding("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
+    return graph.classifier(TAKEN, logits, (len(line.bias), len(line.bias)))
 
 
 def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
@@ -60,7 +60,7 @@ def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
     hidden, masked = drawn.embedded(), drawn.masked(is_token)
     for number in range(recipe.shape.num_hidden_layers):
         hidden = drawn.layer(f"encoder.layer.{number}", hidden, masked)
-    return drawn.graph.classifier(TAKEN, drawn.head(hidden, is_token), recipe.classes)
+    return drawn.graph.classifier(TAKEN, drawn.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
 
 
 class _Transformer:
@@ -100,7 +100,7 @@ class _Transformer:
         graph = self.graph
         kept = graph.node("Mul", hidden, graph.unsqueezed(is_token, 2))
         count = graph.node("ReduceSum", is_token, graph.axes(1), keepdims=1)
-        mean = graph.node("Div", graph.node("ReduceSum", kept, graph.axes(1), keepdims=0), count)
+        mean = graph.embedding("Div", graph.node("ReduceSum", kept, graph.axes(1), keepdims=0), count)
         weights, bias = (graph.constant(_single(value.cpu())) for value in self.last.state_dict().values())
         return graph.node("Gemm", mean, weights, bias, transB=1)
 

@@ -23,6 +23,7 @@ from tests import packages
 from tests.components.states import state
 
 DATE = "2024-03-10"
+LIMITS = {"min_side": 8, "max_pixels": 50_000_000}
 # test 9 .. 10, training 6 .. 8; validation 7 .. 8, its training 4 .. 6
 CONFIG: dict[str, Any] = {
     "name": "shapes",
@@ -110,7 +111,7 @@ def model(folder: Path, seed: int = 0, **rules: int) -> str:
     made = packages.manifest(
         graphs,
         signature=Signature.of_images(side, channels, len(classes)),
-        preprocessing=package.Images(side=side, channels=channels, classes=classes, **rules),
+        preprocessing=package.Images(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
         decision=DecisionRule(threshold=None),
     )
     package.save(str(folder), made, graphs, pd.DataFrame())

@@ -94,6 +94,13 @@ class Drift(Section):
         default=0.5,
         description="of an input among the positives alone, in standard deviations of the reference's positives",
     )
+    novelty: Share = only(
+        *CLASSES, default=0.05, description="share of rows less like the reference than 98 % of its own rows"
+    )
+    domain_classifier: Share = only(
+        *CLASSES, default=0.05, description="ROC AUC above 0.5 of telling newest rows from the reference by embeddings"
+    )
+    mmd: Share = only(*CLASSES, default=0.05, description="maximum mean discrepancy of embeddings")
     accuracy: Share = only(*CLASSES, default=0.05, description="loss against the model's promise, the same way")
     min_rows: Positive = only(*CLASSES, default=100, description="labeled rows needed to apply that limit")
 

@@ -25,7 +25,8 @@ class Signal(Part):
     """One thing that may have changed."""
 
     name: str = Field(
-        description="`inputs`, `score`, `volume`, `labels`, `performance`, or `positives` where a task has them"
+        description="`inputs`, `score`, `volume`, `labels`, `performance`; `positives` where a task has them; "
+        "`novelty`, `domain_classifier` and `mmd` where it has embeddings"
     )
     value: float | None = Field(description="its effect size; null where it cannot be measured")
     limit: float = Field(description="what the effect size may be at most (`labels`: at least)")
@@ -42,14 +43,14 @@ class Promise(Part):
 
 
 class Drift(Artifact):
-    """How far the newest rows lie from those a model carries: a sample of its training, or of its validation."""
+    """How far the newest rows lie from those a model carries: a sample of its training, or of days before it."""
 
     model_sha256: str = Field(description="identity of the model whose inputs and scores were compared")
     model_version: str = Field(description="its number in the registry, or `unregistered`")
     promised: Promise | None = Field(description="what the model is held to; null where nobody has measured it")
     window: Window = Field(description="the newest days")
     reference: Window = Field(
-        description="the training days, of images the validation days, and the rows of the sample that was compared"
+        description="the training days, of images the days before them, and the rows of the sample that was compared"
     )
     drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
     columns: list[Column] = Field(description="the inputs, then `score`")

@@ -13,7 +13,7 @@ import annotated_types
 from pydantic import Field, StringConstraints, computed_field
 
 from components.common import storage
-from components.common.contracts.artifact import Artifact, LabeledWindow, Part
+from components.common.contracts.artifact import Artifact, LabeledWindow, Part, Window
 from components.common.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
 INPUT = "inputs"
 OUTPUT = "score"
+EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
 
 # a file lies in the package's own folder
 Name = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
@@ -203,6 +204,9 @@ class Lineage(Part):
     features_sha256: str = Field(description="identity of the features table")
     train: LabeledWindow = Field(description="days it was fitted on")
     validation: LabeledWindow = Field(description="days on which the candidate was selected")
+    reference: Window | None = Field(
+        None, description="days and rows of the sample that drift is measured against; null: of the training days"
+    )
     selected_by: str = Field(description="the metric that selected the candidate")
     reason: str = Field(description="why this candidate, a sentence")
     constant: list[str] = Field(description="inputs that are the same in every training row")
@@ -293,7 +297,7 @@ def save(
         uri: folder of the model.
         package: its manifest, which names the files.
         graphs: candidate -> serialized ONNX graph of the package's signature.
-        reference: rows of the inputs' columns, `label` and `score`, against which drift is measured.
+        reference: rows against which drift is measured.
         files: name of each other file -> its bytes.
 
     Returns:
@@ -357,5 +361,5 @@ def check(uri: str, sha256: str, file: File) -> None:
 
 
 def read_reference(uri: str) -> "pd.DataFrame":
-    """Read the sample of rows that a model carries: of its training days, or of its validation days for images."""
+    """Read the sample of rows that a model carries: of its training days, of images of days before them."""
     return storage.read_frame(storage.join(uri, REFERENCE))

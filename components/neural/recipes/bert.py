@@ -147,8 +147,8 @@ class Bert:
     def _read(self, kind: Any, name: str, **options: Any) -> Any:
         from transformers.utils import logging
 
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         try:
             return kind.from_pretrained(name, **options)
         except (OSError, ValueError) as error:

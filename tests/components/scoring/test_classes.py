@@ -12,7 +12,7 @@ import pytest
 
 from components.classes import shards, statistics
 from components.classes.scorer import Scorer
-from components.common import registry, storage
+from components.common import registry, splits, storage
 from components.common.contracts import drift as contract
 from components.common.contracts import optimization, package, profile, tables
 from components.common.contracts.deployment import Deployment
@@ -23,6 +23,7 @@ from components.drift import classes as signals
 from components.drift import core
 from components.evaluation.__main__ import evaluate
 from components.optimization import __main__ as optimizing
+from components.optimization import core as optimizing_core
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
 from components.scoring import core as scored
@@ -31,7 +32,7 @@ from tests.components import pictures
 from tests.components.states import state
 
 DAY = date.fromisoformat(pictures.DATE)
-CONFIG = pictures.config(drift={"window_days": 2, "psi": 3.0, "wasserstein": 0.6, "min_rows": 20, "accuracy": 0.9})
+CONFIG = pictures.config(drift={"window_days": 2, "min_rows": 20, "accuracy": 0.9})
 
 
 class Chain:
@@ -73,17 +74,18 @@ def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
     scores = Scorer(str(chain.folder / "model"), model).score(pixels)
     assert found["predicted"].tolist() == [model.images.classes[number] for number in scores.argmax(1)]
     assert np.array_equal(found["score"], scores.max(1))
+    assert np.stack(found["embedding"]).shape == (24, 8)
     assert found["brightness"].to_numpy() == pytest.approx(pixels.mean((1, 2, 3)))
     assert table.details["promised"]["metric"] == "accuracy"
 
 
 def test_a_day_without_images_is_scored_into_the_same_columns(chain):
     model = package.load(str(chain.folder / "model"))
-    score = Scorer(str(chain.folder / "model"), model).score
-    assert score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
+    scorer = Scorer(str(chain.folder / "model"), model)
+    assert scorer.score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
     rows = pd.DataFrame({"event_id": [1], "event_time": [pd.Timestamp(DAY)]})
     some, none = (
-        scored.classified(rows.iloc[:count], np.zeros((count, 16, 16, 1), np.uint8), model, "1", score)
+        scored.classified(rows.iloc[:count], np.zeros((count, 16, 16, 1), np.uint8), model, "1", scorer.graph)
         for count in (1, 0)
     )
     assert list(none) == list(some)
@@ -92,10 +94,11 @@ def test_a_day_without_images_is_scored_into_the_same_columns(chain):
 
 def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, watched):
     found = contract.Drift.read(str(watched / contract.FILE))
-    assert [column.name for column in found.columns] == signals.COLUMNS
-    validated = package.load(str(chain.folder / "model")).lineage.validation
-    assert (found.reference.first, found.reference.last) == (validated.first, validated.last)
-    assert "the model's reference, 48 rows of 2024-03-07 to 2024-03-08" in str(read_section(str(watched)))
+    model = package.load(str(chain.folder / "model"))
+    assert [column.name for column in found.columns] == signals.columns(model)
+    assert found.reference == model.lineage.reference
+    assert "the model's reference, 48 rows of 2024-03-04 to 2024-03-05" in str(read_section(str(watched)))
+    assert {"novelty", "domain_classifier", "mmd"} <= {signal.name for signal in found.signals}
     assert Verdict.read(str(watched / "verdict.json")).passed
     performance = next(signal for signal in found.signals if signal.name == "performance")
     rows = storage.read_frame(tables.read_table(str(chain.folder / "scores" / "scores.json")).partition(DAY).uri)
@@ -111,13 +114,45 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     flags = vars(chain.flags(bright, model="model"))
     scoring.body(Namespace(**flags, features=str(tmp_path / "features.json"), scores=str(tmp_path / "scores")))
     rows = tables.read_table(str(tmp_path / "scores" / "scores.json")).read([DAY])
-    reference = package.read_reference(str(chain.folder / "model"))[signals.COLUMNS]
-    limits = pictures.parsed(drift=CONFIG["drift"]).drift
-    columns = core.compare(reference, [rows], signals.NUMERIC, limits)
+    sample, model = (read(str(chain.folder / "model")) for read in (package.read_reference, package.load))
+    limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
+    columns = core.compare(sample[signals.columns(model)], [rows], signals.numeric(model), limits)
     assert "brightness" in {column.name for column in columns if column.drifted}
-    found = signals.Found(len(rows), len(rows), due=None, promised=None)
-    assert [signal.name for signal in signals.signals(columns, found, limits)] == ["inputs", "score", "volume"]
-    assert next(signals.signals(columns, found, limits)).raised
+    before, now = (signals.stacked(frame[signals.EMBEDDING]) for frame in (sample, rows))
+    found = signals.Found(len(rows), len(rows), before, [now], due=None, promised=None)
+    raised = {signal.name: signal.raised for signal in signals.signals(columns, found, limits)}
+    assert list(raised) == ["inputs", "score", "novelty", "domain_classifier", "mmd", "volume"]
+    assert raised["inputs"]
+    assert raised["mmd"]
+
+
+def test_the_same_kind_of_rows_raises_nothing_and_a_new_class_shows_on_its_first_day():
+    random, limits = np.random.default_rng(0), pictures.parsed().drift
+    reference, *days = (random.normal(size=(rows, 8)) for rows in (1000, 200, 200, 200))
+    days[2][:20] += [6, -6, 0, 0, 0, 0, 0, 0]  # a tenth of the newest day
+    for newest, raised in (([], []), (days[2:], ["novelty"])):
+        found = {signal.name: signal for signal in signals.seen(reference, [*days[:2], *newest], limits)}
+        assert [name for name, signal in found.items() if signal.raised] == raised
+    assert found["novelty"].reason.endswith("of the newest 200 rows are less like the reference than 98% of its own "
+        f"(effect {found['novelty'].value:.3f}, limit {found['novelty'].limit:.3f}).")  # fmt: skip
+
+
+def test_another_place_of_all_embeddings_is_told_by_a_classifier_and_as_a_discrepancy():
+    random, limits = np.random.default_rng(0), pictures.parsed().drift
+    found = list(signals.seen(random.normal(size=(1000, 8)), [random.normal(0.5, size=(2000, 8))], limits))
+    assert [(signal.name, signal.raised) for signal in found[1:]] == [("domain_classifier", True), ("mmd", True)]
+    # d' is 0.5 times the root of 8, and the area under the curve the normal distribution at that over the root of 2
+    assert found[1].value == pytest.approx(0.841 - 0.5, abs=0.03)
+    assert found[1].limit == limits.domain_classifier
+
+
+def test_a_few_rows_are_held_to_chance_and_many_to_the_config():
+    limits = pictures.parsed().drift
+    few, many = (pd.DataFrame({"predicted": ["a"] * rows}) for rows in (50, 1_000_000))
+    held = signals.beyond_chance(limits, few, 50)
+    assert (held.psi, held.wasserstein) == (pytest.approx(1.42, abs=0.01), pytest.approx(0.778, abs=0.001))
+    assert signals.beyond_chance(limits, many, 1_000_000) == limits
+    assert not list(signals.seen(np.zeros((19, 2)), [np.zeros((100, 2))], limits))
 
 
 def test_a_promise_is_held_to_where_enough_labels_are_there():
@@ -147,6 +182,24 @@ def test_forms_of_the_graph_are_measured_by_accuracy(chain):
     assert (found.metric, found.rows) == ("accuracy", 48)
     assert [each.rows for each in found.attempts[0].latencies] == [1, 32]
     assert {each.name for each in found.attempts if each.latencies} >= {"original", "graph", "int8 static"}
+
+
+def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain):
+    def int8(forms, rows):
+        tried = optimizing_core.attempts(forms, rows)
+        return [each.model_copy(update={"accepted": each.name == "int8 static"}) for each in tried]
+
+    optimizing.optimize(chain.flags(features="features.json", model="model", optimized="int8"), int8)
+    uris = [str(chain.folder / name) for name in ("model", "int8")]
+    before, after = (package.read_reference(uri).set_index("event_id") for uri in uris)
+    new = package.load(uris[1])
+    graph = Scorer(uris[1], new).graph
+    days = splits.Days(new.lineage.reference.first, new.lineage.reference.last)
+    items = shards.Items.of(tables.read_table(str(chain.folder / "features.json")), days)
+    assert list(before.index) == list(after.index) == items.rows["event_id"].tolist()
+    assert np.array_equal(np.stack(after["embedding"]), graph.embedding(items.inputs(items.rows)))
+    assert not np.array_equal(np.stack(after["embedding"]), np.stack(before["embedding"]))
+    assert [file.name for file in new.files].count(package.REFERENCE) == 1
 
 
 def test_the_training_is_measured_and_gives_the_same_graph(chain):

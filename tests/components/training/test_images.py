@@ -9,6 +9,7 @@ import onnx
 import pytest
 import torch
 
+from components.classes import watched
 from components.classes.shards import Items
 from components.common import splits
 from components.common.contracts import package
@@ -55,14 +56,28 @@ def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     assert trained(folder, "three", seed=1)[1].sha256 != model.sha256
 
 
-def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder):
+def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder, items):
     place, model, _ = trained(folder, "one")
     reference = package.read_reference(place)
-    assert list(reference) == ["label", "brightness", "contrast", "sharpness", "predicted", "score"]
-    assert len(reference) == model.lineage.validation.rows == 48
-    right = (reference["label"] == reference["predicted"]).mean()
-    assert right == model.candidates["resnet"].validation["accuracy"]
-    assert ((reference["score"] >= 0.25) & (reference["score"] <= 1)).all()
+    given = model.lineage.reference
+    assert (str(given.first), str(given.last), given.rows) == ("2024-03-04", "2024-03-05", 48)
+    rows = items.rows[items.rows["event_id"].isin(reference["event_id"])]
+    assert splits.rows_of(rows, splits.Days(given.first, given.last))["event_id"].tolist() == list(
+        reference["event_id"]
+    )
+    graph, pixels = Graph(package.read_graph(place, model, "resnet")), items.inputs(rows)
+    assert np.array_equal(reference["score"], graph.score(pixels).max(1))
+    assert np.array_equal(np.stack(reference["embedding"]), graph.embedding(pixels))
+
+
+def test_rows_that_share_their_content_with_the_training_days_are_no_reference(items):
+    plan = pictures.plan()
+    seen = items.seen(plan.test)
+    copies = items.rows.assign(content="the same")
+    with pytest.raises(UserError, match="no rows are left for drift to compare with"):
+        watched.unseen(replace(items, rows=copies), plan, copies, 0)
+    kept = watched.unseen(items, plan, seen, 0)
+    assert set(kept["event_time"].dt.day) == {4, 5}
 
 
 @pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
@@ -76,6 +91,9 @@ def test_the_graph_gives_the_network_s_probabilities(given):
     model.eval()
     graph = onnx_export.images(model, recipe)
     assert np.abs(Graph(graph).score(pixels.numpy()) - networks.probabilities(model, pixels.numpy())).max() < 1e-5
+    with torch.no_grad():
+        taken = model[:-1](pixels).mean((2, 3)).numpy()
+    assert np.abs(Graph(graph).embedding(pixels.numpy()) - taken).max() < 1e-4
     assert "BatchNormalization" not in {node.op_type for node in onnx.load_from_string(graph).graph.node}
     assert onnx_export.images(model, recipe) == graph
 
