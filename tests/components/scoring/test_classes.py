@@ -72,7 +72,7 @@ def test_each_image_is_taken_for_the_class_with_the_highest_score(chain):
     found, pixels = storage.read_frame(table.partition(DAY).uri), shards.mapped(part)
     model = package.load(str(chain.folder / "model"))
     scores = Scorer(str(chain.folder / "model"), model).score(pixels)
-    assert found["predicted"].tolist() == [model.images.classes[number] for number in scores.argmax(1)]
+    assert found["predicted"].tolist() == [model.classes.classes[number] for number in scores.argmax(1)]
     assert np.array_equal(found["score"], scores.max(1))
     assert np.stack(found["embedding"]).shape == (24, 8)
     assert found["brightness"].to_numpy() == pytest.approx(pixels.mean((1, 2, 3)))
@@ -167,13 +167,22 @@ def test_a_promise_is_held_to_where_enough_labels_are_there():
 
 
 def test_what_can_be_said_of_an_image():
+    made = package.Images(classes=["a", "b"], side=4, channels=1, **pictures.LIMITS)
     flat, step = np.full((1, 4, 4, 1), 100, np.uint8), np.zeros((1, 4, 4, 1), np.uint8)
     step[:, :, 2:] = 90
-    assert {name: float(value[0]) for name, value in statistics.of(flat).items()} == {
+    assert {name: float(value[0]) for name, value in statistics.of(made, flat).items()} == {
         "brightness": 100, "contrast": 0, "sharpness": 0,
     }  # fmt: skip
-    found = statistics.of(step)
+    found = statistics.of(made, step)
     assert (found["brightness"][0], found["contrast"][0], found["sharpness"][0]) == (45, 45, 30)
+
+
+def test_what_can_be_said_of_a_text():
+    made = package.Texts(classes=["a", "b"], length=6, tokenizer=None, vocabulary=9, pad=0)
+    found = statistics.of(made, np.array([[1, 5, 5, 0, 0, 0], [1, 2, 3, 4, 5, 6]], np.int32))
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "tokens": [3, 6], "variety": [pytest.approx(2 / 3), 1],
+    }  # fmt: skip
 
 
 def test_forms_of_the_graph_are_measured_by_accuracy(chain):

@@ -92,7 +92,7 @@ def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     assert model.candidates["words"].validation["accuracy"] > 0.4
     assert trained(folder, "two")[1].sha256 == model.sha256
     reference = package.read_reference(place)
-    assert list(reference) == ["label", "tokens", "variety", "predicted", "score"]
+    assert list(reference) == ["event_id", "tokens", "variety", "score", "predicted", "embedding"]
     assert reference["tokens"].between(4, 16).all()
 
 
