@@ -67,10 +67,6 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
     made = package.load(args.model).preprocessing
-    if state.target is Target.LOCAL and not isinstance(made, Tabular):
-        from components.serving.items import tasks
-
-        tasks.of(made)  # raises where there is no server for such a model
     files = [(args.evaluation, FILE), *_skew(args, made), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []

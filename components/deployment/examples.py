@@ -99,7 +99,7 @@ def _of_item(state: kept.State, name: str, uri: str, model: ModelPackage) -> Exa
     from components.classes.scorer import Scorer
     from components.serving.items import tasks
 
-    items = tasks.of(model.preprocessing)
+    items = tasks.of(model, uri)
     (content,) = contents.newest(state.lake, name, items.name, 1)
     score = Scorer(uri, model).score(items.seen(content)[None]).max()
     media_type = items.media_type(content)

@@ -33,14 +33,14 @@ def of(uri: str, lake: str, use_case: str) -> Asked:
     """
     model = package.load(uri)
     if not isinstance(model.preprocessing, Tabular):
-        return _items(model, lake, use_case)
+        return _items(model, uri, lake, use_case)
     rows = core.instances(model.preprocessing, package.read_reference(uri))
     bodies = [json.dumps({"instances": [row]}).encode() for row in rows]
     return Asked(bodies, requests(ROUTE, bodies))
 
 
-def _items(model: ModelPackage, lake: str, use_case: str) -> Asked:
-    items = tasks.of(model.preprocessing)
+def _items(model: ModelPackage, uri: str, lake: str, use_case: str) -> Asked:
+    items = tasks.of(model, uri)
     bodies = contents.newest(lake, use_case, items.name, core.REQUESTS)
     asked = [request for body in bodies for request in requests(ROUTE, [body], items.media_type(body))]
     return Asked(bodies, asked)

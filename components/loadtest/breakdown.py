@@ -54,7 +54,7 @@ def _stages(uri: str, most: int) -> dict[str, Callable[[Any], Any]]:
     model = package.load(uri)
     graph, made = Graph(package.read_graph(uri, model, model.selected)), model.preprocessing
     if not isinstance(made, Tabular):
-        return _of_items(graph, tasks.of(made))
+        return _of_items(graph, tasks.of(model, uri))
     rows, threshold = Rows(made, most), model.threshold
     return {
         "parse": decoded,

@@ -115,7 +115,7 @@ def load(name: str, pointer: Pointer, limits: Limits) -> Model:
     example = np.zeros((1, *taken.shape[1:]), taken.datatype.dtype)
     if isinstance(made, Tabular):
         return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
-    reader = Reader(tasks.of(made), limits.queue)
+    reader = Reader(tasks.of(manifest, pointer.uri), limits.queue)
     # as they are scored offline, a part of many rows at a time
     return Model(name, pointer, manifest, reader, Batcher(partial(scores, graph), example, limits))
 

@@ -37,7 +37,7 @@ NEVER = -30.0  # the logit of a class that no training row has
 
 def signature(task: Texts) -> Signature:
     """Return what every graph takes and gives."""
-    return Signature.of_texts(len(task.classes))
+    return Signature.of_texts(task.length, len(task.classes))
 
 
 def preprocessing(task: Texts) -> package.Texts:

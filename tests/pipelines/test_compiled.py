@@ -1,7 +1,6 @@
 """The committed YAML and what it starts."""
 
 import importlib
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -135,35 +134,6 @@ def test_every_shipped_config_is_valid(name: str) -> None:
 def test_a_wrong_option_is_named_with_what_is_allowed(options: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         runs.new(arguments.compiled("training"), options, local(tmp_path))
-
-
-@pytest.fixture
-def texts(tmp_path: Path) -> str:
-    """A config of a task that no endpoint serves yet."""
-    columns = {"event_id": "id", "event_time": "time", "text": "text", "label": "label"}
-    task = {"kind": "text-classification", "classes": ["a", "b"], "candidates": {"small": {"kind": "bert"}}}
-    given = {
-        "name": "notes",
-        "label_delay_days": 0,
-        "source": {"files": "{date}.csv"},
-        "columns": columns,
-        "task": task,
-    }
-    (tmp_path / "notes.yaml").write_text(json.dumps(given))
-    return str(tmp_path / "notes.yaml")
-
-
-@pytest.mark.parametrize("target", ["register-only", "record-only"])
-def test_a_training_of_what_is_not_served_starts_where_nothing_is_to_be_served(
-    target: str, texts: str, tmp_path: Path
-) -> None:
-    run = runs.new(arguments.compiled("training"), {"config": texts}, local(tmp_path, target))
-    assert run.arguments["state"]["target"] == target
-
-
-def test_a_training_of_what_is_not_served_is_refused_before_it_starts(texts: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot serve text-classification yet; give --target register-only"):
-        runs.new(arguments.compiled("training"), {"config": texts}, local(tmp_path))
 
 
 def test_a_config_file_that_is_no_config_is_one_clear_line(tmp_path: Path) -> None:

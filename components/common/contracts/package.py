@@ -102,9 +102,9 @@ class Signature(Part):
         return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
 
     @classmethod
-    def of_texts(cls, classes: int) -> Self:
-        """Return the signature of a model of texts: `inputs` (n, tokens) -> `score` (n, classes)."""
-        taken = Tensor(name=INPUT, datatype=Datatype.INT32, shape=[-1, -1])
+    def of_texts(cls, length: int, classes: int) -> Self:
+        """Return the signature of a model of texts: `inputs` (n, length) -> `score` (n, classes)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.INT32, shape=[-1, length])
         return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
 
 

@@ -22,6 +22,7 @@ class Items:
     Attributes:
         name: of one, in JSON, as a tensor of BYTES, and as a column of the events in the lake.
         classes: what each of the graph's scores is of.
+        known: inputs that are numbers lie below.
         bodies: how the types of bodies begin that are one item as it is.
         schema: of an item in JSON.
         content: an item in JSON -> its bytes; raises `ItemError`.
@@ -31,6 +32,7 @@ class Items:
 
     name: str
     classes: Sequence[str]
+    known: int
     bodies: tuple[str, ...]
     schema: Mapping[str, Any]
     content: Callable[[object], bytes]

@@ -26,6 +26,7 @@ def items(made: Images) -> Items:
     return Items(
         name="image",
         classes=made.classes,
+        known=256,
         # SageMaker's clients say `application/x-image`
         bodies=("image/", "application/x-image", "application/octet-stream"),
         schema={"oneOf": [ENCODED, WRAPPED]},

@@ -62,6 +62,9 @@ class Reader:
 
     async def hashed(self, inputs: Array) -> Seen:
         """Return inputs that were sent as they are, (n, ...), with their hashes; raises as `read`."""
+        if not 0 <= inputs.min() <= inputs.max() < self.items.known:
+            allowed = f"numbers from 0 to {self.items.known - 1}"
+            raise RequestError("inputs[0].data", f"{inputs.min()} to {inputs.max()}", allowed)
         return await self._later(len(inputs), lambda: Seen(inputs, _hashes(inputs)))
 
     async def _later(self, size: int, work: Callable[[], Found]) -> Found:

@@ -1,19 +1,15 @@
-"""Which tasks have items that can be served."""
+"""Which tasks have items."""
 
-from components.common.contracts.artifact import Part
-from components.common.contracts.package import Images
-from components.common.errors import UserError
-from components.serving.items import images
+from components.common.contracts.package import ModelPackage, Texts
+from components.serving.items import images, texts
 from components.serving.items.base import Items
 
 
-def of(made: Part) -> Items:
-    """Return the items of a package's preprocessing.
+def of(model: ModelPackage, uri: str) -> Items:
+    """Return the items of a model of images or texts, which lies at a URI.
 
     Raises:
-        UserError: when they cannot be served.
+        UserError: when it is a model of tables.
     """
-    if isinstance(made, Images):
-        return images.items(made)
-    kind = getattr(made, "kind", None)
-    raise UserError(f"the endpoint cannot serve {kind} yet; give target 'register-only'")
+    made = model.classes
+    return texts.items(made, uri) if isinstance(made, Texts) else images.items(made)

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from components.common import locks, storage
-from components.common.config.section import Kind
 from components.common.contracts.state import State, Target
 from components.common.errors import UserError, nearest
 from pipelines import arguments, ir
@@ -48,20 +47,11 @@ def new(pipeline: ir.Pipeline, options: dict[str, Any], state: State) -> Run:
         UserError: when a value is not allowed, or the runs are to lie elsewhere: this engine's are folders.
     """
     values = arguments.gathered(pipeline, options, state.dump())
-    _check_served(pipeline, values)
     if "state" in values:
         values["state"] |= {"runs": _checked_runs(pipeline, values["state"]["runs"], state.runs)}
     if "data" in values:
         values["data"] = arguments.absolute(values["data"])
     return Run(pipeline, values, Path(state.runs) / arguments.run_name(pipeline, values))
-
-
-def _check_served(pipeline: ir.Pipeline, values: dict[str, Any]) -> None:
-    """Refuse now what the deployment would refuse after hours of training."""
-    kind = values.get("config", {}).get("task", {}).get("kind", Kind.TABULAR)
-    target, deploys = values.get("state", {}).get("target"), any(task.name == "deployment" for task in pipeline.tasks)
-    if kind == Kind.TEXTS and target == Target.LOCAL and deploys:
-        raise UserError(f"target is {target!r}, but the endpoint cannot serve {kind} yet; give --target register-only")
 
 
 def _checked_runs(pipeline: ir.Pipeline, asked: str, here: str) -> str:

@@ -53,7 +53,7 @@ def url(running: Running) -> str:
 
 def pixels(uri: str, *contents: bytes) -> npt.NDArray[np.uint8]:
     """As the features step makes them."""
-    made = package.load(uri).images
+    made = package.load(uri).classes
     decoded = [images.decoded(content, made.max_pixels, made.side) for content in contents]
     return np.stack([images.square(each, made.side, made.channels) for each in decoded])
 

@@ -87,7 +87,7 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     place, model = trained(folder, "one")
     assert model.classes == package.Texts(classes=TASK.classes, length=16, tokenizer=None, vocabulary=512, pad=0)
-    assert model.signature.inputs[0].shape == [-1, -1]
+    assert model.signature.inputs[0].shape == [-1, 16]
     assert set(model.candidates) == {"words", "bert"}
     assert model.candidates["words"].validation["accuracy"] > 0.4
     assert trained(folder, "two")[1].sha256 == model.sha256

@@ -1,0 +1,45 @@
+"""Texts: in UTF-8 in a body or a tensor, as they are in JSON."""
+
+from functools import partial
+from typing import Any
+
+from components.classes import tokens
+from components.classes.shards import Array
+from components.classes.tokens import Tokenizer
+from components.common import storage
+from components.common.contracts.package import Texts
+from components.serving.items.base import ItemError, Items
+
+
+def items(made: Texts, uri: str) -> Items:
+    """Return what is said of the texts of a package, which lies at a URI."""
+    content = storage.read_bytes(storage.join(uri, made.tokenizer)) if made.tokenizer else b""
+    return Items(
+        name="text",
+        classes=made.classes,
+        known=made.vocabulary,
+        bodies=("text/",),
+        schema={"type": "string", "minLength": 1},
+        content=_content,
+        seen=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
+        media_type=lambda _: "text/plain",
+    )
+
+
+def _content(given: Any) -> bytes:
+    if not isinstance(given, str):
+        raise ItemError(str(given)[:100], "a text")
+    return given.encode(errors="surrogatepass")
+
+
+def _seen(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ItemError("invalid_utf8", "a text in UTF-8") from None
+    if not text.strip():
+        raise ItemError("empty", "a text")
+    if "\0" in text:
+        raise ItemError("binary", "a text without NUL characters")
+    found: Array = tokens.encoded(tokenizer, length, [text])[0]
+    return found

@@ -1,0 +1,102 @@
+"""Texts in every form in which they may come get the scores that the offline code gives their tokens."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from components.classes import tokens
+from components.classes.scorer import Scorer
+from components.common.contracts import package
+from components.common.contracts.package import DecisionRule, File, Format
+from components.serving.batching import Limits
+from components.training import texts
+from components.training.texts_export import Line, bag
+from tests import packages
+from tests.components import topics
+from tests.components.serving.conftest import serving
+
+WORDS = {"[PAD]": 0, "[UNK]": 1, "night": 2, "shift": 3}
+TEXTS = ["Night shift", "goal 🙂 שלום", "x" * 5000]
+
+
+def saved(folder, **task) -> str:
+    """Save a linear classifier of hashed words, or of a tokenizer's."""
+    made = topics.task(**task)
+    seen, files = texts.preprocessing(made), dict(texts.files(made))
+    random = np.random.default_rng(0)
+    line = Line(random.normal(size=(seen.vocabulary, 4)), random.normal(size=4))
+    graphs = {"words": bag(np.ones(seen.vocabulary), line, seen.pad)}
+    manifest = packages.manifest(
+        graphs, signature=texts.signature(made), preprocessing=seen, decision=DecisionRule(threshold=None)
+    )
+    manifest.files.extend(File.of(name, content, Format.JSON) for name, content in files.items())
+    package.save(str(folder), manifest, graphs, pd.DataFrame(), files)
+    return str(folder)
+
+
+@pytest.fixture(scope="module", params=["hashed", "tokenizer"])
+def uri(request, tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("texts")
+    if request.param == "hashed":
+        return saved(folder)
+    library = Tokenizer(models.WordLevel(WORDS, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Whitespace()
+    path = folder / "given.json"
+    path.write_text(library.to_str())
+    return saved(folder, tokenizer=str(path))
+
+
+@pytest.fixture(scope="module")
+def url(uri: str, tmp_path_factory) -> Iterator[str]:
+    with serving(uri, tmp_path_factory.mktemp("served") / "current.json", Limits(rows=8)) as running:
+        yield running.url
+
+
+def inputs(uri: str, *given: str) -> np.ndarray:
+    made = package.load(uri).classes
+    content = Path(uri, made.tokenizer).read_bytes() if made.tokenizer else b""
+    return tokens.encoded(tokens.Tokenizer(content, made.vocabulary, made.pad), made.length, given)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=["words", "marks", "long"])
+def test_a_text_gets_the_offline_scores_as_a_body_and_in_json(url, uri, text) -> None:
+    (expected,) = Scorer(uri, package.load(uri)).score(inputs(uri, text))
+    body = {"content": text.encode(), "headers": {"content-type": "text/plain; charset=utf-8"}}
+    vertex = httpx.post(f"{url}/score", json={"instances": [{"text": text}]}).json()["predictions"][0]
+    for answer in (httpx.post(f"{url}/score", **body), httpx.post(f"{url}/score", json={"text": text, "id": "a"})):
+        found = answer.json()
+        assert answer.status_code == 200, found
+        assert np.array(list(found["scores"].values()), np.float32).tobytes() == expected.tobytes()
+        assert found["label"] == vertex["label"] == topics.CONFIG["task"]["classes"][int(expected.argmax())]
+
+
+def test_tensors_of_texts_and_of_tokens_get_the_same_scores(url, uri) -> None:
+    expected = Scorer(uri, package.load(uri)).score(inputs(uri, *TEXTS))
+    as_texts = {"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}
+    as_tokens = {"name": "inputs", "datatype": "INT32", "shape": [3, 16], "data": inputs(uri, *TEXTS).tolist()}
+    for given in (as_texts, as_tokens):
+        found = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [given]}).json()["outputs"]
+        scores = next(each["data"] for each in found if each["name"] == "score")
+        assert np.array(scores, np.float32).tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"), [(b"", "empty"), (b" \n", "empty"), (b"\xff\xfe", "invalid_utf8"), (b"a\0b", "binary")]
+)
+def test_a_text_that_training_would_not_take_is_refused_with_the_rule(url, content, rule) -> None:
+    answer = httpx.post(f"{url}/score", content=content, headers={"content-type": "text/plain"})
+    assert answer.status_code == 400
+    assert rule in answer.text
+
+
+@pytest.mark.parametrize("number", [-1, 512])
+def test_tokens_that_there_are_not_are_refused(url, number) -> None:
+    given = {"name": "inputs", "datatype": "INT32", "shape": [1, 16], "data": [number] * 16}
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [given]})
+    assert answer.status_code == 400
+    assert "numbers from 0 to" in answer.text
