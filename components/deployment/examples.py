@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,5 +104,5 @@ def _of_item(state: kept.State, name: str, uri: str, model: ModelPackage) -> Exa
     media_type = items.media_type(content)
     file = storage.join(files.folder(registry.root(state.registry), name), f"example.{media_type.split('/')[1]}")
     storage.write_bytes(file, content)
-    event = {items.name: b64encode(content).decode()}
+    event = {items.name: items.shown(content)}
     return Example("instances", event, float(score), file=file, media_type=media_type)

@@ -26,6 +26,7 @@ class Items:
         bodies: how the types of bodies begin that are one item as it is.
         schema: of an item in JSON.
         content: an item in JSON -> its bytes; raises `ItemError`.
+        shown: its bytes -> the item in JSON.
         seen: its bytes -> what the graph sees of it, without the dimension of rows; raises `ItemError`.
         media_type: bytes that were seen before -> their type.
     """
@@ -36,5 +37,6 @@ class Items:
     bodies: tuple[str, ...]
     schema: Mapping[str, Any]
     content: Callable[[object], bytes]
+    shown: Callable[[bytes], str]
     seen: Callable[[bytes], Array]
     media_type: Callable[[bytes], str]

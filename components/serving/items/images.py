@@ -1,6 +1,6 @@
 """Image files: as they are in a body or a tensor, in base64 in JSON."""
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,7 @@ def items(made: Images) -> Items:
         bodies=("image/", "application/x-image", "application/octet-stream"),
         schema={"oneOf": [ENCODED, WRAPPED]},
         content=_content,
+        shown=lambda content: b64encode(content).decode(),
         seen=partial(_seen, made),
         media_type=images.media_type,
     )

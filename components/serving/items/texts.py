@@ -21,6 +21,7 @@ def items(made: Texts, uri: str) -> Items:
         bodies=("text/",),
         schema={"type": "string", "minLength": 1},
         content=_content,
+        shown=bytes.decode,
         seen=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
         media_type=lambda _: "text/plain",
     )

@@ -19,6 +19,7 @@ from components.classes.scorer import Scorer
 from components.common import storage
 from components.common.contracts import package
 from components.serving.batching import Limits
+from components.serving.items import tasks
 from components.serving.predictions import Predictions
 from tests.components import pictures
 from tests.components.serving.conftest import Running, point, serving
@@ -294,3 +295,8 @@ def test_another_version_takes_over_and_may_be_asked_for(uri, tmp_path) -> None:
     assert found["model_version"] == 2
     assert list(found["scores"].values()) == pytest.approx(offline(other, FILES[0])[0].tolist(), abs=1e-6)
     assert gone.status_code == 404
+
+
+def test_an_image_that_is_shown_in_json_is_read_back(uri) -> None:
+    found = tasks.of(package.load(uri), uri)
+    assert found.content(found.shown(FILES[0])) == FILES[0]

@@ -14,6 +14,7 @@ from components.classes.scorer import Scorer
 from components.common.contracts import package
 from components.common.contracts.package import DecisionRule, File, Format
 from components.serving.batching import Limits
+from components.serving.items import tasks
 from components.training import texts
 from components.training.texts_export import Line, bag
 from tests import packages
@@ -100,3 +101,8 @@ def test_tokens_that_there_are_not_are_refused(url, number) -> None:
     answer = httpx.post(f"{url}/v2/models/fraud/infer", json={"inputs": [given]})
     assert answer.status_code == 400
     assert "numbers from 0 to" in answer.text
+
+
+def test_a_text_that_is_shown_in_json_is_read_back(uri) -> None:
+    found = tasks.of(package.load(uri), uri)
+    assert found.content(found.shown("né 🙂".encode())) == "né 🙂".encode()
