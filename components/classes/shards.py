@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from components.common import storage
+from components.common.contracts.package import Images, Texts
 from components.common.contracts.tables import Partition, Table
 from components.common.errors import UserError
 from components.common.splits import Days, Fold, apart, rows_of
@@ -99,6 +100,17 @@ class Items:
     def inputs(self, rows: pd.DataFrame) -> Array:
         """Return what networks see of some of the rows."""
         return self.shards.take(rows.index.to_numpy())
+
+
+def check(table: Table, made: Images | Texts) -> None:
+    """Refuse features that a model cannot take: they were made for other pixels or tokens.
+
+    Raises:
+        UserError: when they were.
+    """
+    found = table.details.get("seen")
+    if found != made.seen:
+        raise UserError(f"the features are of {found}, and the model takes {made.seen}; train again")
 
 
 def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

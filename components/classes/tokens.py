@@ -4,17 +4,17 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import tokenizers
+from tokenizers import Tokenizer as Library
+from tokenizers import normalizers, pre_tokenizers
 
 from components.common import storage
 from components.common.config.classes import Texts
 from components.common.errors import UserError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer as Library
 
 Tokens = npt.NDArray[np.int32]
 
@@ -40,7 +40,12 @@ class Tokenizer:
     @property
     def key(self) -> list[Any]:
         """What decides the numbers of a text's tokens."""
-        return [SCHEMA, storage.sha256(self.content), self.vocabulary]
+        return [SCHEMA, tokenizers.__version__, self.sha256, self.vocabulary]
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the file, or of nothing."""
+        return storage.sha256(self.content)
 
 
 def named(task: Texts) -> Tokenizer:
@@ -66,12 +71,15 @@ def read(content: bytes) -> Tokenizer:
     Raises:
         ValueError: when it is none.
     """
-    library = _library(content)
+    try:
+        library = Library.from_buffer(content)
+    except Exception as error:  # the library raises no class of its own
+        raise ValueError(str(error)) from None
     padding = library.padding
     pad = padding["pad_id"] if padding else library.token_to_id("[PAD]")
     if pad is None:
         raise ValueError("it has no padding and no token [PAD]")
-    return Tokenizer(content, library.get_vocab_size(), pad)
+    return Tokenizer(content, max(library.get_vocab().values()) + 1, pad)
 
 
 def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
@@ -90,10 +98,7 @@ def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
 
 
 def _by_file(content: bytes, length: int, texts: Sequence[str]) -> list[list[int]]:
-    library = _library(content)
-    library.no_padding()
-    library.enable_truncation(length)
-    return [each.ids for each in library.encode_batch_fast(list(texts))]
+    return [each.ids for each in _library(content, length).encode_batch_fast(list(texts))]
 
 
 def _hashed(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> list[list[int]]:
@@ -108,17 +113,13 @@ def _hash(word: str, vocabulary: int) -> int:
 
 def _words(text: str) -> list[str]:
     """Return a text's words and marks, in lower case and without accents."""
-    from tokenizers import normalizers, pre_tokenizers
-
     plain = normalizers.BertNormalizer().normalize_str(text)
     return [word for word, _ in pre_tokenizers.BertPreTokenizer().pre_tokenize_str(plain)]
 
 
 @cache
-def _library(content: bytes) -> "Library":
-    from tokenizers import Tokenizer as Library
-
-    try:
-        return Library.from_buffer(content)
-    except Exception as error:  # the library raises no class of its own
-        raise ValueError(str(error)) from None
+def _library(content: bytes, length: int) -> Library:
+    library = Library.from_buffer(content)
+    library.no_padding()
+    library.enable_truncation(length)
+    return library

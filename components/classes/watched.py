@@ -10,6 +10,7 @@ from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.splits import Plan, apart, rows_of
 
+KEYS = ["event_id", "event_time"]  # of a row; an id may come again on another day
 EMBEDDED = 500  # rows of a day whose embedding is kept
 REFERENCE = 2000  # rows, all with their embedding
 
@@ -36,12 +37,12 @@ def of(inputs: Array, made: Images | Texts, graph: Graph, embedded: int = EMBEDD
 
 
 def reference(rows: pd.DataFrame, items: Items, made: Images | Texts, graph: Graph) -> pd.DataFrame:
-    """Return what drift is measured against: `event_id`, and what drift compares of some rows.
+    """Return what drift is measured against: `KEYS`, and what drift compares of some rows.
 
     A network is surer of rows that it was fitted on, and sees them more clearly, than of any others.
     """
     found = of(items.inputs(rows), made, graph, REFERENCE)
-    return rows[["event_id"]].reset_index(drop=True).join(found)
+    return rows[KEYS].reset_index(drop=True).join(found)
 
 
 def unseen(items: Items, plan: Plan, seen: pd.DataFrame, seed: int) -> pd.DataFrame:

@@ -11,6 +11,8 @@ from components.common.contracts import state as kept
 from components.common.contracts.package import ModelPackage, Tabular
 from components.serving import files
 
+TRIED = 20  # items of the newest day, one of which is the example
+
 
 @dataclass(frozen=True)
 class Example:
@@ -99,7 +101,7 @@ def _of_item(state: kept.State, name: str, uri: str, model: ModelPackage) -> Exa
     from components.serving.items import tasks
 
     items = tasks.of(model, uri)
-    (content,) = contents.newest(state.lake, name, items.name, 1)
+    content = items.usable(contents.newest(state.lake, name, items.name, TRIED))[0]
     score = Scorer(uri, model).score(items.seen(content)[None]).max()
     media_type = items.media_type(content)
     file = storage.join(files.folder(registry.root(state.registry), name), f"example.{media_type.split('/')[1]}")

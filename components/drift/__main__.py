@@ -151,7 +151,7 @@ def _moved(
 
 
 def _classified(job: Job, days: Days) -> "Iterator[pd.DataFrame]":
-    """Yield what is known of the days' images and what they were taken for."""
+    """Yield what is known of the days' images or texts and what they were taken for."""
     from components.drift import classes
 
     for day in days:

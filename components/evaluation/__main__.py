@@ -91,7 +91,8 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
     from components.evaluation import classes, classes_card, classes_section, visuals
 
     fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
-    model, items = package.load(args.model), _items(args.features, fold)
+    model = package.load(args.model)
+    items = _items(args.features, fold, model)
     unseen = items.unseen(fold)
     left_out = len(splits.rows_of(items.rows, fold.test)) - len(unseen)
     rows = classes.Rows(shards.labels(unseen, names), bootstrap.groups(unseen), names)
@@ -115,10 +116,12 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
     return {"passed": float(judged.passed), **challenger.metrics, **drawn}
 
 
-def _items(features: str, fold: Fold) -> "Items":
-    from components.classes.shards import Items
+def _items(features: str, fold: Fold, model: package.ModelPackage) -> "Items":
+    from components.classes.shards import Items, check
 
-    return Items.of(tables.read_table(features), Days(fold.train.first, fold.test.last))
+    table = tables.read_table(features)
+    check(table, model.classes)
+    return Items.of(table, Days(fold.train.first, fold.test.last))
 
 
 def _scores(uri: str, model: package.ModelPackage, candidate: str, inputs: "Array") -> "Scores":

@@ -80,7 +80,7 @@ def _shards(args: argparse.Namespace, config: Config) -> dict[str, float]:
     log.info("features: %d days are in the lake, %d to make", len(kept), len(missing))
     made = items.write(job, missing)
     parts = [(kept | made)[day] for day in days]
-    table = tables.Table("features", parts, {"events_sha256": events.sha256})
+    table = tables.Table("features", parts, {"events_sha256": events.sha256, "seen": job.view.seen})
     write_section(args.features, section.of_shards(table, len(made)))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(made)}

@@ -202,7 +202,12 @@ class Folder:
     def _load(self, files: Mapping[str, bytes]) -> "pd.DataFrame":
         import pandas as pd
 
+        from components.ingestion import columns
+
         frames = [self._parsed(uri, data) for uri, data in files.items()]
+        if len(frames) > 1:  # joined, a column that one lacks would be there
+            for frame in frames:
+                columns.require(frame, self._columns)
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
     def _parsed(self, uri: str, data: bytes) -> "pd.DataFrame":

@@ -1,17 +1,16 @@
 """The rules for texts."""
 
 from typing import Any
-from unicodedata import category
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from components.classes import texts
 from components.common.config.classes import Texts
 
-# Unicode's general categories of spaces, controls and what has no width, such as a mark of direction
-BLANK = ("Zs", "Zl", "Zp", "Cc", "Cf")
 SHINGLE = 5  # characters; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, 3.2.2
+LOOK = (0.1, 0.9)  # what costs more: to look at a pair in vain, or to miss one
 PERMUTATIONS = 128  # by which similarities are off by some 0.04
 
 
@@ -34,7 +33,7 @@ def repeats(contents: pd.Series, task: Texts) -> npt.NDArray[np.bool_]:
     from datasketch import MinHash, MinHashLSH
 
     staying, found = dict[int, MinHash](), np.zeros(len(contents), bool)
-    index = MinHashLSH(threshold=task.near_duplicates, num_perm=PERMUTATIONS)
+    index = MinHashLSH(task.near_duplicates, PERMUTATIONS, weights=LOOK)
     # the scheme is given, since another one may find others
     sketches = MinHash.generator(map(_shingles, contents), num_perm=PERMUTATIONS, scheme="affine32")
     for place, sketch in enumerate(sketches):
@@ -57,7 +56,7 @@ def _content(value: Any) -> Any:
     if not isinstance(value, bytes):
         return value
     try:
-        return value.decode("utf-8-sig")
+        return value.decode(texts.ENCODING)
     except UnicodeDecodeError:
         return value
 
@@ -67,8 +66,4 @@ def _fault(content: Any, task: Texts) -> str | None:
         return "invalid_utf8"
     if not isinstance(content, str):
         return "empty"
-    if "\0" in content:  # a file that is no text
-        return "binary"
-    if len(content) > task.max_characters:
-        return "too_long"
-    return "empty" if all(category(character) in BLANK for character in content) else None
+    return texts.fault(content) or ("too_long" if len(content) > task.max_characters else None)

@@ -95,11 +95,14 @@ def _reference(args: Namespace, model: ModelPackage, form: "Form") -> "pd.DataFr
     sample, days = package.read_reference(args.model), model.lineage.reference
     if days is None:
         return sample
+    import pandas as pd
+
     from components.classes import shards, watched
 
     assert form.graph is not None
     items = shards.Items.of(tables.read_table(args.features), Days(days.first, days.last))
-    rows = items.rows[items.rows["event_id"].isin(sample["event_id"])]
+    kept, all_rows = (pd.MultiIndex.from_frame(each[watched.KEYS]) for each in (sample, items.rows))
+    rows = items.rows[all_rows.isin(kept)]
     return watched.reference(rows, items, model.classes, form.graph)
 
 
@@ -111,6 +114,7 @@ def _of_classes(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured
 
     config, table = parse(args.config), tables.read_table(args.features)
     train, validation = model.lineage.train, model.lineage.validation
+    shards.check(table, model.classes)
     seen = shards.Items.of(table, Days(train.first, train.last))
     sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
     items = shards.Items.of(table, Days(validation.first, validation.last))

@@ -131,6 +131,7 @@ def _classified(job: Job, part: tables.Partition) -> "pd.DataFrame":
     from components.classes import shards
     from components.scoring import core
 
+    shards.check(job.features, job.model.classes)
     rows, inputs = storage.read_frame(part.uri, list(core.KEYS)), shards.mapped(part)
     return core.classified(rows, inputs, job.model, job.source.version, job.scorer.graph)
 

@@ -115,11 +115,13 @@ def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
 
 
 def _trained_on_classes(args: Namespace, config: Config, task: Classes, checkpoints: str) -> "Trained":
+    from components.classes import shards
     from components.classes.shards import Items
     from components.training import classes
     from components.training.networks import Setting
 
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
+    shards.check(table, classes.FAMILIES[type(task)].preprocessing(task))
     items = Items.of(table, Days(plan.validation.train.first, plan.test.train.last))
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     lineage["code_version"] = code_version()

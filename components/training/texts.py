@@ -49,6 +49,7 @@ def preprocessing(task: Texts) -> package.Texts:
         tokenizer=TOKENIZER if tokenizer.content else None,
         vocabulary=tokenizer.vocabulary,
         pad=tokenizer.pad,
+        tokenizer_sha256=tokenizer.sha256,
     )
 
 
@@ -66,14 +67,12 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     """
     task = setting.task
     assert isinstance(task, Texts)
-    found, known = items.inputs(rows), labels(rows, task.classes)
-    if found.max() >= tokens.named(task).vocabulary:
-        raise UserError("task.tokenizer: is another one than the features were made with; run again from features")
+    known = labels(rows, task.classes)
     if task.candidates[name].kind == "tfidf":
-        return _weighted(task, name, found, known)
+        return _weighted(task, name, items.inputs(rows), known)
     made = recipe(task, name)
     if made.fit.frozen:
-        return _frozen(setting, name, made, found, known)
+        return _frozen(setting, name, made, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
     change = _unchanged if task.trainer.pipeline > 1 else partial(_trimmed, made.pad)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
@@ -96,13 +95,13 @@ def recipe(task: Texts, name: str) -> Bert:
 
 def is_network(task: Texts, name: str) -> bool:
     """Return whether several processes train a candidate together."""
-    candidate = task.candidates[name]
-    return candidate.kind == "bert" and not candidate.parameters.get("frozen")
+    return task.candidates[name].kind == "bert" and not recipe(task, name).fit.frozen
 
 
 def _trimmed(pad: int, batch: Tensor, _: Tensor) -> Tensor:
-    """Leave out the columns in which no text of a batch has a token."""
-    return batch[:, : int((batch != pad).sum(1).max())]
+    """Leave out the last columns, in which no text of a batch has a token."""
+    used = (batch != pad).any(0).nonzero()
+    return batch[:, : int(used[-1]) + 1 if len(used) else 1]
 
 
 def _unchanged(batch: Tensor, _: Tensor) -> Tensor:
@@ -148,7 +147,7 @@ def _line(task: Texts, name: str, inputs: Any, known: Labels) -> Line:
     candidate = task.candidates[name]
     given = candidate.parameters if candidate.kind == "tfidf" else {}
     job = Job(networks.field(name), given, task.seed, threads=1, device="cpu")
-    made = fitted(LogisticRegression, job, {"max_iter": ITERATIONS}, inputs, known)
+    made = fitted(LogisticRegression, job, {"max_iter": ITERATIONS, "random_state": task.seed}, inputs, known)
     weights = np.zeros((inputs.shape[1], len(task.classes)))
     bias = np.full(len(task.classes), NEVER)
     # of two classes it knows the odds of the second

@@ -32,8 +32,8 @@ class Line(NamedTuple):
 def bag(idf: Floats, line: Line, pad: int) -> bytes:
     """Return a linear classifier of TF-IDF: of a text's tokens, whatever their order.
 
-    The length of a text's vector is that of its different tokens, counted over pairs of equal ones: nothing as wide as
-    the vocabulary is ever made. Its embedding is its logits.
+    The length of a text's vector is that of its different tokens, counted over pairs of equal ones: nothing is as wide
+    as the vocabulary, but of each text there is a square of its length. Its embedding is its logits.
 
     Args:
         idf: weight of each token, (vocabulary,).
@@ -41,14 +41,15 @@ def bag(idf: Floats, line: Line, pad: int) -> bytes:
         pad: the number that counts for nothing.
     """
     graph = Drawing()
-    is_token = _is_token(graph, pad)
+    is_token, one = _is_token(graph, pad), graph.constant(np.float32(1))
     votes = graph.node("Gather", graph.constant(_single(idf[:, None] * line.weights)), INPUT)
     total = graph.node("ReduceSum", graph.node("Mul", votes, graph.unsqueezed(is_token, 2)), graph.axes(1), keepdims=0)
     weight = graph.node("Mul", graph.node("Gather", graph.constant(_single(idf)), INPUT), is_token)
     same = graph.node("Equal", graph.unsqueezed(INPUT, 2), graph.unsqueezed(INPUT, 1))
     often = graph.node("ReduceSum", graph.node("Cast", same, to=TensorProto.FLOAT), graph.axes(2), keepdims=0)
     squares = graph.node("Mul", often, graph.node("Mul", weight, weight))
-    length = graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1))
+    # no weight is less than 1, so that is the length of nothing
+    length = graph.node("Max", graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1)), one)
     logits = graph.embedding("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
     return graph.classifier(TAKEN, logits, (len(line.bias), len(line.bias)))
 
@@ -99,7 +100,7 @@ class _Transformer:
         """Draw the mean over tokens, then a score of each class."""
         graph = self.graph
         kept = graph.node("Mul", hidden, graph.unsqueezed(is_token, 2))
-        count = graph.node("ReduceSum", is_token, graph.axes(1), keepdims=1)
+        count = graph.node("Max", graph.node("ReduceSum", is_token, graph.axes(1), keepdims=1), self.one)
         mean = graph.embedding("Div", graph.node("ReduceSum", kept, graph.axes(1), keepdims=0), count)
         weights, bias = (graph.constant(_single(value.cpu())) for value in self.last.state_dict().values())
         return graph.node("Gemm", mean, weights, bias, transB=1)

@@ -50,7 +50,7 @@ class Drift(Artifact):
     promised: Promise | None = Field(description="what the model is held to; null where nobody has measured it")
     window: Window = Field(description="the newest days")
     reference: Window = Field(
-        description="the training days, of images the days before them, and the rows of the sample that was compared"
+        description="the training days, of images and texts the days before them, and the rows of the compared sample"
     )
     drifted_share: float = Field(description="share of the model inputs that drifted, 0 to 1")
     columns: list[Column] = Field(description="the inputs, then `score`")

@@ -7,7 +7,7 @@ The manifest is written last and names every other file with its hash; how frame
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import annotated_types
 from pydantic import Field, StringConstraints, computed_field
@@ -148,6 +148,11 @@ class Classes(Part):
 
     classes: list[str] = Field(description="what each score is of")
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        raise NotImplementedError
+
 
 class Images(Classes):
     """From an image file to the model's input, for the task `image-classification`; see `components/classes/images.py`.
@@ -161,6 +166,11 @@ class Images(Classes):
     min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
     max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return {"side": self.side, "channels": self.channels}
+
 
 class Texts(Classes):
     """From a text to the model's input, for the task `text-classification`; see `components/classes/tokens.py`."""
@@ -168,8 +178,14 @@ class Texts(Classes):
     kind: Literal["text-classification"] = "text-classification"
     length: int = Field(description="tokens at which longer texts are cut")
     tokenizer: Name | None = Field(description="the tokenizer's file; null: words, by their hashes")
+    tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
     vocabulary: int = Field(description="numbers that tokens have")
     pad: int = Field(description="the number that fills texts up, and counts for nothing")
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return {"length": self.length, "vocabulary": self.vocabulary, "tokenizer_sha256": self.tokenizer_sha256}
 
 
 class DecisionRule(Part):
@@ -343,7 +359,20 @@ def read_graph(uri: str, package: ModelPackage, candidate: str) -> bytes:
     Raises:
         UserError: when its bytes are not those the manifest names.
     """
-    file = package.graph(candidate)
+    return _read(uri, package.graph(candidate))
+
+
+def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
+    """Read the tokenizer's file of the model of texts at a URI; empty where words are hashed.
+
+    Raises:
+        UserError: when its bytes are not those the manifest names, or it is a model of another task.
+    """
+    name = package._of(Texts).tokenizer
+    return _read(uri, next(file for file in package.files if file.name == name)) if name else b""
+
+
+def _read(uri: str, file: File) -> bytes:
     place = storage.join(uri, file.name)
     content = storage.read_bytes(place)
     check(place, storage.sha256(content), file)
@@ -361,5 +390,5 @@ def check(uri: str, sha256: str, file: File) -> None:
 
 
 def read_reference(uri: str) -> "pd.DataFrame":
-    """Read the sample of rows that a model carries: of its training days, of images of days before them."""
+    """Read the sample of rows that a model carries: of its training days, of images and texts of days before them."""
     return storage.read_frame(storage.join(uri, REFERENCE))

@@ -4,6 +4,7 @@ Devlin et al., BERT, 2019. A text's embedding is the mean over its tokens (Reime
 a linear layer tells classes apart.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,13 +15,14 @@ from torch import Tensor, nn
 
 from components.common.config.neural import Fit
 from components.common.config.section import Positive
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
     from transformers import BertConfig, BertModel
 
 WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
 WIDER = 4  # the layer between, over what is between the layers
 
 
@@ -51,11 +53,13 @@ class Encoder(nn.Module):
         self.bert, self.pad = bert, pad
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return the mean over a text's tokens of what the last layer makes of them."""
+        """Return the mean over a text's tokens of what the last layer makes of them; 0 of a text without any."""
         is_token = tokens != self.pad
-        found = self.bert(input_ids=tokens.long(), attention_mask=is_token.long()).last_hidden_state
+        attended = is_token.long()
+        attended[:, 0] = 1  # of a text without any token, nothing to attend to would make no number
+        found = self.bert(input_ids=tokens.long(), attention_mask=attended).last_hidden_state
         weights = is_token.unsqueeze(2).to(found.dtype)
-        mean: Tensor = (found * weights).sum(1) / weights.sum(1)
+        mean: Tensor = (found * weights).sum(1) / weights.sum(1).clamp(min=1)
         return mean
 
 
@@ -66,7 +70,7 @@ class Bert:
     Attributes:
         field: where the parameters stand in the config, for messages.
         vocabulary: numbers that tokens have.
-        pad: the number that fills texts up; no text is made of it alone.
+        pad: the number that fills texts up.
         length: tokens of a text at most.
         classes: how many there are.
         fit: depth, width and how it is fitted.
@@ -89,8 +93,12 @@ class Bert:
 
         if not self.fit.pretrained:
             return self._network(BertModel(self.shape, add_pooling_layer=False))
-        shape, name = self.shape, self.fit.pretrained
-        return self._network(self._read(BertModel, name, config=shape, add_pooling_layer=False, use_safetensors=True))
+        options = {"config": self.shape, "add_pooling_layer": False, "use_safetensors": True}
+        bert, found = self._read(BertModel, output_loading_info=True, **options)
+        if found["missing_keys"]:
+            name = min(found["missing_keys"])
+            raise UserError(f"{self.field}.pretrained: {self.fit.pretrained!r} has no weights of {name}, and others")
+        return self._network(bert)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""
@@ -137,21 +145,26 @@ class Bert:
                 pad_token_id=self.pad,
                 **WITHOUT_DROPOUT,
             )
-        found: BertConfig = self._read(BertConfig, fit.pretrained, **WITHOUT_DROPOUT)
+        found: BertConfig = self._read(BertConfig, **WITHOUT_DROPOUT)
         self._check(found)
         return found
 
     def _network(self, bert: "BertModel") -> nn.Sequential:
         return nn.Sequential(Encoder(bert, self.pad), nn.Linear(self.shape.hidden_size, self.classes))
 
-    def _read(self, kind: Any, name: str, **options: Any) -> Any:
+    def _read(self, kind: Any, **options: Any) -> Any:
+        from huggingface_hub.errors import LocalEntryNotFoundError
+        from safetensors import SafetensorError
         from transformers.utils import logging
 
         logging.set_verbosity_error()  # type: ignore[no-untyped-call]
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        name = self.fit.pretrained
         try:
             return kind.from_pretrained(name, **options)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            if isinstance(error.__cause__, LocalEntryNotFoundError) and HUB.fullmatch(name):
+                raise UnavailableError(f"the hub does not answer for {name!r} ({error.__cause__})") from None
             why = " ".join(str(error).split())[:200]
             raise UserError(
                 f"{self.field}.pretrained: {name!r} cannot be read ({why}); name a folder with config.json and "
@@ -159,12 +172,15 @@ class Bert:
             ) from None
 
     def _check(self, shape: "BertConfig") -> None:
-        for name, wrong, right in (
-            ("kind of network", shape.model_type, "bert"),
-            ("activation", shape.hidden_act, "gelu"),
-            ("numbers of tokens, so task.tokenizer is another network's", shape.vocab_size, self.vocabulary),
-        ):
-            if wrong != right:
-                raise UserError(f"{self.field}.pretrained: {name}: {wrong!r}, and it takes {right!r}")
-        if self.length > shape.max_position_embeddings:
-            raise UserError(f"task.length: is {self.length}, and the network takes {shape.max_position_embeddings}")
+        field, most = f"{self.field}.pretrained", shape.max_position_embeddings
+        if shape.model_type != "bert":
+            raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'bert'")
+        if shape.hidden_act != "gelu":
+            raise UserError(f"{field}: its activation is {shape.hidden_act!r}; choose a network with 'gelu'")
+        if shape.vocab_size < self.vocabulary:
+            raise UserError(
+                f"{field}: has embeddings of {shape.vocab_size:,} tokens, and task.tokenizer has {self.vocabulary:,}; "
+                "name the tokenizer.json that lies beside the weights"
+            )
+        if self.length > most:
+            raise UserError(f"task.length: is {self.length}; the network takes at most {most}")

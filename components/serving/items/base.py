@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.classes.shards import Array
+from components.common.errors import UserError
 
 
 class ItemError(ValueError):
@@ -40,3 +41,21 @@ class Items:
     shown: Callable[[bytes], str]
     seen: Callable[[bytes], Array]
     media_type: Callable[[bytes], str]
+
+    def usable(self, contents: Sequence[bytes]) -> list[bytes]:
+        """Return those of some items' bytes that can be scored: a version may refuse what ingestion takes by now.
+
+        Raises:
+            UserError: when there is none.
+        """
+        found = [content for content in contents if self._can(content)]
+        if not found:
+            raise UserError(f"the version can score no {self.name} of the newest day; train one with today's config")
+        return found
+
+    def _can(self, content: bytes) -> bool:
+        try:
+            self.seen(content)
+        except ItemError:
+            return False
+        return True

@@ -1,6 +1,6 @@
 """Which tasks have items."""
 
-from components.common.contracts.package import ModelPackage, Texts
+from components.common.contracts.package import ModelPackage, Texts, read_tokenizer
 from components.serving.items import images, texts
 from components.serving.items.base import Items
 
@@ -9,7 +9,7 @@ def of(model: ModelPackage, uri: str) -> Items:
     """Return the items of a model of images or texts, which lies at a URI.
 
     Raises:
-        UserError: when it is a model of tables.
+        UserError: when it is a model of tables, or its files are not those of its manifest.
     """
     made = model.classes
-    return texts.items(made, uri) if isinstance(made, Texts) else images.items(made)
+    return texts.items(made, read_tokenizer(uri, model)) if isinstance(made, Texts) else images.items(made)

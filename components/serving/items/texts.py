@@ -3,17 +3,15 @@
 from functools import partial
 from typing import Any
 
-from components.classes import tokens
+from components.classes import texts, tokens
 from components.classes.shards import Array
 from components.classes.tokens import Tokenizer
-from components.common import storage
 from components.common.contracts.package import Texts
 from components.serving.items.base import ItemError, Items
 
 
-def items(made: Texts, uri: str) -> Items:
-    """Return what is said of the texts of a package, which lies at a URI."""
-    content = storage.read_bytes(storage.join(uri, made.tokenizer)) if made.tokenizer else b""
+def items(made: Texts, content: bytes) -> Items:
+    """Return what is said of the texts of a package, by the content of its tokenizer's file."""
     return Items(
         name="text",
         classes=made.classes,
@@ -35,12 +33,10 @@ def _content(given: Any) -> bytes:
 
 def _seen(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
     try:
-        text = content.decode()
+        text = content.decode(texts.ENCODING)
     except UnicodeDecodeError:
         raise ItemError("invalid_utf8", "a text in UTF-8") from None
-    if not text.strip():
-        raise ItemError("empty", "a text")
-    if "\0" in text:
-        raise ItemError("binary", "a text without NUL characters")
+    if rule := texts.fault(text):
+        raise ItemError(rule, "a text with something to see, without NUL characters")
     found: Array = tokens.encoded(tokenizer, length, [text])[0]
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.common import locks, storage
 from components.common.contracts import package
-from components.common.contracts.package import ModelPackage, Tabular
+from components.common.contracts.package import Format, ModelPackage, Tabular
 from components.common.errors import UserError
 from components.serving.triton import config
 from components.serving.triton.config import Settings
@@ -125,8 +125,8 @@ class _Models:
         draft = self._draft(self.graph, version)
         source = storage.join(uri, file.name)
         package.check(source, storage.copy(source, str(draft / GRAPH)), file)
-        if not is_tabular:  # by which the next version's inputs are compared
-            package.copy(uri, str(draft), only=[])
+        if not is_tabular:  # by which the next version's inputs are compared, and what clients make tokens with
+            package.copy(uri, str(draft), only=[file.name for file in manifest.files if file.format is Format.JSON])
         draft.rename(place)
         return True
 

@@ -62,6 +62,13 @@ def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path, content, why):
         tokens.named(task(tokenizer=str(path)))
 
 
+def test_a_tokenizer_is_read_again_as_before_after_it_was_used():
+    content = file(["[UNK]", "night", "<fill>"], pad_id=2, pad_token="<fill>")
+    before = tokens.read(content)
+    tokens.encoded(before, 4, ["night"])
+    assert tokens.read(content) == before
+
+
 def test_what_decides_the_numbers_is_part_of_the_key():
     other = tokens.Tokenizer(file(["[UNK]", "[PAD]"]), 512, 0)
     assert len({str(each.key) for each in (HASHED, other, tokens.Tokenizer(b"", 1024, 0))}) == 3

@@ -1,5 +1,6 @@
 """Texts in every form in which they may come get the scores that the offline code gives their tokens."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from components.classes import tokens
 from components.classes.scorer import Scorer
 from components.common.contracts import package
 from components.common.contracts.package import DecisionRule, File, Format
+from components.common.errors import UserError
 from components.serving.batching import Limits
 from components.serving.items import tasks
 from components.training import texts
@@ -87,7 +89,8 @@ def test_tensors_of_texts_and_of_tokens_get_the_same_scores(url, uri) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "rule"), [(b"", "empty"), (b" \n", "empty"), (b"\xff\xfe", "invalid_utf8"), (b"a\0b", "binary")]
+    ("content", "rule"),
+    [(b"", "empty"), (" \n\u200b".encode(), "empty"), (b"\xff\xfe", "invalid_utf8"), (b"a\0b", "binary")],
 )
 def test_a_text_that_training_would_not_take_is_refused_with_the_rule(url, content, rule) -> None:
     answer = httpx.post(f"{url}/score", content=content, headers={"content-type": "text/plain"})
@@ -106,3 +109,19 @@ def test_tokens_that_there_are_not_are_refused(url, number) -> None:
 def test_a_text_that_is_shown_in_json_is_read_back(uri) -> None:
     found = tasks.of(package.load(uri), uri)
     assert found.content(found.shown("né 🙂".encode())) == "né 🙂".encode()
+
+
+def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri) -> None:
+    if package.load(uri).classes.tokenizer is None:
+        return
+    shutil.copytree(uri, tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").write_bytes(b"{}")
+    with pytest.raises(UserError, match=r"tokenizer.json is not the file that model.json names"):
+        tasks.of(package.load(str(tmp_path / "model")), str(tmp_path / "model"))
+
+
+def test_what_a_version_cannot_score_is_no_example(uri) -> None:
+    found = tasks.of(package.load(uri), uri)
+    assert found.usable([b"", b"night", b"\0"]) == [b"night"]
+    with pytest.raises(UserError, match="can score no text of the newest day"):
+        found.usable([b""])

@@ -16,11 +16,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.classes import scorer, shards, tokens
+from components.classes import shards, tokens
 from components.classes.shards import Items, Shards
 from components.common import storage
 from components.common.contracts import package, tables
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.graph import Graph
 from components.neural.recipes.bert import Bert, Parameters
 from components.training import __main__ as training
@@ -86,13 +86,14 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
 
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     place, model = trained(folder, "one")
-    assert model.classes == package.Texts(classes=TASK.classes, length=16, tokenizer=None, vocabulary=512, pad=0)
+    nothing = {"tokenizer": None, "tokenizer_sha256": storage.sha256(b"")}
+    assert model.classes == package.Texts(classes=TASK.classes, length=16, vocabulary=512, pad=0, **nothing)
     assert model.signature.inputs[0].shape == [-1, 16]
     assert set(model.candidates) == {"words", "bert"}
     assert model.candidates["words"].validation["accuracy"] > 0.4
     assert trained(folder, "two")[1].sha256 == model.sha256
     reference = package.read_reference(place)
-    assert list(reference) == ["event_id", "tokens", "variety", "score", "predicted", "embedding"]
+    assert list(reference) == ["event_id", "event_time", "tokens", "variety", "score", "predicted", "embedding"]
     assert reference["tokens"].between(4, 16).all()
 
 
@@ -103,7 +104,9 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
     library.pre_tokenizer = Split("", "isolated")
     path.write_text(library.to_str())
     changed = {"candidates": {"words": TASK.candidates["words"].model_dump()}, "tokenizer": str(path)}
-    with pytest.raises(UserError, match=r"task.tokenizer: is another one than the features were made with"):
+    with pytest.raises(
+        UserError, match=r"the features are of .*vocabulary.: 512.*, and the model takes .*vocabulary.: 28"
+    ):
         trained(folder, "other", **changed)
     topics.made(tmp_path, topics.config(**changed))
     place, model = trained(tmp_path, "model", **changed)
@@ -180,10 +183,12 @@ def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"vocab_size": 99}, "task.tokenizer is another network's"),
-        ({"model_type": "roberta"}, "kind of network: 'roberta'"),
-        ({"hidden_act": "relu"}, "activation: 'relu'"),
-        ({"max_position_embeddings": 8}, "task.length: is 16, and the network takes 8"),
+        ({"vocab_size": 99}, "has embeddings of 99 tokens, and task.tokenizer has 512"),
+        ({"model_type": "roberta"}, "is a network of type 'roberta'"),
+        ({"hidden_act": "relu"}, "its activation is 'relu'"),
+        ({"max_position_embeddings": 8}, "task.length: is 16; the network takes at most 8"),
+        ({"num_hidden_layers": 3}, "has no weights of encoder.layer.2"),
+        ({"vocab_size": 600}, r"cannot be read"),
     ],
 )
 def test_pretrained_weights_that_do_not_fit_are_refused(tmp_path, changes, why):
@@ -207,6 +212,35 @@ def test_a_wrong_parameter_is_named_where_it_stands(parameters, why):
         texts.recipe(task, "bert").model()
 
 
+def test_a_file_that_holds_no_weights_is_refused(tmp_path):
+    place = saved(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"no weights")
+    with pytest.raises(UserError, match=r"parameters.pretrained: .* cannot be read"):
+        recipe(pretrained=place).model()
+
+
+def test_a_hub_that_does_not_answer_is_worth_another_try(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # without it there are retries for 23 s
+    with pytest.raises(UnavailableError, match="the hub does not answer for 'somebody/network'"):
+        recipe(pretrained="somebody/network").model()
+
+
+def test_a_text_without_any_token_has_a_score_all_the_same():
+    torch.manual_seed(0)
+    made, empty = recipe(), np.full((2, 16), tokens.PAD, np.int32)
+    model = made.model().eval()
+    scores = Graph(texts_export.transformer(model, made)).score(empty)
+    assert np.abs(scores - networks.probabilities(model, empty)).max() < 1e-6
+    line = texts_export.Line(np.ones((512, 4)), np.array([0.0, 0.0, 0.0, 1.0]))
+    assert Graph(texts_export.bag(np.ones(512), line, tokens.PAD)).score(empty)[0].argmax() == 3
+
+
+@pytest.mark.parametrize("written", [False, "false", "no"])
+def test_whether_a_candidate_is_a_network_is_read_as_its_recipe_reads_it(written):
+    task = topics.task(candidates={"bert": {"kind": "bert", "parameters": {"frozen": written}}})
+    assert texts.is_network(task, "bert")
+
+
 def test_operations_are_those_that_pytorch_counts():
     made = recipe()
     model = made.model()
@@ -219,4 +253,5 @@ def test_operations_are_those_that_pytorch_counts():
 def test_texts_of_a_batch_are_filled_up_to_the_longest_of_them_only():
     found = torch.tensor([[1, 5, 0, 0], [1, 5, 6, 0]])
     assert texts._trimmed(0, found, found).tolist() == [[1, 5, 0], [1, 5, 6]]
-    assert scorer.AT_ONCE >= 2
+    assert texts._trimmed(0, found[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0]), found).shape == (1, 3)
+    assert texts._trimmed(0, found * 0, found).shape == (2, 1)
