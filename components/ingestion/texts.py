@@ -66,4 +66,4 @@ def _fault(content: Any, task: Texts) -> str | None:
         return "invalid_utf8"
     if not isinstance(content, str):
         return "empty"
-    return texts.fault(content) or ("too_long" if len(content) > task.max_characters else None)
+    return "too_long" if len(content) > task.max_characters else texts.fault(content)

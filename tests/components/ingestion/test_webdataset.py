@@ -95,12 +95,17 @@ def test_of_several_files_the_bad_one_is_named(tmp_path: Path) -> None:
 
 def test_several_files_a_day_may_be_tables_too(tmp_path: Path) -> None:
     for number in range(2):
-        (tmp_path / f"{DATE}.part[{number}].csv").write_text(f"image_id,time\n00{number},soon\n")
+        (tmp_path / f"{DATE}.part[{number}].csv").write_text(
+            f"image_id,time,image,label\n00{number},soon,a.png,cross\n"
+        )
     (tmp_path / f"{DATE}.party.csv.tmp").write_text("")
     source = sources.connect(str(tmp_path), parse(config(source={"files": "{date}.part[*].csv"})), DAY)
     assert source.has(DAY)
     assert not source.has(DAY - timedelta(days=1))
     assert source.read(DAY).load()["image_id"].tolist() == ["000", "001"]
+    (tmp_path / f"{DATE}.part[1].csv").write_text("image_id,time,image\n001,soon,a.png\n")
+    with pytest.raises(UserError, match="has no column 'label'"):
+        sources.connect(str(tmp_path), parse(config(source={"files": "{date}.part[*].csv"})), DAY).read(DAY).load()
 
 
 def test_one_tar_may_hold_all_days(tmp_path: Path) -> None:

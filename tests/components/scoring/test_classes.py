@@ -178,7 +178,7 @@ def test_what_can_be_said_of_an_image():
 
 
 def test_what_can_be_said_of_a_text():
-    made = package.Texts(classes=["a", "b"], length=6, tokenizer=None, vocabulary=9, pad=0)
+    made = package.Texts(classes=["a", "b"], length=6, tokenizer=None, tokenizer_sha256="", vocabulary=9, pad=0)
     found = statistics.of(made, np.array([[1, 5, 5, 0, 0, 0], [1, 2, 3, 4, 5, 6]], np.int32))
     assert {name: values.tolist() for name, values in found.items()} == {
         "tokens": [3, 6], "variety": [pytest.approx(2 / 3), 1],
