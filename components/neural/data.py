@@ -40,8 +40,8 @@ class Resident:
         """Yield the batches of the next epoch, but for the first so many."""
         self._generator.set_state(self._state)
         order = torch.randperm(len(self.labels), generator=self._generator, device=self.labels.device)
-        order = order[skip * self.size :]
-        batches = [torch.split(rows[order], self.size) for rows in (self.inputs, self.labels)]
+        # of all rows, since the last bits of a product may depend on where in memory a batch lies
+        batches = [torch.split(rows[order], self.size)[skip:] for rows in (self.inputs, self.labels)]
         *before, last = zip(*batches, strict=True)
         yield from before
         self._state = self._generator.get_state()
