@@ -2,11 +2,12 @@
 
 import http.client
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Lock, Thread
+from typing import Any
 
 import boto3
 import fsspec
@@ -22,6 +23,7 @@ def bucket() -> Iterator[str]:
     """Serve S3 with the bucket `lake`; the URL of the server."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    server._server.app = one_by_one(server._server.app)
     host, port = server.get_host_and_port()
     try:
         with reached_at(f"http://{host}:{port}"):
@@ -29,6 +31,17 @@ def bucket() -> Iterator[str]:
         yield f"http://{host}:{port}"
     finally:
         server.stop()
+
+
+def one_by_one(app: Callable[..., Any]) -> Callable[..., Any]:
+    """Answer a request after the other: of a conditional PUT moto looks first and writes then, where S3 does both."""
+    lock = Lock()
+
+    def answer(*request: Any) -> Any:
+        with lock:
+            return app(*request)
+
+    return answer
 
 
 def environment(url: str) -> dict[str, str]:
