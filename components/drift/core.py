@@ -362,7 +362,7 @@ def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str]
     columns = compare(reference[numeric], [current], numeric, limits)
     moved = max(columns, key=lambda column: column.wasserstein or 0)
     value = moved.wasserstein or 0.0
-    reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:g})."
+    reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:.3g})."
     return Signal(name="positives", value=value, limit=limit, raised=value > limit, reason=reason)
 
 
@@ -411,7 +411,7 @@ def _mean(counts: Floats) -> float | None:
 
 
 def _figures(column: Column, limits: Drift) -> str:
-    text = f"PSI {column.psi:.3f} (limit {limits.psi:g})"
+    text = f"PSI {column.psi:.3f} (limit {limits.psi:.3g})"
     if column.wasserstein is None:
         return text
-    return f"{text}, Wasserstein {column.wasserstein:.3f} standard deviations (limit {limits.wasserstein:g})"
+    return f"{text}, Wasserstein {column.wasserstein:.3f} standard deviations (limit {limits.wasserstein:.3g})"
