@@ -65,6 +65,7 @@ def named(task: Texts) -> Tokenizer:
         ) from None
 
 
+@cache
 def read(content: bytes) -> Tokenizer:
     """Return the tokenizer of a `tokenizer.json`.
 

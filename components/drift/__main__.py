@@ -162,8 +162,8 @@ def _found_of_classes(job: Job) -> "classes.Found":
     from components.drift import classes
 
     def embedded(day: date) -> "npt.NDArray[np.floating]":
-        frame = storage.read_frame(job.scores.partition(day).uri, [classes.EMBEDDING])
-        return classes.stacked(frame[classes.EMBEDDING])
+        frame = storage.read_frame(job.scores.partition(day).uri, [package.EMBEDDING])
+        return classes.stacked(frame[package.EMBEDDING])
 
     promised, days = job.scores.details["promised"], list(job.days.labelled)
     counted = [_right(job, day) for day in days]
@@ -173,7 +173,7 @@ def _found_of_classes(job: Job) -> "classes.Found":
         expected=job.rows_a_day,
         due=classes.Due(counted[-1][0], rows, right) if counted else None,
         promised=Promise(**promised) if promised else None,
-        reference=classes.stacked(job.reference[classes.EMBEDDING]),
+        reference=classes.stacked(job.reference[package.EMBEDDING]),
         days=[day for day in map(embedded, job.days.newest) if len(day)],
     )
 

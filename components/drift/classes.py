@@ -19,7 +19,6 @@ from components.drift import core, embeddings
 from components.drift.embeddings import RARE, Effect, Floats
 
 PREDICTED = "predicted"
-EMBEDDING = "embedding"
 FEWEST, MOST = 20, 2000  # newest rows by which embeddings are compared, all with all
 
 

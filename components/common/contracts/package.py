@@ -148,11 +148,6 @@ class Classes(Part):
 
     classes: list[str] = Field(description="what each score is of")
 
-    @property
-    def seen(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        raise NotImplementedError
-
 
 class Images(Classes):
     """From an image file to the model's input, for the task `image-classification`; see `components/classes/images.py`.
