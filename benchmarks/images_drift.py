@@ -22,6 +22,7 @@ from components.classes.shards import Items, Shards
 from components.common import splits
 from components.common.config import Config, parse
 from components.common.config.classes import Images
+from components.common.contracts import package
 from components.common.graph import Graph
 from components.common.splits import Days
 from components.drift import classes, core
@@ -98,7 +99,7 @@ class Watch:
         window, reference = days[-self.config.drift.window_days :], self.reference[classes.columns(self.package)]
         limits = classes.beyond_chance(self.config.drift, reference, sum(map(len, window)))
         columns = core.compare(reference, window, classes.numeric(self.package), limits)
-        embeddings = [classes.stacked(frame[classes.EMBEDDING]) for frame in (self.reference, *window)]
+        embeddings = [classes.stacked(frame[package.EMBEDDING]) for frame in (self.reference, *window)]
         found = classes.Found(
             rows=len(days[-1]),
             expected=self.config.simulator.items,

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import signal
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -19,6 +21,8 @@ LABEL = "nightshift.lock"
 USER = 10001  # of the images, for who would be root otherwise
 GIGABYTE = 10**9
 SIGNAL = 128  # added to a signal's number in an exit code
+KILLED = SIGNAL + signal.SIGKILL
+NOTICE_S = 5  # that an engine under load takes to hear from the kernel why a container was killed
 SCRATCH = "/tmp"  # noqa: S108  # of the container alone
 
 
@@ -99,8 +103,7 @@ class Containers:
                     output.flush()
             # the container stays until its exit code is known, which removing itself would race with
             code = int(container.wait()["StatusCode"])
-            container.reload()
-            if container.attrs["State"]["OOMKilled"]:
+            if code == KILLED and not self._stopped.is_set() and _out_of_memory(container):
                 _say(log, f"out of memory: over its limit of {_memory(task) / GIGABYTE:g} GB; raise it in the pipeline")
             return (SIGNAL - code if code > SIGNAL else code), 0
         finally:
@@ -150,6 +153,16 @@ def _limits(task: ir.Task) -> dict[str, Any]:
     if cpus := task.resources.get("cpuLimit"):
         limits["nano_cpus"] = int(cpus * 10**9)
     return limits
+
+
+def _out_of_memory(container: "Container") -> bool:
+    """Whether the kernel killed it for its memory; the engine hears that apart from the exit code, often later."""
+    until = time.monotonic() + NOTICE_S
+    while True:
+        container.reload()
+        if container.attrs["State"]["OOMKilled"] or time.monotonic() > until:
+            return bool(container.attrs["State"]["OOMKilled"])
+        time.sleep(0.2)
 
 
 def _memory(task: ir.Task) -> int:

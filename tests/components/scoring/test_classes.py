@@ -118,7 +118,7 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
     columns = core.compare(sample[signals.columns(model)], [rows], signals.numeric(model), limits)
     assert "brightness" in {column.name for column in columns if column.drifted}
-    before, now = (signals.stacked(frame[signals.EMBEDDING]) for frame in (sample, rows))
+    before, now = (signals.stacked(frame[package.EMBEDDING]) for frame in (sample, rows))
     found = signals.Found(len(rows), len(rows), before, [now], due=None, promised=None)
     raised = {signal.name: signal.raised for signal in signals.signals(columns, found, limits)}
     assert list(raised) == ["inputs", "score", "novelty", "domain_classifier", "mmd", "volume"]
