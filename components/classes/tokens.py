@@ -98,6 +98,11 @@ def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
     return found
 
 
+def decoded(content: bytes, numbers: Tokens) -> list[str]:
+    """Return what the tokenizer of a `tokenizer.json` says that numbers of tokens, (n, length), are; n texts."""
+    return _library(content, numbers.shape[1]).decode_batch(numbers.tolist())
+
+
 def _by_file(content: bytes, length: int, texts: Sequence[str]) -> list[list[int]]:
     return [each.ids for each in _library(content, length).encode_batch_fast(list(texts))]
 

@@ -11,7 +11,7 @@ from components.common.contracts import evaluation, package, tables, verdict
 from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.evaluation import Curves
 from components.common.contracts.online import Replay
-from components.common.contracts.section import write_section
+from components.common.contracts.section import Block, write_section
 from components.common.contracts.state import State
 from components.common.registry import Version
 from components.common.release import Place
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from components.evaluation import classes
     from components.evaluation.core import Champion, Contender, Trial
     from components.evaluation.explain import Explanation
+    from components.evaluation.mistakes import Answers
 
 
 def parser() -> step.Parser:
@@ -88,7 +89,7 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
 def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place], Version | None]) -> dict[str, Any]:
     """Measure, compare, write the figures, then the verdict, where a task has classes."""
     from components.classes import bootstrap, shards
-    from components.evaluation import classes, classes_card, classes_section, visuals
+    from components.evaluation import classes, classes_card, classes_section, mistakes, visuals
 
     fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
     model = package.load(args.model)
@@ -109,7 +110,8 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
     figures = trial.figures(classes.calibration(rows, chosen))
     figures.write(storage.join(args.evaluation, evaluation.FILE))
     place = storage.join(args.evaluation, "model_card.md")
-    write_section(args.evaluation, classes_section.build(trial, figures, place))
+    answers = mistakes.Answers(unseen, inputs, rows.labels, chosen, names)
+    write_section(args.evaluation, classes_section.build(trial, figures, place, _mistakes(args.model, model, answers)))
     storage.write_bytes(place, classes_card.render(trial, figures).encode())
     judged.write(storage.join(args.evaluation, verdict.FILE))
     drawn = {"classification": visuals.confused(figures.confusion, names)}
@@ -128,6 +130,15 @@ def _scores(uri: str, model: package.ModelPackage, candidate: str, inputs: "Arra
     from components.classes.scorer import Scorer
 
     return Scorer(uri, model, candidate).score(inputs)
+
+
+def _mistakes(uri: str, model: package.ModelPackage, answers: "Answers") -> Block | None:
+    from components.classes.scorer import Scorer
+    from components.evaluation import mistakes
+
+    if model.classes.kind == "image-classification":
+        return mistakes.of_images(answers, Scorer(uri, model).score)
+    return mistakes.of_texts(answers, package.read_tokenizer(uri, model))
 
 
 def _champion_of_classes(

@@ -28,15 +28,17 @@ NAMES = {
 CONFUSED = 10
 
 
-def build(trial: Trial, figures: contract.ClassEvaluation, card: str) -> Section:
+def build(trial: Trial, figures: contract.ClassEvaluation, card: str, mistakes: Block | None) -> Section:
     """Return the section of an evaluation.
 
     Args:
         trial: who stood against whom, and the outcome.
         figures: `evaluation.json`.
         card: URI of the model card.
+        mistakes: the surest ones, where there are any.
     """
-    return framed(trial.verdict, _highlights(trial), _blocks(trial, figures), card)
+    blocks = [*_blocks(trial, figures), *([mistakes] if mistakes else [])]
+    return framed(trial.verdict, _highlights(trial), blocks, card)
 
 
 def _highlights(trial: Trial) -> Iterator[Fact]:

@@ -70,6 +70,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
 
 def _shards(args: argparse.Namespace, config: Config) -> dict[str, float]:
     """Make the shards of the days that are missing in the lake and list all days in the manifest."""
+    from components.classes import preprocessing
     from components.features import items
 
     days, events = plan(config, parse_date(args.date)).features, tables.read_table(args.events)
@@ -78,9 +79,9 @@ def _shards(args: argparse.Namespace, config: Config) -> dict[str, float]:
     kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}
     missing = {day: uri for day, uri in uris.items() if day not in kept}
     log.info("features: %d days are in the lake, %d to make", len(kept), len(missing))
-    made = items.write(job, missing)
+    made, seen = items.write(job, missing), preprocessing.of(config.classes).seen
     parts = [(kept | made)[day] for day in days]
-    table = tables.Table("features", parts, {"events_sha256": events.sha256, "seen": job.view.seen})
+    table = tables.Table("features", parts, {"events_sha256": events.sha256, "seen": seen})
     write_section(args.features, section.of_shards(table, len(made)))
     tables.write_table(args.features, table)
     return {"rows": table.rows, "computed_days": len(made)}
@@ -89,7 +90,8 @@ def _shards(args: argparse.Namespace, config: Config) -> dict[str, float]:
 def _view(config: Config) -> "View":
     from components.features import images, texts
 
-    return images.view(config.task) if isinstance(config.task, Images) else texts.view(config.texts)
+    task = config.classes
+    return images.view(task) if isinstance(task, Images) else texts.view(task)
 
 
 def write_online(job: Job, day: date, part: tables.Partition) -> tuple[str, Replay]:

@@ -19,7 +19,7 @@ def view(task: Images) -> View:
     """Return what networks see of image files, uint8 (n, side, side, channels)."""
     empty = np.empty((0, task.side, task.side, task.channels), np.uint8)
     made_of = [SCHEMA, PIL.__version__, task.side, task.channels]
-    return View("image", partial(_pixels, task), empty, made_of, {"side": task.side, "channels": task.channels})
+    return View("image", partial(_pixels, task), empty, made_of)
 
 
 def _pixels(task: Images, contents: Sequence[bytes]) -> Pixels:

@@ -42,14 +42,12 @@ class View:
         see: rows' contents -> what networks see of them, (n, ...); can be pickled.
         empty: what they see of no rows, (0, ...).
         made_of: what decides it beside the contents: part of every partition's key.
-        seen: what a model of it has to be of, too: part of the table's details.
     """
 
     column: str
     see: Callable[[Sequence[Any]], Array]
     empty: Array
     made_of: list[Any]
-    seen: dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -17,5 +17,4 @@ def view(task: Texts) -> View:
     """
     tokenizer = tokens.named(task)
     empty = np.empty((0, task.length), np.int32)
-    seen = {"length": task.length, "vocabulary": tokenizer.vocabulary, "tokenizer_sha256": tokenizer.sha256}
-    return View("text", partial(tokens.encoded, tokenizer, task.length), empty, [*tokenizer.key, task.length], seen)
+    return View("text", partial(tokens.encoded, tokenizer, task.length), empty, [*tokenizer.key, task.length])

@@ -47,7 +47,7 @@ def body(args: Namespace) -> dict[str, float]:
     watch = core.Watch(args.device == "cuda")
     table, days = tables.read_table(args.features), splits.plan(config, day).test.train
     if isinstance(config.task, Classes):
-        subject = _network(config.task, args.device, model, (table, days), watch)
+        subject = _network(config, args.device, model, (table, days), watch)
     else:
         subject = _candidate(config, args.device, model, (table, days), watch)
     count = len(subject.inputs)
@@ -82,7 +82,7 @@ def _candidate(
 
 
 def _network(
-    task: Classes, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
+    config: Config, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
 ) -> "Trained":
     """Return the selected model of images or texts, and measure what comes before its fit."""
     from components.classes.shards import Items
@@ -90,7 +90,7 @@ def _network(
 
     with watch.phase(PhaseName.READ):
         items = Items.of(*rows)
-    subject = Subject.of(task, device, model.selected, items)
+    subject = Subject.of(config.classes, device, model.selected, items)
     with watch.phase(PhaseName.MATRIX):
         assert len(subject.inputs) == len(items.rows)
     return subject

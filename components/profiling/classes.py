@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from components.classes.shards import Items
-from components.common.config.classes import Classes, Network
+from components.common.config.classes import Images, Network, Texts
 from components.training.classes import FAMILIES, Family
 from components.training.estimators import Fitted
 from components.training.networks import Setting
@@ -35,7 +35,7 @@ class Subject:
     rows: pd.DataFrame
 
     @classmethod
-    def of(cls, task: Classes, device: str, name: str, items: Items) -> Self:
+    def of(cls, task: Images | Texts, device: str, name: str, items: Items) -> Self:
         """Return a candidate to be fitted on all of some items."""
         return cls(name, Setting(task, device), items, items.rows)
 

@@ -103,7 +103,7 @@ def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     from components.training import core
 
     if isinstance(config.task, Classes):
-        return _trained_on_classes(args, config, config.task, checkpoints)
+        return _trained_on_classes(args, config, checkpoints)
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
     inputs = table.details["numeric"], table.details["categorical"]
     setting = core.Setting(config, *inputs, args.device, checkpoints=checkpoints)
@@ -114,18 +114,18 @@ def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
     return core.train(setting, plan, features, lineage)
 
 
-def _trained_on_classes(args: Namespace, config: Config, task: Classes, checkpoints: str) -> "Trained":
-    from components.classes import shards
+def _trained_on_classes(args: Namespace, config: Config, checkpoints: str) -> "Trained":
+    from components.classes import preprocessing, shards
     from components.classes.shards import Items
     from components.training import classes
     from components.training.networks import Setting
 
     plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
-    shards.check(table, classes.FAMILIES[type(task)].preprocessing(task))
+    shards.check(table, preprocessing.of(config.classes))
     items = Items.of(table, Days(plan.validation.train.first, plan.test.train.last))
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
     lineage["code_version"] = code_version()
-    return classes.train(Setting(task, args.device, checkpoints), plan, items, lineage)
+    return classes.train(Setting(config.classes, args.device, checkpoints), plan, items, lineage)
 
 
 def _checkpoints(args: Namespace, config: Config, code: str) -> str:

@@ -9,11 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from components.classes import scorer, watched
+from components.classes import preprocessing, scorer, watched
 from components.classes.metrics import Metrics, evaluate
 from components.classes.shards import Array, Items, labels
 from components.common.config.classes import Classes, Images, Texts
-from components.common.contracts import package
 from components.common.contracts.artifact import LabeledWindow, Window
 from components.common.contracts.package import Candidate as Entry
 from components.common.contracts.package import DecisionRule, File, Format, Lineage, ModelPackage, Signature
@@ -36,9 +35,6 @@ class Family(Protocol):
 
     def signature(self, task: Any, /) -> Signature:
         """Return what every graph takes and gives."""
-
-    def preprocessing(self, task: Any, /) -> package.Images | package.Texts:
-        """Return how images or texts become the graphs' input."""
 
     def files(self, task: Any, /) -> Mapping[str, bytes]:
         """Return what a package holds beside its graphs."""
@@ -92,15 +88,15 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     selected, reason = select(usable, task.select_by, plan.validation.test)
     log.info("%s", reason)
     graphs, others = {name: candidate.graph for name, candidate in fits.candidates.items()}, family.files(task)
-    unseen, preprocessing = watched.unseen(items, plan, seen, task.seed), family.preprocessing(task)
-    reference = watched.reference(unseen, items, preprocessing, Graph(graphs[selected]))
+    unseen, made_by = watched.unseen(items, plan, seen, task.seed), preprocessing.of(task)
+    reference = watched.reference(unseen, items, made_by, Graph(graphs[selected]))
     made = ModelPackage(
         files=[
             *(File.of(f"{name}.onnx", graph, Format.ONNX) for name, graph in graphs.items()),
             *(File.of(name, content, Format.JSON) for name, content in others.items()),
         ],
         signature=family.signature(task),
-        preprocessing=preprocessing,
+        preprocessing=made_by,
         decision=DecisionRule(threshold=None),
         selected=selected,
         candidates={name: _entry(setting, name, found, measured[name]) for name, found in fits.candidates.items()},

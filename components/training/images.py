@@ -7,7 +7,6 @@ import pandas as pd
 
 from components.classes.shards import Items
 from components.common.config.classes import Images
-from components.common.contracts import package
 from components.common.contracts.package import Signature
 from components.neural.images import Augmentation, augmented
 from components.neural.recipes import checked
@@ -20,17 +19,6 @@ from components.training.networks import Setting
 def signature(task: Images) -> Signature:
     """Return what every graph takes and gives."""
     return Signature.of_images(task.side, task.channels, len(task.classes))
-
-
-def preprocessing(task: Images) -> package.Images:
-    """Return how images become the graphs' input."""
-    return package.Images(
-        classes=task.classes,
-        side=task.side,
-        channels=task.channels,
-        min_side=task.min_side,
-        max_pixels=task.max_pixels,
-    )
 
 
 def files(_: Images) -> Mapping[str, bytes]:

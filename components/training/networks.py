@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from components.classes import scorer
 from components.classes.shards import Array, Items, labels
 from components.common import storage
-from components.common.config.classes import Classes
+from components.common.config.classes import Images, Texts
 from components.neural import checkpoints, devices, processes, trainer
 from components.neural.data import Change, Gather, Gathered
 from components.neural.recipes import Recipe
@@ -33,7 +33,7 @@ class Setting:
         resident: bytes of inputs up to which all are copied to the device; of more, a batch at a time is.
     """
 
-    task: Classes
+    task: Images | Texts
     device: str
     checkpoints: str = ""
     resident: int = RESIDENT

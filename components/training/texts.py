@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from components.classes import scorer, tokens
 from components.classes.metrics import Labels
+from components.classes.preprocessing import TOKENIZER
 from components.classes.shards import Items, labels
 from components.classes.tokens import Tokenizer, Tokens
 from components.common.config.classes import Texts
-from components.common.contracts import package
 from components.common.contracts.package import Signature
 from components.common.errors import UserError
 from components.neural import devices
@@ -30,7 +30,6 @@ from components.training.estimators import Fitted, Job, fitted
 from components.training.networks import Scores, Setting
 from components.training.texts_export import Line
 
-TOKENIZER = "tokenizer.json"
 ITERATIONS = 1000  # of logistic regression
 NEVER = -30.0  # the logit of a class that no training row has
 
@@ -38,19 +37,6 @@ NEVER = -30.0  # the logit of a class that no training row has
 def signature(task: Texts) -> Signature:
     """Return what every graph takes and gives."""
     return Signature.of_texts(task.length, len(task.classes))
-
-
-def preprocessing(task: Texts) -> package.Texts:
-    """Return how texts become the graphs' input."""
-    tokenizer = tokens.named(task)
-    return package.Texts(
-        classes=task.classes,
-        length=task.length,
-        tokenizer=TOKENIZER if tokenizer.content else None,
-        vocabulary=tokenizer.vocabulary,
-        pad=tokenizer.pad,
-        tokenizer_sha256=tokenizer.sha256,
-    )
 
 
 def files(task: Texts) -> Mapping[str, bytes]:

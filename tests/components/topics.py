@@ -40,7 +40,9 @@ def config(**task: Any) -> dict[str, Any]:
 
 
 def task(**fields: Any) -> Texts:
-    return parse(config(**fields)).texts
+    found = parse(config(**fields)).classes
+    assert isinstance(found, Texts)
+    return found
 
 
 def made(folder: Path, given: dict[str, Any] = CONFIG) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, get_args
 import annotated_types
 from pydantic import Field, ValidationError, model_validator
 
-from components.common.config.classes import Classes, Images, Texts
+from components.common.config.classes import Images, Texts
 from components.common.config.policy import (
     Controller,
     Costs,
@@ -77,25 +77,14 @@ class Config(Section):
         return self.task
 
     @property
-    def classes(self) -> Classes:
+    def classes(self) -> Images | Texts:
         """The task of a use case that tells classes of images or texts apart.
 
         Raises:
             UserError: when it is another one.
         """
-        if not isinstance(self.task, Classes):
+        if not isinstance(self.task, Images | Texts):
             raise UserError(f"task.kind is {str(self.task.kind)!r}, and this is for classes of images and texts only")
-        return self.task
-
-    @property
-    def texts(self) -> Texts:
-        """The task of a use case that tells classes of texts apart.
-
-        Raises:
-            UserError: when it is another one.
-        """
-        if not isinstance(self.task, Texts):
-            raise UserError(f"task.kind is {str(self.task.kind)!r}, and this is for texts only")
         return self.task
 
 

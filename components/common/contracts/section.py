@@ -197,6 +197,28 @@ class Code(Part):
     is_key: bool = False
 
 
+class Picture(Part):
+    """An image in a page.
+
+    Attributes:
+        png: its bytes, in base64.
+        caption: what there is to see.
+        note: what it is of, such as an id.
+    """
+
+    png: str
+    caption: str
+    note: str = ""
+
+
+class Pictures(Part):
+    """Images, side by side."""
+
+    kind: Literal["pictures"] = "pictures"
+    title: str
+    pictures: list[Picture]
+
+
 class Fold(Part):
     """Blocks that are shown on demand."""
 
@@ -206,7 +228,7 @@ class Fold(Part):
 
 
 Block = Annotated[
-    Text | Notice | Facts | Table | Chart | Bars | Links | Code | Fold, Field(discriminator="kind")
+    Text | Notice | Facts | Table | Chart | Bars | Pictures | Links | Code | Fold, Field(discriminator="kind")
 ]  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from components.common.contracts.section import (
     Links,
     Notice,
     Outcome,
+    Picture,
+    Pictures,
     Row,
     Series,
     Table,
@@ -39,7 +41,7 @@ FILES = [
     "deployment",
 ]
 STEPS = ["ingestion", "features", "training", "profiling", *["evaluation"] * 2, "scoring", *["drift"] * 2, "deployment"]
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "img"}
 
 
 class Page(HTMLParser):
@@ -241,6 +243,7 @@ def test_whatever_a_text_holds_is_shown_and_never_run(sample):
         Table(title=SPELL, columns=[Column(title=SPELL, format="code")], rows=[Row(cells=[SPELL], tag=SPELL)]),
         Chart(title=SPELL, x=AXIS, y=AXIS, series=[Series(name="", style="points", points=[(0, 0)], notes=[SPELL])]),
         Bars(title=SPELL, labels=[SPELL], heights=[1.0]),
+        Pictures(title=SPELL, pictures=[Picture(png=SPELL, caption=SPELL, note=SPELL)]),
         Links(title=SPELL, links=[Link(name=SPELL, uri=f"/elsewhere/{SPELL}")]),
         Fold(title=SPELL, blocks=[Code(title=SPELL, text=SPELL)]),
     ]
@@ -251,8 +254,9 @@ def test_whatever_a_text_holds_is_shown_and_never_run(sample):
     html = sample.report()[1]
     assert "<script" not in html
     assert not [tag for tag, _ in Page(html).elements if tag == "script"]
-    assert Page(html).text.count(SPELL) >= 22
+    assert Page(html).text.count(SPELL) >= 25
     assert [attributes.get("aria-label") for _, attributes in Page(html).elements].count(SPELL) == 2
+    assert [attributes.get("alt") for _, attributes in Page(html).elements].count(SPELL) == 1
 
 
 def test_an_error_with_markup_is_shown_as_text(sample):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from components.classes import tokens
+from components.classes import preprocessing, tokens
 from components.classes.scorer import Scorer
 from components.common.contracts import package
 from components.common.contracts.package import DecisionRule, File, Format
@@ -30,7 +30,7 @@ TEXTS = ["Night shift", "goal 🙂 שלום", "x" * 5000]
 def saved(folder, **task) -> str:
     """Save a linear classifier of hashed words, or of a tokenizer's."""
     made = topics.task(**task)
-    seen, files = texts.preprocessing(made), dict(texts.files(made))
+    seen, files = preprocessing.of(made), dict(texts.files(made))
     random = np.random.default_rng(0)
     line = Line(random.normal(size=(seen.vocabulary, 4)), random.normal(size=4))
     graphs = {"words": bag(np.ones(seen.vocabulary), line, seen.pad)}

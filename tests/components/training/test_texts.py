@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.classes import shards, tokens
+from components.classes import preprocessing, shards, tokens
 from components.classes.shards import Items, Shards
 from components.common import storage
 from components.common.contracts import package, tables
@@ -111,7 +111,7 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
     topics.made(tmp_path, topics.config(**changed))
     place, model = trained(tmp_path, "model", **changed)
     assert storage.read_bytes(f"{place}/{model.classes.tokenizer}") == path.read_bytes()
-    assert texts.TOKENIZER in {file.name for file in model.files}
+    assert preprocessing.TOKENIZER in {file.name for file in model.files}
 
 
 def test_weighted_words_are_scikit_learns():
