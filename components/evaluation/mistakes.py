@@ -102,7 +102,8 @@ def importance(pixels: Pixels, score: Callable[[Array], Scores]) -> npt.NDArray[
         hidden[number][np.ix_(part == row, part == column)] = pixels.mean((0, 1)).round()
     whole, *others = score(np.concatenate([pixels[None], hidden])).astype(float)
     fallen = np.maximum(whole.max() - np.array(others)[:, whole.argmax()], 0)
-    return fallen.reshape(PARTS, PARTS) / max(fallen.max(), np.finfo(float).tiny)
+    shares: npt.NDArray[np.float64] = fallen.reshape(PARTS, PARTS) / max(fallen.max(), np.finfo(float).tiny)
+    return shares
 
 
 def enlarged(pixels: Pixels) -> Pixels:
