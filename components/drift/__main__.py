@@ -15,7 +15,7 @@ from components.common.contracts import drift, package, tables, verdict
 from components.common.contracts.artifact import Window
 from components.common.contracts.drift import Promise
 from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import write_section
+from components.common.contracts.section import Block, write_section
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.drift import section
@@ -103,7 +103,7 @@ def body(args: Namespace) -> dict[str, Any]:
         signals=signals,
     )
     found.write(storage.join(args.drift, drift.FILE))
-    write_section(args.drift, section.build(judged, found, limits, place))
+    write_section(args.drift, section.build(judged, found, limits, place, _pictures(job)))
     judged.write(storage.join(args.drift, verdict.FILE))
     return {
         "drifted_share": found.drifted_share,
@@ -176,6 +176,21 @@ def _found_of_classes(job: Job) -> "classes.Found":
         reference=classes.stacked(job.reference[package.EMBEDDING]),
         days=[day for day in map(embedded, job.days.newest) if len(day)],
     )
+
+
+def _pictures(job: Job) -> list[Block]:
+    """Return the newest day's least and most usual images, nothing of other rows or too few."""
+    if not isinstance(job.model.preprocessing, package.Images):
+        return []
+    from components.classes import shards
+    from components.drift import classes, unusual
+
+    columns = ["event_id", classes.PREDICTED, package.EMBEDDING]
+    rows = storage.read_frame(job.scores.partition(job.day).uri, columns).dropna(subset=package.EMBEDDING)
+    before, now = (classes.stacked(frame[package.EMBEDDING]) for frame in (job.reference, rows))
+    if min(len(before), len(now)) < classes.FEWEST:
+        return []
+    return unusual.pictures(rows, shards.mapped(job.features.partition(job.day)), (before, now))
 
 
 def _right(job: Job, day: date) -> tuple[int, int]:

@@ -48,15 +48,20 @@ def novelties(reference: Floats, days: Sequence[Floats]) -> Iterator[tuple[int, 
     exceed the j-th largest of m is beta-binomial, whatever they are distributed by (Gumbel & von Schelling, The
     distribution of the number of exceedances, 1950).
     """
-    size, neighbor = len(reference), min(NEIGHBOR, len(reference) - 1)
+    size = len(reference)
     beyond = max(round((1 - KNOWN) * size), 1)
     # of a reference's own row the nearest is itself
-    limit = np.sort(_smallest(_squares(reference, reference), neighbor))[-beyond]
+    limit = np.sort(_smallest(_squares(reference, reference), _neighbor(reference)))[-beyond]
     rows = far = 0
     for day in reversed(days):
         rows += len(day)
-        far += int((_smallest(_squares(day, reference), neighbor - 1) > limit).sum())
+        far += int((distances(day, reference) > limit).sum())
         yield rows, Effect(far / rows, float(betabinom.isf(RARE, rows, beyond, size - beyond + 1)) / rows)
+
+
+def distances(rows: Floats, reference: Floats) -> Floats:
+    """Return the squared distance of each row, (n, width), to its tenth nearest of the reference, (m, width); (n,)."""
+    return _smallest(_squares(rows, reference), _neighbor(reference) - 1)
 
 
 def separability(reference: Floats, now: Floats) -> Effect:
@@ -101,6 +106,10 @@ def _squares(rows: Floats, others: Floats) -> Floats:
     lengths = np.square(rows).sum(1)[:, None] + np.square(others).sum(1)
     found: Floats = np.maximum(lengths - 2 * rows @ others.T, 0)
     return found
+
+
+def _neighbor(reference: Floats) -> int:
+    return min(NEIGHBOR, len(reference) - 1)
 
 
 def _smallest(distances: Floats, place: int) -> Floats:

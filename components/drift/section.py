@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from components.common.config.policy import Drift as Limits
 from components.common.contracts.drift import Column, Drift, Signal
+from components.common.contracts.section import Block, Fact, Link, Links, Outcome, Row, Section, Table, Text
 from components.common.contracts.section import Column as Heading
-from components.common.contracts.section import Fact, Link, Links, Outcome, Row, Section, Table, Text
 from components.common.contracts.verdict import Verdict
 
 WEIGHT = 30
 SHOWN = 8
 
 
-def build(verdict: Verdict, found: Drift, limits: Limits, page: str) -> Section:
+def build(verdict: Verdict, found: Drift, limits: Limits, page: str, pictures: Sequence[Block] = ()) -> Section:
     """Return the section of a comparison.
 
     Args:
@@ -20,6 +20,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str) -> Section:
         found: how far the columns have moved, and the signals.
         limits: effect sizes above which something has drifted.
         page: URI of Evidently's page.
+        pictures: of usual and unusual rows, where they are images.
     """
     link = Links(title="Distributions", links=[Link(name="drift", uri=page)], is_key=True)
     said = "stable" if verdict.passed else "drifted"
@@ -32,7 +33,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str) -> Section:
         weight=WEIGHT,
         outcome=outcome.model_copy(update={"reasons": [signal.reason for signal in raised_first]}),
         highlights=[highlight],
-        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), link],
+        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), *pictures, link],
     )
 
 

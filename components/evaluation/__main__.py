@@ -136,7 +136,7 @@ def _mistakes(uri: str, model: package.ModelPackage, answers: "Answers") -> Bloc
     from components.classes.scorer import Scorer
     from components.evaluation import mistakes
 
-    if model.classes.kind == "image-classification":
+    if isinstance(model.classes, package.Images):
         return mistakes.of_images(answers, Scorer(uri, model).score)
     return mistakes.of_texts(answers, package.read_tokenizer(uri, model))
 

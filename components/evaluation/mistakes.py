@@ -1,24 +1,20 @@
 """The mistakes that a model is surest of: what it saw of each row, and which parts of an image decided."""
 
-import base64
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from PIL import Image
 
-from components.classes import tokens
+from components.classes import drawn, tokens
 from components.classes.images import Pixels
 from components.classes.metrics import Labels, Scores
 from components.classes.shards import Array
-from components.common.contracts.section import Block, Column, Picture, Pictures, Row, Table
+from components.common.contracts.section import Block, Column, Pictures, Row, Table
 
 IMAGES, TEXTS = 8, 20  # that are shown
-PARTS = 7  # of an image's side: each square is hidden once
-SIDE = 112  # pixels of an image in the report, a multiple of PARTS
+PARTS = 7  # of an image's side, a divisor of `drawn.SIDE`: each square is hidden once
 SHADE = 0.7  # of what is not looked at
 
 
@@ -62,9 +58,9 @@ def of_images(answers: Answers, score: Callable[[Array], Scores]) -> Block | Non
     for row in answers.surest(IMAGES):
         event, true, taken = answers.names(row)
         pixels = answers.inputs[row]
-        drawn = np.hstack([enlarged(pixels), lit(pixels, importance(pixels, score))])
+        both = np.hstack([drawn.enlarged(pixels), lit(pixels, importance(pixels, score))])
         caption = f"{true}, taken for {taken} ({answers.scores[row].max():.0%})"
-        pictures.append(Picture(png=png(drawn), caption=caption, note=event))
+        pictures.append(drawn.picture(both, caption, event))
     if not pictures:
         return None
     return Pictures(title="The surest mistakes, and beside each what decided: the lighter, the more", pictures=pictures)
@@ -106,21 +102,7 @@ def importance(pixels: Pixels, score: Callable[[Array], Scores]) -> npt.NDArray[
     return shares
 
 
-def enlarged(pixels: Pixels) -> Pixels:
-    """Return an image as the report shows it, uint8 (SIDE, SIDE, 3)."""
-    image = Image.fromarray(pixels.squeeze(-1) if pixels.shape[-1] == 1 else pixels).convert("RGB")
-    method = Image.Resampling.NEAREST if len(pixels) < SIDE else Image.Resampling.BOX
-    return np.asarray(image.resize((SIDE, SIDE), method))
-
-
 def lit(pixels: Pixels, weights: npt.NDArray[np.float64]) -> Pixels:
     """Return the enlarged image, the darker the less a part weighs; weights are 0 to 1, (PARTS, PARTS)."""
-    light = np.kron(1 - SHADE * (1 - weights), np.ones((SIDE // PARTS, SIDE // PARTS)))
-    return (enlarged(pixels) * light[..., None]).astype(np.uint8)
-
-
-def png(pixels: Pixels) -> str:
-    """Return an image as a PNG in base64."""
-    with BytesIO() as content:
-        Image.fromarray(pixels).save(content, "png", optimize=True)
-        return base64.b64encode(content.getvalue()).decode()
+    light = np.kron(1 - SHADE * (1 - weights), np.ones((drawn.SIDE // PARTS, drawn.SIDE // PARTS)))
+    return (drawn.enlarged(pixels) * light[..., None]).astype(np.uint8)

@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from components.classes.drawn import SIDE
 from components.common.contracts.section import Pictures, Table
 from components.evaluation import mistakes
-from components.evaluation.mistakes import PARTS, SIDE
+from components.evaluation.mistakes import PARTS
 
 CLASSES = ["cat", "dog"]
 # a mistake, a right answer, a surer mistake

@@ -16,7 +16,7 @@ from components.common import registry, splits, storage
 from components.common.contracts import drift as contract
 from components.common.contracts import optimization, package, profile, tables
 from components.common.contracts.deployment import Deployment
-from components.common.contracts.section import read_section
+from components.common.contracts.section import Pictures, read_section
 from components.common.contracts.verdict import Verdict
 from components.deployment import __main__ as deployment
 from components.drift import classes as signals
@@ -97,7 +97,9 @@ def test_a_stable_day_passes_and_the_labels_say_how_good_the_model_is(chain, wat
     model = package.load(str(chain.folder / "model"))
     assert [column.name for column in found.columns] == signals.columns(model)
     assert found.reference == model.lineage.reference
-    assert "the model's reference, 48 rows of 2024-03-04 to 2024-03-05" in str(read_section(str(watched)))
+    section = read_section(str(watched))
+    assert "the model's reference, 48 rows of 2024-03-04 to 2024-03-05" in str(section)
+    assert [len(block.pictures) for block in section.blocks if isinstance(block, Pictures)] == [6, 6]
     assert {"novelty", "domain_classifier", "mmd"} <= {signal.name for signal in found.signals}
     assert Verdict.read(str(watched / "verdict.json")).passed
     performance = next(signal for signal in found.signals if signal.name == "performance")
