@@ -1,7 +1,7 @@
 """`python -m components.neural.trial VARIANT`: trains a network on request, for `components/profiling/tuning.py`.
 
-VARIANT is JSON: `device`, how many `rows` with how many `inputs`, the candidate's `parameters`, and `trainer`, how
-processes share it. The program says what it has found, then answers each line of its input with what a stretch of
+VARIANT is JSON: `device`, the network's `kind`, `shape` and `parameters`, how many `rows`, and `trainer`, how processes
+share it. The program says what it has found, then answers each line of its input with what a stretch of
 steps took. Rows are drawn at random, since speed depends on their shape. Where torchrun has started several processes,
 the first one reads and answers.
 """
@@ -13,15 +13,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from components.common import step
 from components.common.config.neural import Trainer
 from components.common.errors import UserError
-from components.neural import devices, processes
+from components.neural import devices, processes, simulated
 from components.neural.data import Resident
 from components.neural.recipes import Recipe
-from components.neural.recipes.mlp import MLP, parameters
 from components.neural.trainer import Training
 
 SECONDS = 0.05  # of a stretch
@@ -36,21 +34,15 @@ class Trial:
     Args:
         recipe: what is trained.
         trainer: how the processes share it.
-        rows: inputs, float32 (n, d), and labels, float32 (n,), on the device.
+        rows: what it is trained on.
 
     Raises:
-        UserError: when the processes cannot share it so, or there are fewer rows than in a batch.
+        UserError: when the processes cannot share it so.
     """
 
-    def __init__(self, recipe: Recipe, trainer: Trainer, rows: tuple[Tensor, Tensor]) -> None:
-        inputs, labels = rows
-        size, self._device = recipe.fit.batch_size, labels.device
-        if size > len(labels):
-            raise UserError(f"batch_size is {size}, and there are {len(labels)} rows; give more with --rows")
-        # whole batches only, of one speed
-        whole = len(labels) // size * size
-        replica = processes.replica(recipe, trainer, self._device)
-        self._training = Training(replica, Resident(inputs[:whole], labels[:whole], size))
+    def __init__(self, recipe: Recipe, trainer: Trainer, rows: Resident) -> None:
+        self._device = rows.labels.device
+        self._training = Training(processes.replica(recipe, trainer, self._device), rows)
         self._batches = self._training.batches()
         self.steps = 1
         taken = [self.stretch()["seconds"] for _ in range(2 * FIRST)]
@@ -90,12 +82,10 @@ def main(variant: str) -> None:
 
 
 def _answer(asked: dict[str, Any], device: torch.device) -> None:
-    fit = parameters("parameters", {**asked["parameters"], "epochs": ENDLESS})
-    # another family's recipe and rows are chosen here
-    recipe = MLP(asked["inputs"], fit)
-    with processes.joined(device), devices.reproducible(0, fit.threads):
-        rows = torch.randn(asked["rows"], asked["inputs"], device=device)
-        trial = Trial(recipe, Trainer.model_validate(asked["trainer"]), (rows, (rows[:, 0] > 0).float()))
+    recipe = simulated.recipe(asked["kind"], asked["shape"], {**asked["parameters"], "epochs": ENDLESS})
+    with processes.joined(device), devices.reproducible(0, recipe.fit.threads):
+        rows = simulated.rows(recipe, asked["rows"], device)
+        trial = Trial(recipe, Trainer.model_validate(asked["trainer"]), rows)
         gpu = torch.cuda.get_device_name() if device.type == "cuda" else ""
         _say({"flops": recipe.flops(), "gpu": gpu})
         while _is_asked():

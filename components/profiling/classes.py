@@ -9,12 +9,29 @@ import numpy.typing as npt
 import pandas as pd
 
 from components.classes.shards import Items
-from components.common.config.classes import Images, Network, Texts
+from components.common.config.classes import Images, Texts
+from components.common.config.classes import Network as Candidate
+from components.common.errors import UserError
+from components.profiling.tuning import Network
 from components.training.classes import FAMILIES, Family
 from components.training.estimators import Fitted
 from components.training.networks import Setting
 
 STEPS = 10  # of the trace
+
+
+def network(task: Images | Texts, name: str) -> Network:
+    """Return a network among the candidates of a config, as it is tuned.
+
+    Raises:
+        UserError: when its recipe refuses a parameter, or nothing of it is trained.
+    """
+    family = FAMILIES[type(task)]
+    if not family.is_network(task, name):
+        raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")
+    recipe = family.recipe(task, name)
+    shape = {key: value for key, value in vars(recipe).items() if isinstance(value, int)}
+    return Network(task.candidates[name].kind, shape, recipe.fit.model_dump(mode="json"))
 
 
 @dataclass(frozen=True)
@@ -72,7 +89,7 @@ class Subject:
         return partial(self._family.fit, replace(self.setting, task=task), self.name, self.items, rows)
 
     @property
-    def _candidate(self) -> Network:
+    def _candidate(self) -> Candidate:
         return self.setting.task.candidates[self.name]
 
     @property

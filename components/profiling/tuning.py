@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from components.common.config.neural import Compression, Fit, Precision
+from components.common.config.neural import Compression, Precision
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 
@@ -27,11 +27,26 @@ Value = int | str | bool
 
 
 @dataclass(frozen=True)
+class Network:
+    """A network of a config.
+
+    Attributes:
+        kind: its recipe's.
+        shape: what the recipe has beside its parameters, by name.
+        parameters: all of them, with those that the config leaves out.
+    """
+
+    kind: str
+    shape: Mapping[str, int]
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Variant:
     """How a network is trained.
 
     Attributes:
-        parameters: the candidate's.
+        parameters: all of the candidate's.
         trainer: the section `task.trainer`, whole.
         processes: how many torchrun starts.
     """
@@ -46,7 +61,7 @@ class Variant:
             return self.processes
         if axis in self.trainer:
             return self.trainer[axis]
-        return self.parameters.get(axis, Fit.model_fields[axis].default)
+        return self.parameters[axis]
 
     def changed(self, axis: str, value: Value) -> "Variant":
         """Return the variant with an axis set to another value."""
@@ -63,8 +78,8 @@ class Setting:
 
     Attributes:
         device: `cpu` or `cuda`.
+        network: what is trained.
         rows: of the data, which are drawn at random.
-        inputs: numbers of a row.
         axes: to go along, in this order.
         processes: numbers of them to try.
         batch_sizes: to try; another size is another training, so none is tried that was not asked for.
@@ -72,8 +87,8 @@ class Setting:
     """
 
     device: str
+    network: Network
     rows: int
-    inputs: int
     axes: Sequence[str]
     processes: Sequence[int] = (1,)
     batch_sizes: Sequence[int] = ()
@@ -101,12 +116,12 @@ def _compression(now: Variant, _: Setting) -> Iterable[Value]:
     return (Compression.NONE.value, Compression.BF16.value) if replicates and now.processes > 1 else ()
 
 
-# what to try of each; a family whose rows are decoded on the host adds its workers and pinning here, one of images
-# channels_last
+# what to try of each; images and texts are decoded by the features step, so there are no workers to try
 AXES: dict[str, Callable[[Variant, Setting], Iterable[Value]]] = {
     PROCESSES: lambda _, on: on.processes,
     "threads": _threads,
     "precision": _precisions,
+    "channels_last": lambda _, on: (True, False) if on.network.kind == "resnet" else (),
     "compile": lambda _, __: (False, True),
     "recompute": lambda _, __: (False,),
     "microbatches": _microbatches,
@@ -137,7 +152,9 @@ class Side:
         self.variant, self.setting, self.has_ended = variant, setting, False
 
     def __enter__(self) -> Self:
-        asked = {name: getattr(self.setting, name) for name in ("device", "rows", "inputs")}
+        setting = self.setting
+        asked = {"device": setting.device, "rows": setting.rows}
+        asked |= {"kind": setting.network.kind, "shape": dict(setting.network.shape)}
         asked |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
         words = [*launcher(self.variant.processes), "components.neural.trial", json.dumps(asked)]
         self._process = subprocess.Popen(

@@ -8,7 +8,6 @@ import pandas as pd
 from components.classes.shards import Items
 from components.common.config.classes import Images
 from components.common.contracts.package import Signature
-from components.neural.images import Augmentation, augmented
 from components.neural.recipes import checked
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import networks, onnx_export
@@ -40,8 +39,7 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     task = setting.task
     assert isinstance(task, Images)
     made = recipe(task, name)
-    change = partial(augmented, Augmentation(round(made.fit.shift * task.side), made.fit.flip))
-    data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
+    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augmented)
     model = networks.fit(setting, name, made, rows, data)
     return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))
 

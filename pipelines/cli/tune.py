@@ -1,24 +1,25 @@
 """The command that makes the training of a config's network faster."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from components.common import storage
 from components.common.config import Config, parse
-from components.common.config.tabular import CandidateKind
+from components.common.config.tabular import Tabular
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 from components.common.figures import written
 from components.profiling import tuning
-from components.profiling.tuning import AXES, PROCESSES, Search, Setting, Side, Speed, Tried, Tuned, Variant
+from components.profiling.tuning import AXES, PROCESSES, Network, Search, Setting, Side, Speed, Tried, Tuned, Variant
 from components.tabular import windows
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.configs import edits
 
-NETWORKS = (CandidateKind.MLP,)
+NETWORKS = ("mlp", "resnet", "bert")
+TABLE, BATCHES = 50_000, 8  # rows of a table, batches of something larger
 LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
 ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
 
@@ -33,22 +34,24 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--try", dest="axes", nargs="+", choices=axes, default=axes, help="(default: all)")
     command.add_argument("--processes", type=int, nargs="+", default=[1], help="numbers of them to try (default: 1)")
     command.add_argument("--batch-size", type=int, nargs="+", default=[], help="sizes to try; another training each")
-    command.add_argument("--rows", type=int, default=50_000, help="to train on, drawn at random (default: 50000)")
-    command.add_argument("--inputs", type=int, help="of a row (default: the config's, one for a categorical column)")
+    command.add_argument("--rows", type=int, help="drawn at random (default: 50000 of a table, else 8 batches)")
+    command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
     command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
     command.set_defaults(command=tune)
 
 
 def tune(args: argparse.Namespace) -> int:
     """Measure the training of a config's network in variants, in turn, and write the fastest into the config."""
-    if min([args.rows, *args.processes, *args.batch_size, 1 if args.inputs is None else args.inputs]) < 1:
+    if min([*args.processes, *args.batch_size, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))
-    name, setting = _network(config, args.candidate), _setting(args, config)
-    options.say(f"{name} on {args.device}, {setting.rows:,} rows of {setting.inputs} inputs")
+    name = _chosen(config, args.candidate)
+    network = _network(config, name, args.inputs)
+    setting = _setting(args, network)
+    options.say(f"{name} on {args.device}, {setting.rows:,} rows of {_width(network.shape)}")
     search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
-    trainer = config.tabular.trainer.model_dump(mode="json")
-    found = tuning.tuned(Variant(config.tabular.candidates[name].parameters, trainer, args.processes[0]), search)
+    trainer = config.task.trainer.model_dump(mode="json")
+    found = tuning.tuned(Variant(network.parameters, trainer, args.processes[0]), search)
     for said in conclusion(found, setting):
         options.say(said)
     return kept(found, configs.file_of(args.config), name, args.dry_run) if found.is_faster else 0
@@ -91,8 +94,8 @@ def _used(speed: Speed, setting: Setting) -> str:
     return f"{written(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
 
 
-def _network(config: Config, named: str | None) -> str:
-    networks = [name for name, each in config.tabular.candidates.items() if each.kind in NETWORKS]
+def _chosen(config: Config, named: str | None) -> str:
+    networks = [name for name, each in config.task.candidates.items() if each.kind in NETWORKS]
     if named in networks:
         return named
     if named or len(networks) != 1:
@@ -100,12 +103,32 @@ def _network(config: Config, named: str | None) -> str:
     return networks[0]
 
 
-def _setting(args: argparse.Namespace, config: Config) -> Setting:
+def _network(config: Config, name: str, inputs: int | None) -> Network:
+    if not isinstance(config.task, Tabular):
+        from components.profiling import classes  # PyTorch
+
+        return classes.network(config.classes, name)
+    from components.neural.recipes import mlp  # as well
+
     numeric = windows.numeric_inputs(windows.of(config), config.columns.numeric)
+    candidate = config.task.candidates[name]
+    parameters = mlp.parameters(f"task.candidates.{name}.parameters", candidate.parameters).model_dump(mode="json")
+    return Network(candidate.kind, {"inputs": inputs or len(numeric) + len(config.columns.categorical)}, parameters)
+
+
+def _width(shape: Mapping[str, int]) -> str:
+    """Return what is said of the size of a row."""
+    if "side" in shape:
+        return f"{shape['side']} x {shape['side']} pixels"
+    return f"{shape['length']} tokens" if "length" in shape else f"{shape['inputs']} inputs"
+
+
+def _setting(args: argparse.Namespace, network: Network) -> Setting:
+    rows = TABLE if "inputs" in network.shape else BATCHES * max(network.parameters["batch_size"], *args.batch_size, 1)
     return Setting(
         device=args.device,
-        rows=args.rows,
-        inputs=args.inputs or len(numeric) + len(config.columns.categorical),
+        network=network,
+        rows=args.rows or rows,
         axes=[axis for axis in AXES if axis in (*args.axes, *LISTED)],
         processes=args.processes,
         batch_sizes=args.batch_size,

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from components.common.config.neural import Fit
 from components.common.config.section import Positive
 from components.common.errors import UserError
+from components.neural.images import Augmentation, augmented
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -47,21 +48,29 @@ class Parameters(Fit):
     )
     flip: bool = Field(False, description="true: half of the training images are mirrored")
     label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
+    channels_last: bool = Field(True, description="in memory; false: a channel's pixels lie together")
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """How images and weights lie in memory."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
 
 
 class Stem(nn.Module):
     """Pixels to the first channels: uint8 (n, height, width, channels) -> (n, width, ...)."""
 
-    def __init__(self, channels: int, width: int, is_large: bool) -> None:
+    def __init__(self, channels: int, width: int, is_large: bool, layout: torch.memory_format) -> None:
         super().__init__()
+        self._layout = layout
         size, stride = (7, 2) if is_large else (3, 1)
         self.path = nn.Sequential(*_convolved(channels, width, size, stride), nn.ReLU())
         if is_large:
             self.path.append(nn.MaxPool2d(3, 2, 1))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """Center pixels and convolve them; the last axis goes first, so the layout in memory is channels_last."""
-        found: Tensor = self.path(pixels.permute(0, 3, 1, 2).float() / 127.5 - 1)
+        """Center pixels and convolve them; their last axis goes first, in memory where the layout says so."""
+        images = pixels.permute(0, 3, 1, 2).contiguous(memory_format=self._layout)
+        found: Tensor = self.path(images.float() / 127.5 - 1)
         return found
 
 
@@ -125,7 +134,7 @@ class ResNet:
     def model(self) -> nn.Sequential:
         """Return an untrained network, uint8 (n, side, side, channels) -> logits (n, classes)."""
         fit, width = self.fit, self.fit.width
-        blocks: list[nn.Module] = [Stem(self.channels, width, fit.stem == "large")]
+        blocks: list[nn.Module] = [Stem(self.channels, width, fit.stem == "large", fit.layout)]
         inputs = width
         for stage, count in enumerate(map(int, fit.stages.split(","))):
             for number in range(count):
@@ -134,7 +143,11 @@ class ResNet:
                 inputs = (width << stage) * (WIDER if fit.bottleneck else 1)
         made = nn.Sequential(*blocks, Head(inputs, self.classes))
         # as the images are: weights and gradients of another layout would be copied in every step
-        return made.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        return made.to(memory_format=fit.layout)  # type: ignore[call-overload, no-any-return]
+
+    def augmented(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Move and mirror a batch of training images, uint8 (b, side, side, channels), by noise, (b, 3)."""
+        return augmented(Augmentation(round(self.fit.shift * self.side), self.fit.flip), images, noise)
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""

@@ -6,39 +6,39 @@ import pytest
 import torch
 
 from components.common.config.neural import Trainer
-from components.common.errors import UserError
+from components.neural import simulated
 from components.neural.collectives import Measured
-from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.trial import ENDLESS, Trial, main
 
+SMALL = {"epochs": ENDLESS, "threads": 1}
+NETWORKS = {
+    "mlp": ({"inputs": 3}, {"hidden": 8}),
+    "resnet": ({"side": 8, "channels": 3, "classes": 2}, {"stages": "1", "width": 8}),
+    "bert": ({"vocabulary": 30, "pad": 0, "length": 5, "classes": 2}, {"width": 8, "heads": 2, "layers": 1}),
+}
 
-def trial(rows: int, **fit: object) -> Trial:
-    recipe = MLP(3, Parameters.model_validate({"hidden": 8, "epochs": ENDLESS, **fit}))
-    return Trial(recipe, Trainer(), (torch.randn(rows, 3), torch.ones(rows)))
 
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end(kind: str) -> None:
+    shape, parameters = NETWORKS[kind]
+    recipe = simulated.recipe(kind, shape, {**SMALL, **parameters, "batch_size": 30})
 
-def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end() -> None:
-    found = trial(100, batch_size=30)
+    found = Trial(recipe, Trainer(), simulated.rows(recipe, 100, torch.device("cpu")))
 
     stretches = [found.stretch() for _ in range(3)]
-
-    assert found.steps > 1
     assert {each["rows"] for each in stretches} == {30 * found.steps}
     assert all(each["seconds"] > 0 and each["cpu_seconds"] > 0 for each in stretches)
 
 
-def test_a_batch_that_is_larger_than_the_data_is_refused() -> None:
-    with pytest.raises(UserError, match="batch_size is 30, and there are 20 rows; give more with --rows"):
-        trial(20, batch_size=30)
-
-
 def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = {"device": "cpu", "rows": 20, "inputs": 3, "parameters": {"batch_size": 30}, "trainer": {}}
+    asked = {"device": "cpu", "rows": 20, "kind": "mlp", "shape": {"inputs": 3}}
+    asked |= {"parameters": {"batch_size": 30}, "trainer": {}}
 
     with pytest.raises(SystemExit, match="2"):
         main(json.dumps(asked))
 
-    assert json.loads(capsys.readouterr().out)["refused"].startswith("batch_size is 30, and there are 20 rows")
+    refused = "batch_size is 30, and there are 20 rows; give more with --rows"
+    assert json.loads(capsys.readouterr().out)["refused"] == refused
 
 
 @pytest.mark.parametrize(

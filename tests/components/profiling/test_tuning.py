@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.config.neural import Trainer
+from components.common.config.neural import Fit, Trainer
 from components.common.errors import UserError
 from components.profiling import tuning
-from components.profiling.tuning import AXES, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+from components.profiling.tuning import AXES, Network, Search, Setting, Side, Stretch, Tried, Tuned, Variant
 
-GIVEN = Variant({"hidden": 8, "batch_size": 256}, Trainer().model_dump(mode="json"))
-SETTING = Setting("cpu", rows=1000, inputs=3, axes=list(AXES), cores=4)
+PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
+GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
+SETTING = Setting("cpu", Network("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
 
 
 class Fake:
@@ -62,7 +63,7 @@ def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside
     found, tried = searched(factors, setting=replace(SETTING, batch_sizes=[512, 1024]), noise=0.02)
 
     assert found.changes == {"precision": "bf16", "compile": True, "batch_size": 1024}
-    assert found.best.parameters == {"hidden": 8, **found.changes}
+    assert found.best.parameters == {**PARAMETERS, **found.changes}
     assert found.is_faster and found.total
     assert found.total.won == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
     assert found.total.after.rows / found.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
@@ -72,7 +73,6 @@ def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside
 
 def test_an_axis_begins_where_the_one_before_has_ended() -> None:
     """With bf16, compiling does not pay."""
-    given = Variant({}, GIVEN.trainer)
     both = {("precision", "bf16"): 0.5, ("compile", True): 0.9}
 
     def start(variant: Variant) -> Fake:
@@ -80,7 +80,7 @@ def test_an_axis_begins_where_the_one_before_has_ended() -> None:
         seconds = {("bf16", True): 0.6, ("bf16", False): 0.5, ("float32", True): 0.9}.get(values, 1.0)
         return Fake(variant, SETTING, lambda: seconds)
 
-    found = tuning.tuned(given, Search(start, SETTING, lambda _: None))  # type: ignore[arg-type]
+    found = tuning.tuned(GIVEN, Search(start, SETTING, lambda _: None))  # type: ignore[arg-type]
 
     assert found.changes == {"precision": "bf16"}
     assert searched(both)[0].changes == {"precision": "bf16", "compile": True}
@@ -102,7 +102,7 @@ def test_a_win_is_found_in_spite_of_noise() -> None:
 
 def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
     found, tried = searched(
-        {("compile", True): 0, ("recompute", False): 0.8}, replace(GIVEN, parameters={"recompute": True})
+        {("compile", True): 0, ("recompute", False): 0.8}, replace(GIVEN, parameters={**PARAMETERS, "recompute": True})
     )
 
     assert [each.refused for each in tried if each.axis == "compile"] == ["no compiler"]
@@ -139,6 +139,15 @@ def test_what_libraries_print_is_no_answer() -> None:
     side.__exit__()
 
 
+def test_images_are_also_laid_out_otherwise() -> None:
+    setting = replace(SETTING, network=Network("resnet", {"side": 8, "channels": 1, "classes": 2}, PARAMETERS))
+
+    found, tried = searched({("channels_last", False): 0.5}, setting=setting)
+
+    assert found.changes == {"channels_last": False}
+    assert [each.value for each in tried if each.axis == "channels_last"] == [False]
+
+
 def test_what_is_there_and_cannot_run_is_an_error() -> None:
     with pytest.raises(UserError, match="no compiler"):
         searched({("compile", False): 0})
@@ -151,6 +160,7 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
         ("cpu", 2, {}, {"threads": 2}, {"threads": [1], "compression": ["bf16"]}),
         ("cpu", 2, {"shard": 2}, {}, {"threads": [2], "compression": []}),
         ("cuda", 1, {}, {"precision": "bf16"}, {"threads": [], "precision": ["float32", "fp16"]}),
+        ("cpu", 1, {}, {}, {"channels_last": []}),
         ("cuda", 2, {"pipeline": 2}, {"microbatches": 2}, {"microbatches": [4, 8], "compression": []}),
         ("cuda", 1, {}, {"microbatches": 2, "recompute": True}, {"microbatches": [1], "recompute": [False]}),
     ],
@@ -158,7 +168,7 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
 def test_an_axis_has_the_values_that_apply(
     device: str, processes: int, trainer: dict[str, Any], parameters: dict[str, Any], values: dict[str, list[Any]]
 ) -> None:
-    given = Variant(parameters, {**GIVEN.trainer, **trainer}, processes)
+    given = Variant({**PARAMETERS, **parameters}, {**GIVEN.trainer, **trainer}, processes)
 
     _, tried = searched({}, given, replace(SETTING, device=device, processes=[processes]))
 

@@ -50,6 +50,41 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     assert f"written into {file}:\n" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("digits", "resnet on cpu, 32 rows of 8 x 8 pixels"),
+        ("topics", "bert on cpu, 32 rows of 32 tokens"),
+    ],
+)
+def test_networks_of_images_and_of_texts_are_tuned_too(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = configs.load(name)
+    kind, *_ = (each["kind"] for each in value["task"]["candidates"].values() if each["kind"] in ("resnet", "bert"))
+    small = {"resnet": {"stages": "1", "width": 4}, "bert": {"width": 4, "heads": 1, "layers": 1}}[kind]
+    value["task"]["candidates"] = {kind: {"kind": kind, "parameters": {**small, "batch_size": 4, "threads": 1}}}
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump(value))
+
+    assert called("tune", "--config", str(file), "--batch-size", "32", "--try", "recompute", "--rows", "32") == 0
+
+    first, row, *_ = capsys.readouterr().out.splitlines()
+    assert first == said
+    assert re.match(r"  batch_size 32 +[\d,]+ rows/s +\+[\d.]+ %  .*; faster", row)
+    assert configs.load(str(file))["task"]["candidates"][kind]["parameters"]["batch_size"] == 32
+
+
+def test_a_frozen_network_has_no_training_to_make_faster(tmp_path: Path) -> None:
+    value, file = configs.load("topics"), tmp_path / "mine.yaml"
+    parameters = {"pretrained": "somewhere", "frozen": True}
+    value["task"]["candidates"] = {"frozen": {"kind": "bert", "parameters": parameters}}
+    file.write_text(yaml.safe_dump(value))
+
+    with pytest.raises(UserError, match="candidates.frozen: its network is frozen, so there is no training"):
+        called("tune", "--config", str(file))
+
+
 def test_where_nothing_is_left_to_try_the_config_stays_as_it_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

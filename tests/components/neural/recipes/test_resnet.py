@@ -37,6 +37,20 @@ def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
     assert recipe.loss(logits, torch.arange(6) % 5).isfinite()
 
 
+@pytest.mark.parametrize("stem", ["small", "large"])
+def test_the_layout_in_memory_changes_nothing_that_is_learned(stem):
+    pixels, found = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8), []
+    for channels_last in (True, False):
+        torch.manual_seed(0)
+        model = ResNet(32, 3, 5, Parameters(width=8, stem=stem, channels_last=channels_last)).model()
+        model(pixels).square().sum().backward()
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        assert model[0].path[0].weight.is_contiguous(memory_format=layout)
+        assert model[0](pixels).is_contiguous(memory_format=layout)
+        found.append([each.grad for each in model.parameters()])
+    assert all(torch.allclose(one, other, rtol=1e-3, atol=1e-3) for one, other in zip(*found, strict=True))
+
+
 def test_a_shortcut_that_leaves_out_pixels_is_the_convolution_with_that_stride():
     images = torch.rand(2, 4, 9, 7).to(memory_format=torch.channels_last)
     ours = Pointwise(4, 8, 1, 2, bias=False)
