@@ -1,12 +1,13 @@
 """The training loop, one for every model family, over one process or many."""
 
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from components.common.config.neural import Precision
+from components.common.config.neural import Decay, Fit, Precision
 from components.neural.data import Batch, Resident
 from components.neural.progress import Progress
 from components.neural.replica import Replica
@@ -36,7 +37,7 @@ class Training:
 
     def step(self, batch: Batch) -> Tensor:
         """Take one step: forward, backward, update; return the loss."""
-        self.optimizer.param_groups[0]["lr"] = self.fit.learning_rate * (1 - self.done / self.steps)
+        self.optimizer.param_groups[0]["lr"] = learning_rate(self.fit, self.done, self.steps)
         self.optimizer.zero_grad()
         loss = self.replica.backward(batch, self.scaler.scale)
         if self.fit.clip:
@@ -72,6 +73,20 @@ class Training:
         self.optimizer.param_groups[0]["lr"] = 0.0
         self.optimizer.step()
         self.optimizer.zero_grad()
+
+
+def learning_rate(fit: Fit, done: int, steps: int) -> float:
+    """Return the learning rate of the step after `done` of `steps`.
+
+    It rises in equal parts over the steps of the warm-up (Goyal et al., Accurate, Large Minibatch SGD, 2017) and falls
+    to 0 in a line or half a period of the cosine (Loshchilov & Hutter, SGDR, 2017).
+    """
+    rising = round(fit.warmup * steps)
+    if done < rising:
+        return fit.learning_rate * (done + 1) / rising
+    share = (done - rising) / (steps - rising)
+    left = 1 - share if fit.decay is Decay.LINEAR else (1 + math.cos(math.pi * share)) / 2
+    return fit.learning_rate * left
 
 
 class Keeper(Protocol):

@@ -33,14 +33,25 @@ class Compression(StrEnum):
     POWER_SGD = "powersgd"
 
 
+class Decay(StrEnum):
+    """How the learning rate falls to 0."""
+
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+
 class Fit(Section):
     """How a network is fitted; a recipe adds what describes the network itself."""
 
     epochs: Positive = 15
     batch_size: Positive = Field(256, description="rows of a step, over all processes")
     learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.006, description="of Adam at the first step; falls linearly to 0 at the last"
+        0.006, description="of Adam, at most; falls to 0 after the last step"
     )
+    warmup: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = Field(
+        0, description="share of the steps over which the learning rate rises first"
+    )
+    decay: Decay = Decay.LINEAR
     threads: Positive = Field(
         1, description="on the CPU; more pay off for wide networks only, and wait for each other on a busy machine"
     )

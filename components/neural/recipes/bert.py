@@ -32,7 +32,7 @@ class Parameters(Fit):
     epochs: Positive = 4
     batch_size: Positive = Field(32, description="texts of a step, over all processes")
     learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.0005, description="of Adam at the first step; falls linearly to 0 at the last"
+        0.0005, description="of Adam, at most; falls to 0 after the last step"
     )
     threads: Positive = Field(2, description="on the CPU")
     pretrained: str = Field(

@@ -30,7 +30,7 @@ class Parameters(Fit):
     epochs: Positive = 30
     batch_size: Positive = Field(64, description="images of a step, over all processes")
     learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.003, description="of Adam at the first step; falls linearly to 0 at the last"
+        0.003, description="of Adam, at most; falls to 0 after the last step"
     )
     threads: Positive = Field(2, description="on the CPU")
     stages: Annotated[str, StringConstraints(pattern=r"^[1-9]\d*(,[1-9]\d*)*$")] = Field(

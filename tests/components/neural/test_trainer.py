@@ -6,9 +6,11 @@ import re
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
-from components.common.config.neural import Precision
+from components.common.config.neural import Decay, Fit, Precision
 from components.common.errors import UserError
 from components.neural import devices, trainer
 from components.neural.data import Resident
@@ -112,6 +114,21 @@ def test_the_learning_rate_falls_to_zero_over_the_training():
         rates.append(training.optimizer.param_groups[0]["lr"])
 
     assert rates == pytest.approx([0.5, 0.375, 0.25, 0.125])
+
+
+@given(steps=st.integers(1, 300), warmup=st.floats(0, 0.999), decay=st.sampled_from(Decay))
+def test_the_learning_rate_rises_in_the_warm_up_and_falls_after_it(steps, warmup, decay):
+    fit = Fit(learning_rate=0.5, warmup=warmup, decay=decay)
+    rates, rising = [trainer.learning_rate(fit, done, steps) for done in range(steps)], round(warmup * steps)
+    assert min(rates) > 0
+    assert max(rates[max(rising - 1, 0) : rising + 1]) == 0.5
+    assert (np.diff(rates[:rising]) > 0).all()
+    assert (np.diff(rates[rising:]) < 0).all()
+
+
+def test_half_of_the_steps_with_a_cosine_are_left_at_half_the_rate():
+    fit = Fit(learning_rate=0.5, warmup=0.2, decay="cosine")
+    assert [trainer.learning_rate(fit, done, 10) for done in (0, 1, 2, 6)] == pytest.approx([0.25, 0.5, 0.5, 0.25])
 
 
 @pytest.mark.parametrize("change", [{"microbatches": 3}, {"recompute": True}, {"recompute": True, "microbatches": 64}])

@@ -81,7 +81,7 @@ def test_a_frozen_network_has_no_training_to_make_faster(tmp_path: Path) -> None
     value["task"]["candidates"] = {"frozen": {"kind": "bert", "parameters": parameters}}
     file.write_text(yaml.safe_dump(value))
 
-    with pytest.raises(UserError, match="candidates.frozen: its network is frozen, so there is no training"):
+    with pytest.raises(UserError, match=r"candidates\.frozen: its network is frozen, so there is no training"):
         called("tune", "--config", str(file))
 
 
