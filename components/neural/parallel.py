@@ -68,7 +68,7 @@ class Shared(Replica):
     def _distribute(self) -> None:
         split(self.recipe, self.model, self.mesh)
         if self.mesh["replicate"].size() == self.mesh.size():
-            self.called = replicated(self.model, self.mesh["replicate"], self.trainer.compression)
+            self.called = replicated(self.model, self.mesh["replicate"], self.trainer)
 
     def held(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
@@ -119,12 +119,14 @@ def is_cut(mesh: DeviceMesh) -> bool:
     return mesh["pipeline"].size() > 1
 
 
-def replicated(model: nn.Module, mesh: DeviceMesh, compression: Compression) -> DistributedDataParallel:
+def replicated(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> DistributedDataParallel:
     """Have gradients averaged over replicas of a whole network."""
-    called = DistributedDataParallel(model, process_group=mesh.get_group(), gradient_as_bucket_view=True)
-    if compression is Compression.BF16:
+    called = DistributedDataParallel(
+        model, process_group=mesh.get_group(), gradient_as_bucket_view=True, bucket_cap_mb=trainer.bucket_mb
+    )
+    if trainer.compression is Compression.BF16:
         called.register_comm_hook(mesh.get_group(), as_bf16)
-    if compression is Compression.POWER_SGD:
+    if trainer.compression is Compression.POWER_SGD:
         called.register_comm_hook(
             power_sgd.PowerSGDState(mesh.get_group(), start_powerSGD_iter=2), power_sgd.powerSGD_hook
         )

@@ -21,6 +21,7 @@ from components.common.errors import UserError
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
+ENDED = "it ended; what it says stands above"
 FIGURES = {Precision.FLOAT32: "fp32"}  # as the hardware table names them, where it does not as the config
 
 Value = int | str | bool
@@ -163,8 +164,7 @@ class Side:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,  # an interrupt ends it by the end of its input
-            # torchrun sets it too, with a warning
-            env={"OMP_NUM_THREADS": "1", **os.environ} if self.variant.processes > 1 else None,
+            env=environment(self.variant.processes),
         )
         try:
             found = self._answer()
@@ -187,21 +187,27 @@ class Side:
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
-        answers = (found for line in self._process.stdout if (found := _object(line)))
-        answer = next(answers, {"refused": "it ended; what it says stands above"})
+        answers = (found for line in self._process.stdout if (found := answered(line)))
+        answer = next(answers, {"refused": ENDED})
         if "refused" in answer:
             self.has_ended = True
             raise UserError(answer["refused"])
         return answer
 
 
-def _object(line: str) -> dict[str, Any]:
+def answered(line: str) -> dict[str, Any]:
     """Return the JSON object that a line is; empty for another one, which a library or a compiler has printed."""
     try:
         found = json.loads(line)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def environment(processes: int) -> dict[str, str]:
+    """Return the environment variables of so many processes."""
+    # torchrun sets it too, with a warning
+    return {"OMP_NUM_THREADS": "1", **os.environ} if processes > 1 else dict(os.environ)
 
 
 def launcher(processes: int) -> list[str]:

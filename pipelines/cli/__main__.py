@@ -6,7 +6,20 @@ import sys
 from components.common import stores
 from components.common.errors import UnavailableError, UserError
 from components.common.step import USER_ERROR
-from pipelines.cli import collectives, costs, definitions, kubeflow, models, perf, plan, release, runs, tune, upkeep
+from pipelines.cli import (
+    collectives,
+    costs,
+    definitions,
+    kubeflow,
+    models,
+    perf,
+    plan,
+    release,
+    runs,
+    scale,
+    tune,
+    upkeep,
+)
 
 INTERRUPTED = 130
 
@@ -32,7 +45,7 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for noun in (runs, kubeflow, definitions, models, release, plan, costs, perf, tune, collectives, upkeep):
+    for noun in (runs, kubeflow, definitions, models, release, plan, costs, perf, tune, scale, collectives, upkeep):
         noun.add(commands)
     return parser
 

@@ -45,10 +45,10 @@ def tune(args: argparse.Namespace) -> int:
     if min([*args.processes, *args.batch_size, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))
-    name = _chosen(config, args.candidate)
-    network = _network(config, name, args.inputs)
+    name = chosen(config, args.candidate)
+    network = network_of(config, name, args.inputs)
     setting = _setting(args, network)
-    options.say(f"{name} on {args.device}, {setting.rows:,} rows of {_width(network.shape)}")
+    options.say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
     search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
     trainer = config.task.trainer.model_dump(mode="json")
     found = tuning.tuned(Variant(network.parameters, trainer, args.processes[0]), search)
@@ -94,7 +94,12 @@ def _used(speed: Speed, setting: Setting) -> str:
     return f"{written(speed.flops, 'flops')}, {share} of {'the peak' if setting.device == 'cuda' else 'the CPU'}"
 
 
-def _chosen(config: Config, named: str | None) -> str:
+def chosen(config: Config, named: str | None) -> str:
+    """Return the name of a network among the candidates of a config.
+
+    Raises:
+        UserError: when there is no such one, or several and none is named.
+    """
     networks = [name for name, each in config.task.candidates.items() if each.kind in NETWORKS]
     if named in networks:
         return named
@@ -103,7 +108,8 @@ def _chosen(config: Config, named: str | None) -> str:
     return networks[0]
 
 
-def _network(config: Config, name: str, inputs: int | None) -> Network:
+def network_of(config: Config, name: str, inputs: int | None) -> Network:
+    """Return a network of a config; of a table, with so many inputs, by default those of the config."""
     if not isinstance(config.task, Tabular):
         from components.profiling import classes  # PyTorch
 
@@ -116,7 +122,7 @@ def _network(config: Config, name: str, inputs: int | None) -> Network:
     return Network(candidate.kind, {"inputs": inputs or len(numeric) + len(config.columns.categorical)}, parameters)
 
 
-def _width(shape: Mapping[str, int]) -> str:
+def width(shape: Mapping[str, int]) -> str:
     """Return what is said of the size of a row."""
     if "side" in shape:
         return f"{shape['side']} x {shape['side']} pixels"

@@ -73,4 +73,7 @@ class Trainer(Section):
     pipeline: Positive = Field(1, description="processes that share the layers, one after the other")
     schedule: Schedule = Schedule.ONE_F_ONE_B
     compression: Compression = Compression.NONE
+    bucket_mb: Annotated[float, annotated_types.Gt(0)] = Field(
+        25, description="of gradients that replicas exchange at once, while they compute the others"
+    )
     checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")

@@ -1,0 +1,77 @@
+"""The command that measures how a network's training scales."""
+
+import argparse
+import os
+from collections.abc import Iterator, Sequence
+
+from components.common.config import parse
+from components.common.errors import UserError
+from components.profiling import replicas
+from components.profiling.replicas import FAULTS, Job, Measured
+from pipelines import configs
+from pipelines.cli import options
+from pipelines.cli.tune import chosen, network_of, width
+
+HEADINGS = ("processes", "rows/s", "efficiency", "step ms", "computing", "rows", "waiting", "exchange")
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "scale", scale.__doc__)
+    command.add_argument("--config", required=True, help="use case: a name in pipelines/configs/ or a YAML file")
+    command.add_argument("--candidate", help="the network's name in the config (default: the only one)")
+    command.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to compute (default: cpu)")
+    command.add_argument("--processes", type=int, nargs="+", default=[1, 2], help="numbers of them (default: 1 2)")
+    command.add_argument("--rows", type=int, help="of a process and step (default: the config's batch_size)")
+    command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
+    command.add_argument("--fault", choices=FAULTS, default="", help="to plant, and see whether it is found")
+    command.set_defaults(command=scale)
+
+
+def scale(args: argparse.Namespace) -> int:
+    """Train a config's network in more and more processes, and say what keeps it from being faster."""
+    if min([*args.processes, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
+        raise UserError("--rows, --inputs and --processes have to be above 0")
+    config, cores = parse(configs.load(args.config)), len(os.sched_getaffinity(0))
+    if args.device == "cpu" and max(args.processes) > cores:
+        raise UserError(f"--processes is {max(args.processes)}, and there are {cores} cores, one for each")
+    name = chosen(config, args.candidate)
+    network, trainer = network_of(config, name, args.inputs), config.task.trainer
+    if max(trainer.shard, trainer.tensor, trainer.pipeline) > 1:
+        raise UserError("task.trainer: shards a network, and this measures replicas; leave out shard, tensor, pipeline")
+    job = Job(
+        network=network,
+        trainer=trainer.model_dump(mode="json"),
+        device=args.device,
+        rows=args.rows or network.parameters["batch_size"],
+        fault=args.fault,
+    )
+    options.say(f"{name} on {args.device}, {job.rows} rows of {width(network.shape)} a process and step")
+    options.say("".join(f"{heading:>12}" for heading in HEADINGS))
+    found: list[Measured] = []
+    for processes in sorted({1, *args.processes}):
+        found.append(replicas.measured(job, processes))
+        options.say(line(found[0], found[-1]))
+    for said in conclusion(found):
+        options.say(said)
+    return 0
+
+
+def line(first: Measured, found: Measured) -> str:
+    """Return a row of the table; the last four columns are milliseconds."""
+    parts = (found.step, found.computing, found.data, found.waiting, found.exchanging)
+    figures = [f"{len(found.processes)}", f"{found.speed:,.1f}", f"{found.efficiency(first):.1%}"]
+    return "".join(f"{each:>12}" for each in [*figures, *(f"{1e3 * part:,.1f}" for part in parts)])
+
+
+def conclusion(found: Sequence[Measured]) -> Iterator[str]:
+    """Yield what would win most with the most processes."""
+    *_, last = found
+    if len(found) < 2:
+        return
+    findings = replicas.diagnosed(found[0], last)
+    if not findings:
+        yield f"nothing that costs {replicas.LEAST:g} % of a step of {len(last.processes)} processes"
+    for number, each in enumerate(findings, 1):
+        lost = f"{each.won_ms:,.1f} ms, {each.won_pct:.1f} % of a step"
+        yield f"{number}. {each.title} ({lost}): {each.evidence} {each.fix}"

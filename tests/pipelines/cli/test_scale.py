@@ -1,0 +1,41 @@
+"""`nightshift scale` as a person calls it, with real processes."""
+
+import re
+
+import pytest
+
+from components.common.errors import UserError
+from pipelines.cli.__main__ import _parser
+
+
+def called(*words: str) -> int:
+    args = _parser().parse_args(["scale", *words])
+    return int(args.command(args))
+
+
+@pytest.mark.parametrize(
+    ("fault", "title"),
+    [("slow-process", r"A straggler \(.*: Process 1 takes "), ("starved-loader", r"The data loader \(")],
+)
+def test_a_planted_fault_is_found(fault: str, title: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called("--config", "fraud", "--rows", "2048", "--fault", fault) == 0
+
+    first, headings, one, two, *findings = capsys.readouterr().out.splitlines()
+    assert first == "mlp on cpu, 2048 rows of 15 inputs a process and step"
+    assert headings.split()[:3] == ["processes", "rows/s", "efficiency"]
+    assert [line.split()[0] for line in (one, two)] == ["1", "2"]
+    assert one.split()[2] == "100.0%"
+    assert [each for each in findings if re.match(rf"\d\. {title}", each)]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--config", "fraud", "--processes", "1000"], "--processes is 1000, and there are .* cores, one for each"),
+        (["--config", "fraud", "--rows", "0"], "have to be above 0"),
+        (["--config", "handbook-best"], "'handbook-best' has these networks: none"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        called(*words)
