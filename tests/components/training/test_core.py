@@ -1,6 +1,7 @@
 """Choosing on the validation fold, fitting again, and what the model remembers of it."""
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -222,13 +223,16 @@ def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(cap
     inputs = tabular.seen_in(rows, samples.NUMERIC, ["channel"])
     data = tabular.matrix(inputs, rows), rows["label"].to_numpy(np.int8)
     gaps = {name: core.export_gap(core.fit(setting(), name, *data), *data) for name in samples.MODELS}
-    best = min(gaps, key=lambda name: gaps[name])
-    assert len(set(gaps.values())) > 1
+    # amid the widest space: threads add the trees of a forest up in any order, so its last bits change
+    ordered = sorted(gaps.values())
+    lower, upper = max(pairwise(ordered), key=lambda pair: pair[1] - pair[0])
+    assert lower < upper
+    limit = (lower + upper) / 2
 
-    fits = core.fit_all(dataclasses.replace(setting(), tolerance=gaps[best]), inputs, rows, samples.MODELS)
+    fits = core.fit_all(dataclasses.replace(setting(), tolerance=limit), inputs, rows, samples.MODELS)
 
-    assert best in fits.candidates
-    assert set(fits.dropped) == {name for name in gaps if gaps[name] > gaps[best]}
+    assert set(fits.dropped) == {name for name in gaps if gaps[name] > limit}
+    assert set(fits.candidates) == {name for name in gaps if gaps[name] < limit}
     for name, reason in fits.dropped.items():
         assert reason.startswith("Its ONNX graph scores up to ")
         assert f"{name} is left out: {reason}" in caplog.text
