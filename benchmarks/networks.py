@@ -1,0 +1,234 @@
+"""ResNet-50 at 224 pixels and BERT-base at 128 tokens, with weights by chance: other forms of them, and served.
+
+    python -m benchmarks.networks [forms] [served] [loader]
+
+Forms and servers are asked in turn, a row a call, and each ratio is of medians of the same run. What a form does to the
+accuracy depends on the weights, so the step `optimization` judges it; here stands by how much probabilities move.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from statistics import median
+from typing import Any
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from components.classes import images, preprocessing
+from components.classes.shards import Shards
+from components.common.config import parse
+from components.common.config.classes import Images
+from components.common.contracts import package
+from components.common.contracts.package import DecisionRule
+from components.common.graph import Graph
+from components.optimization import forms
+from components.optimization.forms import Form
+from components.serving.items import tasks
+from components.training import images as training
+from components.training import onnx_export, texts, texts_export
+from pipelines import configs
+from tests import packages
+from tests.processes import wait_until
+from tests.servers import free_port
+
+ROUNDS, SAMPLE = 20, 16
+FILES, BATCH = 256, 32
+WORDS = "the night shift trains a model on what came in during the day and tells in the morning how good it is "
+
+Array = npt.NDArray[Any]
+console = Console(width=110)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A shipped config's network as a package, a body that asks for a score, and rows to calibrate with."""
+
+    name: str
+    manifest: package.ModelPackage
+    graph: bytes
+    body: bytes
+    media_type: str
+    sample: Array
+
+
+def resnet50() -> Network:
+    task = parse(configs.load("resnet50")).classes
+    recipe = training.recipe(task, "resnet50")
+    torch.manual_seed(0)
+    graph = onnx_export.images(recipe.model().eval(), recipe)
+    pixels = np.random.default_rng(0).integers(0, 256, (SAMPLE, task.side, task.side, 3), dtype=np.uint8)
+    body = jpeg(np.asarray(Image.fromarray(pixels[0]).resize((500, 375))))
+    return Network(
+        "ResNet-50, 224 px", _manifest(task, training.signature(task), graph), graph, body, "image/jpeg", pixels
+    )
+
+
+def bert_base() -> Network:
+    task = parse(configs.load("bert")).classes
+    recipe = texts.recipe(task, "bert")
+    torch.manual_seed(0)
+    graph = texts_export.transformer(recipe.model().eval(), recipe)
+    tokens = np.random.default_rng(0).integers(2, recipe.vocabulary, (SAMPLE, task.length), dtype=np.int32)
+    body = (WORDS * 10).encode()
+    return Network(
+        "BERT-base, 128 tokens", _manifest(task, texts.signature(task), graph), graph, body, "text/plain", tokens
+    )
+
+
+NETWORKS = (resnet50, bert_base)
+
+
+def measure_forms(network: Network) -> None:
+    """Every form that ONNX Runtime can make, at one row and one thread."""
+    found = [Form("original", Graph(network.graph), network.graph), *forms.made(network.graph, network.sample)]
+    running = {form.name: form.graph.score for form in found if form.graph}
+    taken = in_turn({name: partial(score, network.sample[:1]) for name, score in running.items()})
+    scores = {name: np.concatenate([score(row[None]) for row in network.sample]) for name, score in running.items()}
+    headings = ("form", "ms", "original / form", "probabilities move by at most")
+    table = Table(*headings, title=f"{network.name}, one row, one thread")
+    for form in found:
+        if form.name not in running:
+            table.add_row(form.name, "-", "-", form.missing)
+            continue
+        ratio = taken["original"] / taken[form.name]
+        moved = np.abs(scores[form.name] - scores["original"]).max()
+        table.add_row(form.name, f"{1e3 * taken[form.name]:.1f}", f"{ratio:.2f}", f"{moved:.4f}")
+    console.print(table)
+
+
+def measure_served(network: Network) -> None:
+    """The server, asked with a file or a text, beside the same work in a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        uri = f"{folder}/model"
+        package.save(uri, network.manifest, {"network": network.graph}, pd.DataFrame())
+        items, graph = tasks.of(network.manifest, uri), Graph(network.graph)
+        headers = {"Content-Type": network.media_type}
+        with served(uri) as ask:
+            taken = in_turn(
+                {
+                    "alone": lambda: graph.score(items.seen(network.body)[None]),
+                    "served": lambda: ask("/score", content=network.body, headers=headers).raise_for_status(),
+                }
+            )
+    ms = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in taken.items())
+    console.print(f"{network.name}, a request with one row: {ms}, ratio {taken['served'] / taken['alone']:.3f}")
+
+
+class Decoded(Dataset[Tensor]):
+    """Files that are decoded when they are asked for, as most trainings do."""
+
+    def __init__(self, files: Sequence[bytes], rules: images.Rules) -> None:
+        self.files, self.rules = files, rules
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, number: int) -> Tensor:
+        return torch.from_numpy(images.seen(self.files[number], self.rules))
+
+
+def measure_loader() -> None:
+    """Epochs over shards that were decoded once, beside a DataLoader that decodes each file in every epoch."""
+    task = parse(configs.load("resnet50")).classes
+    assert isinstance(task, Images)
+    random = np.random.default_rng(0)
+    files = [jpeg(random.integers(0, 256, (375, 500, 3), dtype=np.uint8)) for _ in range(FILES)]
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        np.save(f"{folder}/shard.npy", np.stack([images.seen(file, task) for file in files]))
+        once = time.perf_counter() - began
+        shards = Shards([np.load(f"{folder}/shard.npy", mmap_mode="r")])
+        loaders = {
+            workers: DataLoader(Decoded(files, task), BATCH, shuffle=True, num_workers=workers) for workers in (0, 2)
+        }
+        calls = {f"DataLoader, {workers} workers": partial(_epoch, loader) for workers, loader in loaders.items()}
+        taken = in_turn({"shards": partial(_gathered, shards), **calls}, rounds=3)
+    console.print(f"{FILES} JPEG files of 500 x 375, decoded and resized once in {once:.1f} s")
+    for name, seconds in taken.items():
+        console.print(
+            f"  {name}: {FILES / seconds:,.0f} images/s, {seconds / taken['shards']:.1f} times as long as shards"
+        )
+
+
+def _epoch(loader: DataLoader[Tensor]) -> int:
+    return sum(len(batch) for batch in loader)
+
+
+def _gathered(shards: Shards) -> int:
+    batches = np.array_split(np.random.default_rng(0).permutation(len(shards)), len(shards) // BATCH)
+    return sum(len(torch.from_numpy(shards.take(batch))) for batch in batches)
+
+
+def jpeg(pixels: Array) -> bytes:
+    with BytesIO() as file:
+        Image.fromarray(pixels).save(file, "jpeg", quality=90)
+        return file.getvalue()
+
+
+def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, float]:
+    """Return the median seconds of each call; they take turns, so that noise meets all. The first round is left out."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 1):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            taken[name].append(time.perf_counter() - began)
+    return {name: median(seconds[1:]) for name, seconds in taken.items()}
+
+
+@contextmanager
+def served(uri: str) -> Iterator[Callable[..., httpx.Response]]:
+    """Serve a package in a process of its own; give what asks it."""
+    port = free_port()
+    words = ["components.serving", "--model", uri, "--name", "network", "--port", str(port)]
+    process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            wait_until(lambda: _answers(client), "the server answers")
+            yield client.post
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/healthz").is_success
+    except httpx.TransportError:
+        return False
+
+
+def _manifest(task: Any, signature: Any, graph: bytes) -> package.ModelPackage:
+    seen = preprocessing.of(task)
+    return packages.manifest(
+        {"network": graph}, signature=signature, preprocessing=seen, decision=DecisionRule(threshold=None)
+    )
+
+
+NETWORKS_MEASURED = {"forms": measure_forms, "served": measure_served}
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:] or ["forms", "served", "loader"]
+    if "loader" in asked:
+        measure_loader()
+    for make in NETWORKS:
+        made = make()
+        for name, measure in NETWORKS_MEASURED.items():
+            if name in asked:
+                measure(made)
