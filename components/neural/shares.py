@@ -132,7 +132,7 @@ def _measured(asked: dict[str, Any], device: torch.device) -> dict[str, Any]:
         size = sum(each.numel() for part in training.replica.parts for each in part.parameters())
         found = {"processes": Watched(training, asked["fault"]).measured(), "exchange": exchange(size, device)}
         found["pieces"] = pieces(training.replica.called)
-    return {**found, "bytes": 4 * size, "rows": recipe.fit.batch_size, "flops": recipe.flops()}
+    return {**found, "bytes": 4 * size, "rows": recipe.fit.batch_size}
 
 
 def _timed(call: Callable[[], object]) -> float:

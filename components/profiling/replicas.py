@@ -84,7 +84,6 @@ class Measured:
         pieces: in how many they are.
         size: of the gradients, bytes.
         rows: of a step, over all.
-        flops: floating-point operations per row.
     """
 
     processes: Sequence[Process]
@@ -92,7 +91,6 @@ class Measured:
     pieces: int
     size: int
     rows: int
-    flops: float
 
     @property
     def step(self) -> float:
@@ -148,7 +146,7 @@ def measured(job: Job, processes: int) -> Measured:
     if "refused" in answer:
         raise UserError(f"{processes} processes: {answer['refused']}")
     every = [Process(*each) for each in answer["processes"]]
-    return Measured(every, answer["exchange"], answer["pieces"], answer["bytes"], answer["rows"], answer["flops"])
+    return Measured(every, answer["exchange"], answer["pieces"], answer["bytes"], answer["rows"])
 
 
 def diagnosed(alone: Measured, found: Measured) -> list[Finding]:

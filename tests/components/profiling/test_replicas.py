@@ -16,7 +16,7 @@ def measured(processes: Sequence[tuple[float, float]], exchange: float = 0.0, pi
     """A training whose processes wait for rows and compute so long; the exchange adds a tenth where there is one."""
     step = max(map(sum, processes)) + exchange
     every = [Process(data, computing, step) for data, computing in processes]
-    return Measured(every, exchange / 2, pieces, size=1_000_000, rows=100 * len(processes), flops=1.0)
+    return Measured(every, exchange / 2, pieces, size=1_000_000, rows=100 * len(processes))
 
 
 ALONE = measured([(0.0, 1.0)])
