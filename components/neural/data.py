@@ -10,7 +10,13 @@ from torch import Tensor
 
 Batch = tuple[Tensor, Tensor]
 Gather = Callable[[Tensor], Tensor]
-Change = Callable[[Tensor, Tensor], Tensor]  # of a batch, by noise between 0 and 1, (b, 3)
+Change = Callable[[Batch, Tensor], Batch]  # by noise between 0 and 1, (b, NOISE)
+NOISE = 4
+
+
+def unchanged(batch: Batch, _: Tensor) -> Batch:
+    """Change nothing."""
+    return batch
 
 
 class Resident:
@@ -75,10 +81,10 @@ class Gathered(Resident):
         self._generator.set_state(self._state)
         count, device = len(self.labels), self.labels.device
         order = torch.randperm(count, generator=self._generator, device=device)
-        noise = torch.rand((count, 3), generator=self._generator, device=device)
+        noise = torch.rand((count, NOISE), generator=self._generator, device=device)
         after = self._generator.get_state()
         for first in range(skip * self.size, count, self.size):
             chosen, drawn = order[first : first + self.size], noise[first : first + self.size]
             if first + self.size >= count:
                 self._state = after
-            yield self._change(self._gather(chosen), drawn), self.labels[chosen]
+            yield self._change((self._gather(chosen), self.labels[chosen]), drawn)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from components.common.errors import UserError
-from components.neural.data import Gathered, Resident
+from components.neural.data import Gathered, Resident, unchanged
 from components.neural.recipes import Recipe, bert, checked, mlp, resnet
 from components.neural.recipes.bert import Bert
 from components.neural.recipes.mlp import MLP
@@ -30,7 +30,7 @@ def recipe(kind: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Rec
     if kind == "mlp":
         return MLP(**shape, fit=checked(mlp.Parameters, FIELD, given))
     if kind == "resnet":
-        return ResNet(**shape, fit=checked(resnet.Parameters, FIELD, given))
+        return ResNet(FIELD, **shape, fit=checked(resnet.Parameters, FIELD, given))
     return Bert(FIELD, **shape, fit=checked(bert.Parameters, FIELD, given))
 
 
@@ -52,12 +52,8 @@ def rows(made: Recipe, count: int, device: torch.device) -> Resident:
         return Gathered(pixels.__getitem__, _labels(count, made.classes, device), size, made.augmented)
     assert isinstance(made, Bert)
     tokens = torch.randint(made.vocabulary, (count, made.length), dtype=torch.int32, device=device)
-    return Gathered(tokens.__getitem__, _labels(count, made.classes, device), size, _unchanged)
+    return Gathered(tokens.__getitem__, _labels(count, made.classes, device), size, unchanged)
 
 
 def _labels(count: int, classes: int, device: torch.device) -> Tensor:
     return torch.randint(classes, (count,), device=device)
-
-
-def _unchanged(batch: Tensor, _: Tensor) -> Tensor:
-    return batch

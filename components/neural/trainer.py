@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from components.common.config.neural import Decay, Fit, Precision
 from components.neural.data import Batch, Resident
+from components.neural.ema import Average
 from components.neural.progress import Progress
 from components.neural.replica import Replica
 
@@ -26,9 +27,10 @@ class Training:
     def __init__(self, replica: Replica, rows: Resident) -> None:
         self.replica, self.rows, self.fit = replica, rows, replica.fit
         self.steps, self.done = self.fit.epochs * len(rows), 0
-        parameters = [parameter for part in replica.parts for parameter in part.parameters()]
+        parameters = [each for part in replica.parts for each in part.parameters() if each.requires_grad]
         self.optimizer = torch.optim.Adam(parameters, lr=self.fit.learning_rate, fused=True)
         self.scaler = torch.amp.GradScaler(replica.device.type, enabled=self.fit.precision is Precision.FP16)
+        self._ema = Average(replica.parts, self.fit.ema_decay) if self.fit.ema_decay else None
 
     def batches(self) -> Iterator[Batch]:
         """Yield what is left of all epochs."""
@@ -46,10 +48,17 @@ class Training:
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.done += 1
+        if self._ema:
+            self._ema.update(self.done)
         return loss
 
+    def finish(self) -> None:
+        """Have the network take what is kept of its weights."""
+        if self._ema:
+            self._ema.take()
+
     def state(self) -> dict[str, Tensor]:
-        """Return parameters, optimizer and order of rows as they are now, by names that no layout changes."""
+        """Return parameters, their average, optimizer and order of rows, by names that no layout changes."""
         if not self.optimizer.state:
             self._allocate()
         found = {"rows": self.rows.state()}
@@ -58,6 +67,8 @@ class Training:
             for name, parameter in part.named_parameters():
                 values = self.optimizer.state[parameter].items()
                 found |= {f"optimizer.{name}.{key}": value.detach() for key, value in values}
+        if self._ema:
+            found |= {f"ema.{name}": value for name, value in self._ema.values.items()}
         return found
 
     def load(self, state: dict[str, Tensor], done: int, scaler: dict[str, float]) -> None:
@@ -123,4 +134,5 @@ def fit(replica: Replica, rows: Resident, checkpoints: Keeper | None = None) -> 
             checkpoints.after(training)
     if checkpoints:
         checkpoints.finish()
+    training.finish()
     return replica.whole()

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from functools import partial
 
 import pandas as pd
+from torch import nn
 
-from components.classes.shards import Items
+from components.classes.shards import Items, labels
 from components.common.config.classes import Images
 from components.common.contracts.package import Signature
+from components.neural import devices
 from components.neural.recipes import checked
-from components.neural.recipes.resnet import Parameters, ResNet
-from components.training import networks, onnx_export
+from components.neural.recipes.resnet import Head, Parameters, ResNet
+from components.training import linear, networks, onnx_export
 from components.training.estimators import Fitted
 from components.training.networks import Setting
 
@@ -25,9 +27,9 @@ def files(_: Images) -> Mapping[str, bytes]:
     return {}
 
 
-def is_network(_: Images, __: str) -> bool:
-    """Return whether several processes train a candidate together: each of them."""
-    return True
+def is_network(task: Images, name: str) -> bool:
+    """Return whether several processes train a candidate together."""
+    return not recipe(task, name).fit.frozen
 
 
 def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
@@ -39,6 +41,8 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     task = setting.task
     assert isinstance(task, Images)
     made = recipe(task, name)
+    if made.fit.frozen:
+        return _frozen(setting, name, made, items, rows)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augmented)
     model = networks.fit(setting, name, made, rows, data)
     return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))
@@ -51,4 +55,17 @@ def recipe(task: Images, name: str) -> ResNet:
         UserError: when it refuses a parameter.
     """
     parameters = checked(Parameters, networks.field(name), task.candidates[name].parameters)
-    return ResNet(task.side, task.channels, len(task.classes), parameters)
+    return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
+
+
+def _frozen(setting: Setting, name: str, made: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
+    """Fit logistic regression on the embeddings of a pretrained network."""
+    task = setting.task
+    with devices.reproducible(task.seed, made.fit.threads):
+        model = made.model().to(setting.torch_device).eval()
+        *blocks, head = model
+        seen = nn.Sequential(*blocks)
+        embedded = networks.batched(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device)
+    assert isinstance(head, Head)
+    linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
+    return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))

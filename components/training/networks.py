@@ -1,5 +1,6 @@
 """What networks of images and of texts have in common: how they are fitted, and what they give."""
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -93,16 +94,26 @@ def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, chan
 def probabilities(model: nn.Sequential, inputs: Array) -> Scores:
     """Return a network's probabilities of each class, (n, classes).
 
-    In float32 on a GPU too, since they are what those of the graph are compared with.
-
     Args:
         model: gives logits.
         inputs: what it takes, (n, ...).
     """
-    device = next(model.parameters()).device
+    return batched(lambda batch: model(batch).softmax(1), inputs, next(model.parameters()).device)
+
+
+def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.device) -> Scores:
+    """Return what a network gives, (n, ...).
+
+    In float32 on a GPU too, since it is what that of a graph is compared with.
+
+    Args:
+        call: of some inputs on the device.
+        inputs: all of them, (n, ...).
+        device: where the network is.
+    """
     with torch.no_grad(), devices.exact():
         batches = torch.split(torch.from_numpy(inputs).to(device), scorer.AT_ONCE)
-        found: Scores = torch.cat([model(batch).softmax(1) for batch in batches]).cpu().numpy()
+        found: Scores = torch.cat([call(batch) for batch in batches]).cpu().numpy()
     return found
 
 

@@ -71,11 +71,9 @@ def images(model: nn.Sequential, recipe: ResNet) -> bytes:
     """
     graph = Drawing()
     pixels = graph.node("Cast", INPUT, to=TensorProto.FLOAT)
-    centered = graph.node(
-        "Sub", graph.node("Div", pixels, graph.constant(np.float32(127.5))), graph.constant(np.float32(1))
-    )
-    drawn = graph.node("Transpose", centered, perm=[0, 3, 1, 2])
     *blocks, head = model
+    scale, shift = (graph.constant(np.array(each, np.float32)) for each in (recipe.shape.scale, recipe.shape.shift))
+    drawn = graph.node("Transpose", graph.node("Sub", graph.node("Div", pixels, scale), shift), perm=[0, 3, 1, 2])
     for block in blocks:
         drawn = graph.module(block, drawn)
     assert isinstance(head, Head)

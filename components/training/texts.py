@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,6 @@ import torch
 from scipy.sparse import csr_array
 from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfTransformer
-from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
 from components.classes import scorer, tokens
@@ -21,17 +19,13 @@ from components.classes.shards import Items, labels
 from components.classes.tokens import Tokenizer, Tokens
 from components.common.config.classes import Texts
 from components.common.contracts.package import Signature
-from components.common.errors import UserError
 from components.neural import devices
+from components.neural.data import Batch, unchanged
 from components.neural.recipes import checked
 from components.neural.recipes.bert import Bert, Parameters
-from components.training import networks, texts_export
-from components.training.estimators import Fitted, Job, fitted
+from components.training import linear, networks, texts_export
+from components.training.estimators import Fitted
 from components.training.networks import Scores, Setting
-from components.training.texts_export import Line
-
-ITERATIONS = 1000  # of logistic regression
-NEVER = -30.0  # the logit of a class that no training row has
 
 
 def signature(task: Texts) -> Signature:
@@ -60,9 +54,9 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     if made.fit.frozen:
         return _frozen(setting, name, made, items.inputs(rows), known)
     # of a pipeline every batch has the same shape
-    change = _unchanged if task.trainer.pipeline > 1 else partial(_trimmed, made.pad)
+    change = unchanged if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
-    model = networks.fit(setting, name, made, rows, data)
+    model = made.merged(networks.fit(setting, name, made, rows, data))
     return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
 
 
@@ -74,8 +68,6 @@ def recipe(task: Texts, name: str) -> Bert:
     """
     field, tokenizer = networks.field(name), tokens.named(task)
     given = checked(Parameters, field, task.candidates[name].parameters)
-    if given.frozen and not given.pretrained:
-        raise UserError(f"{field}.frozen: is true, and there is nothing pretrained to keep; name {field}.pretrained")
     return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), given)
 
 
@@ -84,21 +76,21 @@ def is_network(task: Texts, name: str) -> bool:
     return task.candidates[name].kind == "bert" and not recipe(task, name).fit.frozen
 
 
-def _trimmed(pad: int, batch: Tensor, _: Tensor) -> Tensor:
-    """Leave out the last columns, in which no text of a batch has a token."""
-    used = (batch != pad).any(0).nonzero()
-    return batch[:, : int(used[-1]) + 1 if len(used) else 1]
+def _shortened(pad: int, batch: Batch, _: Tensor) -> Batch:
+    return _trimmed(pad, batch[0]), batch[1]
 
 
-def _unchanged(batch: Tensor, _: Tensor) -> Tensor:
-    return batch
+def _trimmed(pad: int, found: Tensor) -> Tensor:
+    """Leave out the last columns, in which no text has a token."""
+    used = (found != pad).any(0).nonzero()
+    return found[:, : int(used[-1]) + 1 if len(used) else 1]
 
 
 def _weighted(task: Texts, name: str, found: Tokens, known: Labels) -> Fitted:
     """Fit logistic regression on each text's tokens, weighted by how rare they are (TF-IDF)."""
     tokenizer = tokens.named(task)
     weigh = TfidfTransformer().fit(_counts(tokenizer, found))
-    line = _line(task, name, weigh.transform(_counts(tokenizer, found)), known)
+    line = linear.fit(task, name, weigh.transform(_counts(tokenizer, found)), known)
 
     def predict(inputs: Tokens) -> Scores:
         logits = weigh.transform(_counts(tokenizer, inputs)) @ line.weights + line.bias
@@ -123,23 +115,8 @@ def _frozen(setting: Setting, name: str, made: Bert, found: Tokens, known: Label
         model = made.model().to(setting.torch_device).eval()
         encoder, last = model
         embedded = _embeddings(encoder, found, made.pad)
-    line = _line(task, name, embedded, known)
-    last.load_state_dict({"weight": torch.from_numpy(line.weights.T), "bias": torch.from_numpy(line.bias)})
+    linear.fit(task, name, embedded, known).give(last)
     return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
-
-
-def _line(task: Texts, name: str, inputs: Any, known: Labels) -> Line:
-    """Fit logistic regression, with the candidate's parameters where they are its own."""
-    candidate = task.candidates[name]
-    given = candidate.parameters if candidate.kind == "tfidf" else {}
-    job = Job(networks.field(name), given, task.seed, threads=1, device="cpu")
-    made = fitted(LogisticRegression, job, {"max_iter": ITERATIONS, "random_state": task.seed}, inputs, known)
-    weights = np.zeros((inputs.shape[1], len(task.classes)))
-    bias = np.full(len(task.classes), NEVER)
-    # of two classes it knows the odds of the second
-    weights[:, made.classes_] = made.coef_.T if len(made.classes_) > 2 else np.outer(made.coef_, [0, 1])
-    bias[made.classes_] = made.intercept_ if len(made.classes_) > 2 else [0, *made.intercept_]
-    return Line(weights, bias)
 
 
 def _embeddings(encoder: nn.Module, found: Tokens, pad: int) -> npt.NDArray[np.float32]:
@@ -148,7 +125,7 @@ def _embeddings(encoder: nn.Module, found: Tokens, pad: int) -> npt.NDArray[np.f
     device = next(encoder.parameters()).device
     with torch.no_grad():
         batches = torch.split(torch.from_numpy(found[order]).to(device), scorer.AT_ONCE)
-        embedded = torch.cat([encoder(_trimmed(pad, batch, batch)) for batch in batches]).cpu().numpy()
+        embedded = torch.cat([encoder(_trimmed(pad, batch)) for batch in batches]).cpu().numpy()
     back = np.empty_like(embedded)
     back[order] = embedded
     return back

@@ -1,6 +1,6 @@
 """ONNX graphs of models of texts: `inputs` int32 (n, tokens) -> `score` float32 (n, classes)."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,24 +9,11 @@ from torch import nn
 
 from components.common.contracts.package import INPUT
 from components.neural.recipes.bert import Bert, Encoder
+from components.training.linear import Floats, Line
 from components.training.onnx_export import Drawing
-
-Floats = npt.NDArray[np.float64]
 
 MASKED = np.float32(1e9)  # below any score of attention
 TAKEN = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, None])
-
-
-class Line(NamedTuple):
-    """A linear classifier.
-
-    Attributes:
-        weights: (inputs, classes).
-        bias: (classes,).
-    """
-
-    weights: Floats
-    bias: Floats
 
 
 def bag(idf: Floats, line: Line, pad: int) -> bytes:

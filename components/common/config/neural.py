@@ -52,6 +52,10 @@ class Fit(Section):
         0, description="share of the steps over which the learning rate rises first"
     )
     decay: Decay = Decay.LINEAR
+    ema_decay: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = Field(
+        0,
+        description="share of the weights' moving average that a step leaves; the average is kept; 0: the last weights",
+    )
     threads: Positive = Field(
         1, description="on the CPU; more pay off for wide networks only, and wait for each other on a busy machine"
     )

@@ -57,4 +57,6 @@ def checked(kind: type[F], field: str, given: Mapping[str, Any]) -> F:
         return kind.model_validate(given)
     except ValidationError as error:
         wrong = error.errors()[0]
-        raise UserError(f"{field}.{wrong['loc'][0]}: {wrong['msg']}, got {wrong['input']!r}") from None
+        raise UserError(
+            f"{field}.{wrong['loc'][0]}: {wrong['msg'].removeprefix('Value error, ')}, got {wrong['input']!r}"
+        ) from None

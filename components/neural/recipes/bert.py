@@ -4,29 +4,29 @@ Devlin et al., BERT, 2019. A text's embedding is the mean over its tokens (Reime
 a linear layer tells classes apart.
 """
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import annotated_types
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from components.common.config.neural import Fit
 from components.common.config.section import Positive
-from components.common.errors import UnavailableError, UserError
+from components.common.errors import UserError
+from components.neural.recipes import pretrained
+from components.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
+    from peft import LoraModel
     from torch.distributed.tensor.parallel import ParallelStyle
     from transformers import BertConfig, BertModel
 
 WITHOUT_DROPOUT: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
 WIDER = 4  # the layer between, over what is between the layers
 
 
-class Parameters(Fit):
+class Parameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
 
     epochs: Positive = 4
@@ -35,20 +35,30 @@ class Parameters(Fit):
         0.0005, description="of Adam, at most; falls to 0 after the last step"
     )
     threads: Positive = Field(2, description="on the CPU")
-    pretrained: str = Field(
-        "", description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch"
+    lora_rank: Annotated[int, annotated_types.Ge(0)] = Field(
+        0,
+        description="of what is learned beside pretrained queries and values, which stay; 0: all weights are trained",
     )
-    frozen: bool = Field(False, description="true: pretrained weights stay, and embeddings go to logistic regression")
+    lora_alpha: Positive = Field(16, description="these products are scaled by it over their number")
     width: Positive = Field(128, description="numbers of a token, from scratch")
     layers: Positive = Field(2, description="from scratch")
     heads: Positive = Field(4, description="of each layer, from scratch; they divide the width")
     label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
 
+    @field_validator("lora_rank")
+    @classmethod
+    def _adapts_something(cls, value: int, info: ValidationInfo) -> int:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to adapt; name it as `pretrained`, or leave this out")
+        if value and info.data.get("frozen"):
+            raise ValueError("`frozen` trains nothing that could be adapted; leave one of them out")
+        return value
+
 
 class Encoder(nn.Module):
     """Tokens to embeddings: (n, tokens) -> (n, width)."""
 
-    def __init__(self, bert: "BertModel", pad: int) -> None:
+    def __init__(self, bert: "BertModel | LoraModel", pad: int) -> None:
         super().__init__()
         self.bert, self.pad = bert, pad
 
@@ -93,12 +103,17 @@ class Bert:
 
         if not self.fit.pretrained:
             return self._network(BertModel(self.shape, add_pooling_layer=False))
-        options = {"config": self.shape, "add_pooling_layer": False, "use_safetensors": True}
-        bert, found = self._read(BertModel, output_loading_info=True, **options)
-        if found["missing_keys"]:
-            name = min(found["missing_keys"])
-            raise UserError(f"{self.field}.pretrained: {self.fit.pretrained!r} has no weights of {name}, and others")
-        return self._network(bert)
+        bert = pretrained.network(
+            BertModel, self._source, self.fit.pretrained, config=self.shape, add_pooling_layer=False
+        )
+        return self._network(self._adapted(bert) if self.fit.lora_rank else bert)
+
+    def merged(self, model: nn.Sequential) -> nn.Sequential:
+        """Return a trained network whose adapters, if it has any, are part of its weights."""
+        if self.fit.lora_rank:
+            encoder: Any = model[0]
+            encoder.bert = encoder.bert.merge_and_unload()
+        return model
 
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""
@@ -113,14 +128,16 @@ class Bert:
         raise UserError("task.trainer.tensor: a bert's layers are not shared; write tensor: 1")
 
     def flops(self) -> int:
-        """Return those of one text of the full length: backward costs twice what forward does.
+        """Return those of one text of the full length: backward costs twice what forward does, with adapters as much.
 
         Forward, 2 for each weight and token, and 4 for each number of a token and each token that it attends to
         (Kaplan et al., Scaling Laws for Neural Language Models, 2020).
         """
         shape, width = self.shape, self.shape.hidden_size
         token = 8 * width**2 + 4 * width * shape.intermediate_size + 4 * width * self.length
-        return 3 * (shape.num_hidden_layers * self.length * token + 2 * width * self.classes)
+        return (2 if self.fit.lora_rank else 3) * (
+            shape.num_hidden_layers * self.length * token + 2 * width * self.classes
+        )
 
     @cached_property
     def shape(self) -> "BertConfig":
@@ -145,34 +162,27 @@ class Bert:
                 pad_token_id=self.pad,
                 **WITHOUT_DROPOUT,
             )
-        found: BertConfig = self._read(BertConfig, **WITHOUT_DROPOUT)
+        found: BertConfig = pretrained.read(BertConfig, self._source, fit.pretrained, **WITHOUT_DROPOUT)
         self._check(found)
         return found
 
-    def _network(self, bert: "BertModel") -> nn.Sequential:
+    @property
+    def _source(self) -> str:
+        return f"{self.field}.pretrained"
+
+    def _network(self, bert: "BertModel | LoraModel") -> nn.Sequential:
         return nn.Sequential(Encoder(bert, self.pad), nn.Linear(self.shape.hidden_size, self.classes))
 
-    def _read(self, kind: Any, **options: Any) -> Any:
-        from huggingface_hub.errors import LocalEntryNotFoundError
-        from safetensors import SafetensorError
-        from transformers.utils import logging
+    def _adapted(self, bert: "BertModel") -> "LoraModel":
+        """Return a network of which differences of attention's weights are trained alone (Hu et al., LoRA, 2021)."""
+        from peft import LoraConfig, LoraModel
 
-        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        name = self.fit.pretrained
-        try:
-            return kind.from_pretrained(name, **options)
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-            if isinstance(error.__cause__, LocalEntryNotFoundError) and HUB.fullmatch(name):
-                raise UnavailableError(f"the hub does not answer for {name!r} ({error.__cause__})") from None
-            why = " ".join(str(error).split())[:200]
-            raise UserError(
-                f"{self.field}.pretrained: {name!r} cannot be read ({why}); name a folder with config.json and "
-                "model.safetensors, or a name on the hub where that can be reached"
-            ) from None
+        fit = self.fit
+        adapters = LoraConfig(r=fit.lora_rank, lora_alpha=fit.lora_alpha, target_modules=["query", "value"])
+        return LoraModel(bert, {"default": adapters}, "default")
 
     def _check(self, shape: "BertConfig") -> None:
-        field, most = f"{self.field}.pretrained", shape.max_position_embeddings
+        field, most = self._source, shape.max_position_embeddings
         if shape.model_type != "bert":
             raise UserError(f"{field}: is a network of type {shape.model_type!r}; choose one of type 'bert'")
         if shape.hidden_act != "gelu":

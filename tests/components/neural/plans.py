@@ -18,7 +18,7 @@ from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.replica import Replica
 
 CPU = torch.device("cpu")
-BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02}
+BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
 PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {

@@ -1,12 +1,13 @@
 """Images of a training: their order, and what is done to them."""
 
-from functools import partial
-
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from components.neural.data import Gathered
-from components.neural.images import Augmentation, augmented
+from components.neural.images import Augmentation, augmented, beta, mixed
+from components.neural.recipes.resnet import Parameters, ResNet
 
 IMAGES = torch.arange(10 * 4 * 4).reshape(10, 4, 4, 1).to(torch.uint8)
 LABELS = torch.arange(10)
@@ -15,7 +16,8 @@ HOW = Augmentation(shift=1, flip=True)
 
 def pictures(how: Augmentation = HOW, size: int = 3) -> Gathered:
     torch.manual_seed(0)
-    found = Gathered(lambda chosen: IMAGES[chosen], LABELS, size, partial(augmented, how))
+    change = lambda batch, noise: (augmented(how, batch[0], noise), batch[1])  # noqa: E731
+    found = Gathered(lambda chosen: IMAGES[chosen], LABELS, size, change)
     found.seed()
     return found
 
@@ -79,3 +81,33 @@ def test_half_of_the_images_are_mirrored():
     image = torch.arange(3, dtype=torch.uint8).reshape(1, 1, 3, 1).expand(2, 1, 3, 1)
     found = augmented(Augmentation(flip=True), image, torch.tensor([[0.5, 0.5, 0.4], [0.5, 0.5, 0.6]]))
     assert found[:, 0, :, 0].tolist() == [[2, 1, 0], [0, 1, 2]]
+
+
+def test_images_are_mixed_in_pairs_and_their_labels_alike():
+    images = torch.tensor([0, 100, 201], dtype=torch.uint8).reshape(3, 1, 1, 1)
+    blended, labels = mixed((images, torch.tensor([0, 1, 0])), torch.tensor([0.75, 0.4, 1.0]), classes=3)
+    assert blended.flatten().tolist() == [50, 100, 201]
+    assert blended.dtype == torch.uint8
+    assert torch.allclose(labels, torch.tensor([[1.0, 0, 0], [0, 1, 0], [1, 0, 0]]))
+    _, labels = mixed((images[:2], torch.tensor([0, 2])), torch.tensor([0.75, 0.4]), classes=3)
+    assert torch.allclose(labels, torch.tensor([[0.75, 0, 0.25], [0.6, 0, 0.4]]))
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])
+def test_shares_are_drawn_from_a_beta_distribution(alpha):
+    drawn = beta(torch.linspace(0, 0.999999, 20_001), alpha).numpy()
+    expected = stats.beta(alpha, alpha).ppf(np.linspace(0, 1, 20_001))
+    assert np.abs(drawn - expected)[100:-100].max() < 0.01
+    assert drawn.min() >= 0
+    assert drawn.max() <= 1
+
+
+def test_a_network_learns_from_mixed_images():
+    recipe = ResNet("parameters", 4, 1, 10, Parameters(width=4, mixup=1.0, label_smoothing=0.1))
+    images, labels = recipe.augmented((IMAGES, LABELS), torch.rand(10, 4))
+    loss = recipe.loss(recipe.model()(images), labels)
+    loss.backward()
+    assert labels.shape == (10, 10)
+    assert torch.allclose(labels.sum(1), torch.ones(10))
+    assert (labels > 0).sum(1).max() == 2
+    assert loss.isfinite()

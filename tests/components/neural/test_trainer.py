@@ -131,6 +131,28 @@ def test_half_of_the_steps_with_a_cosine_are_left_at_half_the_rate():
     assert [trainer.learning_rate(fit, done, 10) for done in (0, 1, 2, 6)] == pytest.approx([0.25, 0.5, 0.5, 0.25])
 
 
+def test_what_is_kept_is_the_moving_average_of_the_weights_after_each_step():
+    data, width = rows(SMALL)
+    fit = SMALL.model_copy(update={"ema_decay": 0.6})
+    with devices.reproducible(0, threads=1):
+        training = Training(Replica(MLP(width, fit), CPU), data)
+        data.seed()
+        expected = [parameter.detach().clone() for parameter in training.replica.model.parameters()]
+        for number, batch in enumerate(training.batches(), 1):
+            training.step(batch)
+            left = min(0.6, (1 + number) / (10 + number))
+            expected = [
+                left * mean + (1 - left) * parameter
+                for mean, parameter in zip(expected, training.replica.model.parameters(), strict=True)
+            ]
+    training.finish()
+
+    averaged = trained(fit)
+    assert gap(averaged, training.replica.model) == 0
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(averaged.parameters(), expected, strict=True))
+    assert gap(averaged, trained()) > 1e-4
+
+
 @pytest.mark.parametrize("change", [{"microbatches": 3}, {"recompute": True}, {"recompute": True, "microbatches": 64}])
 def test_accumulated_gradients_and_recomputed_activations_train_the_same_network(change):
     assert gap(trained(), trained(SMALL.model_copy(update=change))) < 1e-5

@@ -3,14 +3,17 @@
 import json
 from argparse import Namespace
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from transformers import ResNetConfig, ResNetForImageClassification
 
 from components.classes import watched
-from components.classes.shards import Items
+from components.classes.shards import Items, labels
 from components.common import splits
 from components.common.contracts import package
 from components.common.errors import UserError
@@ -20,6 +23,8 @@ from components.training import __main__ as training
 from components.training import images, networks, onnx_export
 from tests.components import pictures
 from tests.components.states import state
+
+CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +88,7 @@ def test_rows_that_share_their_content_with_the_training_days_are_no_reference(i
 @pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
 def test_the_graph_gives_the_network_s_probabilities(given):
     torch.manual_seed(0)
-    recipe = ResNet(16, 3, 5, Parameters(width=4, **given))
+    recipe = ResNet("parameters", 16, 3, 5, Parameters(width=4, **given))
     model = recipe.model()
     pixels = torch.randint(0, 256, (40, 16, 16, 3), dtype=torch.uint8)
     with torch.no_grad():  # so that its statistics are none of those it begins with
@@ -96,6 +101,42 @@ def test_the_graph_gives_the_network_s_probabilities(given):
     assert np.abs(Graph(graph).embedding(pixels.numpy()) - taken).max() < 1e-4
     assert "BatchNormalization" not in {node.op_type for node in onnx.load_from_string(graph).graph.node}
     assert onnx_export.images(model, recipe) == graph
+
+
+def published(folder: Path) -> str:
+    """Write a small network's weights as everybody shares them, and return where."""
+    shape = ResNetConfig(num_channels=1, embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+    ResNetForImageClassification(shape).save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text('{"image_mean": [0.5], "image_std": [0.25]}')
+    return str(folder)
+
+
+def test_embeddings_of_published_weights_that_stay_are_told_apart_by_logistic_regression(items, tmp_path):
+    candidate = {"kind": "resnet", "parameters": {"pretrained": published(tmp_path), "frozen": True, "threads": 1}}
+    task = pictures.parsed(task={"candidates": {"frozen": candidate}}).task
+
+    fitted = images.fit(networks.Setting(task, "cpu"), "frozen", items, items.rows)
+
+    pixels, graph = items.inputs(items.rows), Graph(fitted.graph)
+    theirs = LogisticRegression(max_iter=1000).fit(graph.embedding(pixels), labels(items.rows, task.classes))
+    assert np.abs(graph.score(pixels) - theirs.predict_proba(graph.embedding(pixels))).max() < 1e-3
+    assert np.abs(graph.score(pixels) - fitted.predict(pixels)).max() < 1e-5
+    assert not images.is_network(task, "frozen")
+
+
+def test_published_weights_are_where_a_training_begins(items, tmp_path):
+    place = published(tmp_path)
+    tuned = {"pretrained": place, "epochs": 1, "learning_rate": 1e-9, "threads": 1, "ema_decay": 0.9}
+    candidates = {"tuned": {"kind": "resnet", "parameters": tuned}}
+    task = pictures.parsed(task={"candidates": candidates}).task
+    *begun, _ = images.recipe(task, "tuned").model().eval()
+    pixels = items.inputs(items.rows)
+
+    fitted = images.fit(networks.Setting(task, "cpu"), "tuned", items, items.rows)
+
+    taken = networks.batched(lambda batch: torch.nn.Sequential(*begun)(batch).mean((2, 3)), pixels, CPU)
+    found = Graph(fitted.graph).embedding(pixels)
+    assert np.corrcoef(found.ravel(), taken.ravel())[0, 1] > 0.8  # statistics of batches change all the same
 
 
 def test_the_network_that_the_graph_is_compared_with_computes_in_float32_on_a_gpu_too():

@@ -22,7 +22,10 @@ from components.common import storage
 from components.common.contracts import package, tables
 from components.common.errors import UnavailableError, UserError
 from components.common.graph import Graph
+from components.neural import devices, trainer
+from components.neural.data import unchanged
 from components.neural.recipes.bert import Bert, Parameters
+from components.neural.replica import Replica
 from components.training import __main__ as training
 from components.training import networks, texts, texts_export
 from tests.components import pictures, topics
@@ -180,6 +183,28 @@ def test_pretrained_weights_are_where_a_network_begins_and_embeddings_where_they
     assert not texts.is_network(task, "frozen")
 
 
+def test_adapters_are_trained_while_pretrained_weights_stay_and_become_part_of_them(tmp_path):
+    given, place = items(), saved(tmp_path)
+    made = recipe(pretrained=place, lora_rank=2, lora_alpha=8, epochs=2, learning_rate=0.05)
+    learning = {name for name, each in made.model().named_parameters() if each.requires_grad}
+    assert {name.split(".")[-3] for name in learning if "lora" in name} == {"lora_A", "lora_B"}
+    assert {name for name in learning if "lora" not in name} == {"1.weight", "1.bias"}
+
+    with devices.reproducible(0, threads=1):
+        before = recipe(pretrained=place).model().state_dict()
+        data = networks.gathered(networks.Setting(TASK, "cpu"), given, given.rows, 16, unchanged)
+        after = made.merged(trainer.fit(Replica(made, torch.device("cpu")), data)).state_dict()
+    assert after.keys() == before.keys()
+    changed = {name for name in before if not torch.equal(after[name], before[name])}
+    attention = {f"layer.{layer}.attention.self.{part}.weight" for layer in (0, 1) for part in ("query", "value")}
+    assert changed == {f"0.bert.encoder.{name}" for name in attention} | {"1.weight", "1.bias"}
+    assert made.flops() * 3 == recipe(pretrained=place).flops() * 2
+
+    task = topics.task(candidates={"bert": {"kind": "bert", "parameters": made.fit.model_dump(exclude_defaults=True)}})
+    fitted, found = texts.fit(networks.Setting(task, "cpu"), "bert", given, given.rows), given.inputs(given.rows)
+    assert np.abs(Graph(fitted.graph).score(found) - fitted.predict(found)).max() < 1e-5
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -201,7 +226,9 @@ def test_pretrained_weights_that_do_not_fit_are_refused(tmp_path, changes, why):
     ("parameters", "why"),
     [
         ({"pretrained": "no/such/folder"}, r"parameters.pretrained: 'no/such/folder' cannot be read"),
-        ({"frozen": True}, r"parameters.frozen: is true, and there is nothing pretrained"),
+        ({"frozen": True}, r"parameters.frozen: there is nothing pretrained to keep; .*, got True"),
+        ({"lora_rank": 4}, r"parameters.lora_rank: there is nothing pretrained to adapt; .*, got 4"),
+        ({"pretrained": "x", "frozen": True, "lora_rank": 4}, r"parameters.lora_rank: `frozen` trains nothing"),
         ({"width": 10, "heads": 3}, r"parameters.heads: is 3, which does not divide the width of 10"),
         ({"depth": 2}, r"parameters.depth: unknown"),
     ],
@@ -252,6 +279,6 @@ def test_operations_are_those_that_pytorch_counts():
 
 def test_texts_of_a_batch_are_filled_up_to_the_longest_of_them_only():
     found = torch.tensor([[1, 5, 0, 0], [1, 5, 6, 0]])
-    assert texts._trimmed(0, found, found).tolist() == [[1, 5, 0], [1, 5, 6]]
-    assert texts._trimmed(0, found[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0]), found).shape == (1, 3)
-    assert texts._trimmed(0, found * 0, found).shape == (2, 1)
+    assert texts._trimmed(0, found).tolist() == [[1, 5, 0], [1, 5, 6]]
+    assert texts._trimmed(0, found[:1] * torch.tensor([1, 0, 1, 1]) + torch.tensor([0, 0, 7, 0])).shape == (1, 3)
+    assert texts._trimmed(0, found * 0).shape == (2, 1)

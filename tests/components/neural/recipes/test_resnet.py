@@ -1,19 +1,23 @@
 """The recipe of residual networks."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import ResNetConfig, ResNetForImageClassification
 
 from components.common.errors import UserError
 from components.neural.recipes import checked
-from components.neural.recipes.resnet import Parameters, Pointwise, ResNet
+from components.neural.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, Parameters, Pointwise, ResNet
 
 RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
 
 
 def parameters_of(**given) -> int:
     with torch.device("meta"):
-        model = ResNet(224, 3, 1000, Parameters(**given)).model()
+        model = ResNet("parameters", 224, 3, 1000, Parameters(**given)).model()
     return sum(each.numel() for each in model.parameters())
 
 
@@ -24,13 +28,15 @@ def test_resnet_50_and_18_have_the_sizes_that_everybody_knows():
 
 def test_resnet_50_takes_the_operations_that_everybody_knows():
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
-        ResNet(224, 3, 1000, Parameters(**RESNET50)).model().eval()(torch.zeros(1, 224, 224, 3, dtype=torch.uint8))
+        ResNet("parameters", 224, 3, 1000, Parameters(**RESNET50)).model().eval()(
+            torch.zeros(1, 224, 224, 3, dtype=torch.uint8)
+        )
     assert counter.get_total_flops() == pytest.approx(2 * 4.09e9, rel=0.01)
 
 
 @pytest.mark.parametrize("given", [{"stages": "1,2"}, {"stages": "1,1", "bottleneck": True, "stem": "large"}])
 def test_images_come_in_as_bytes_and_leave_as_a_score_for_each_class(given):
-    recipe = ResNet(16, 3, 5, Parameters(width=4, **given))
+    recipe = ResNet("parameters", 16, 3, 5, Parameters(width=4, **given))
     pixels = torch.randint(0, 256, (6, 16, 16, 3), dtype=torch.uint8)
     logits = recipe.model()(pixels)
     assert logits.shape == (6, 5)
@@ -42,7 +48,7 @@ def test_the_layout_in_memory_changes_nothing_that_is_learned(stem):
     pixels, found = torch.randint(0, 256, (4, 32, 32, 3), dtype=torch.uint8), []
     for channels_last in (True, False):
         torch.manual_seed(0)
-        model = ResNet(32, 3, 5, Parameters(width=8, stem=stem, channels_last=channels_last)).model()
+        model = ResNet("parameters", 32, 3, 5, Parameters(width=8, stem=stem, channels_last=channels_last)).model()
         model(pixels).square().sum().backward()
         layout = torch.channels_last if channels_last else torch.contiguous_format
         assert model[0].path[0].weight.is_contiguous(memory_format=layout)
@@ -60,14 +66,14 @@ def test_a_shortcut_that_leaves_out_pixels_is_the_convolution_with_that_stride()
 
 
 def test_operations_are_those_that_pytorch_counts_for_each_image():
-    recipe = ResNet(16, 1, 5, Parameters(width=4))
+    recipe = ResNet("parameters", 16, 1, 5, Parameters(width=4))
     with FlopCounterMode(display=False) as counter:
         recipe.model()(torch.zeros(6, 16, 16, 1, dtype=torch.uint8)).sum().backward()
     assert counter.get_total_flops() == 6 * recipe.flops()
 
 
 def test_processes_that_share_layers_are_told_that_they_cannot():
-    recipe = ResNet(16, 1, 5, Parameters())
+    recipe = ResNet("parameters", 16, 1, 5, Parameters())
     with pytest.raises(UserError, match=r"task.trainer.tensor: .*write tensor: 1"):
         recipe.tensor_plan(recipe.model())
 
@@ -81,3 +87,57 @@ def test_a_parameter_that_is_wrong_is_named(name, value):
 def test_a_parameter_that_is_unknown_is_named_with_the_nearest():
     with pytest.raises(UserError, match=r"task.x.stage: unknown; .*did you mean 'stages'\?"):
         checked(Parameters, "task.x", {"stage": "1"})
+
+
+def published(folder: Path, **changes) -> ResNetForImageClassification:
+    """Write a small network's weights as everybody shares them; its statistics are those of no batch."""
+    shape = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 2], "layer_type": "basic"} | changes
+    made = ResNetForImageClassification(ResNetConfig(**shape)).eval()
+    for norm in (each for each in made.modules() if isinstance(each, torch.nn.BatchNorm2d)):
+        norm.running_mean.normal_(0, 0.1)
+        norm.running_var.uniform_(0.5, 2)
+    made.save_pretrained(folder)
+    return made
+
+
+DEEP = {"embedding_size": 4, "hidden_sizes": [16, 32], "layer_type": "bottleneck"}
+
+
+@pytest.mark.parametrize("shape", [{}, DEEP])
+@pytest.mark.parametrize("told", [None, {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.4]}])
+def test_a_network_begins_with_published_weights_and_sees_pixels_as_they_did(tmp_path, shape, told):
+    theirs = published(tmp_path, **shape)
+    if told:
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    pixels = torch.randint(0, 256, (4, 37, 37, 3), dtype=torch.uint8)
+    mean, deviation = told.values() if told else (IMAGENET_MEAN, IMAGENET_STD)
+
+    *blocks, _ = ResNet("parameters", 37, 3, 5, Parameters(pretrained=str(tmp_path))).model().eval()
+
+    with torch.no_grad():
+        ours = torch.nn.Sequential(*blocks)(pixels).mean((2, 3))
+        scaled = (pixels / 255 - torch.tensor(mean)) / torch.tensor(deviation)
+        expected = theirs.resnet(scaled.permute(0, 3, 1, 2)).pooler_output[:, :, 0, 0]
+    assert torch.allclose(ours, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "why"),
+    [
+        ({"num_channels": 1}, r"^parameters.pretrained: its num_channels is 1; choose a network with 3"),
+        ({"hidden_sizes": [8, 24]}, r"its hidden_sizes is \[8, 24\]; choose a network with \[8, 16\]"),
+        ({"hidden_act": "gelu"}, "its hidden_act is 'gelu'"),
+        ({**DEEP, "downsample_in_bottleneck": True}, "its downsample_in_bottleneck is True"),
+    ],
+)
+def test_published_weights_of_another_network_are_refused(tmp_path, shape, why):
+    published(tmp_path, **shape)
+    with pytest.raises(UserError, match=why):
+        ResNet("parameters", 37, 3, 5, Parameters(pretrained=str(tmp_path))).model()
+
+
+def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
+    published(tmp_path, num_channels=1)
+    recipe = ResNet("parameters", 37, 1, 5, Parameters(pretrained=str(tmp_path)))
+    with pytest.raises(UserError, match=r"pretrained: has 3 means, and task.channels is 1; write image_mean"):
+        recipe.model()
