@@ -50,6 +50,7 @@ def config(weights: Path) -> dict[str, object]:
         "words": {"kind": "tfidf", "parameters": {"C": 10.0}},
         "frozen": {"kind": "bert", "parameters": {**pretrained, "frozen": True}},
         "tuned": {"kind": "bert", "parameters": {**pretrained, **tuned}},
+        "adapted": {"kind": "bert", "parameters": {**pretrained, **tuned, "lora_rank": 8, "learning_rate": 0.001}},
     }
     columns = {"event_id": "verse_id", "event_time": "time", "text": "text", "label": "label", "group": "chapter"}
     return {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from components.classes.scorer import Scorer as ClassScorer
+    from components.scoring.answered import Answered
     from components.tabular.inputs import Scorer
 
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
@@ -93,9 +94,12 @@ def body(args: Namespace) -> dict[str, Any]:
     flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
     step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, source.version)
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
-    write_section(args.scores, section.build(parts, source.version, flagged, quantiles))
+    answered = None if args.model else _answered(job, day, scored)
+    write_section(args.scores, section.build(parts, source.version, flagged, quantiles, answered))
     counted = {} if flagged is None else {"flagged": flagged}
     _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted}))
+    if answered:
+        counted |= {"answered": answered.answered, "answered_otherwise": answered.differing}
     return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}
 
 
@@ -144,6 +148,15 @@ def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
     batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
     for rows in batches:
         yield core.scored(rows, job.model, job.source.version, job.scorer.score)
+
+
+def _answered(job: Job, day: date, scored: "pd.DataFrame") -> "Answered | None":
+    from components.scoring import answered
+
+    if job.model.has_classes:
+        scored = scored.assign(content=storage.read_frame(job.features.partition(day).uri, ["content"])["content"])
+    folder = storage.join(job.lake, job.config.name, "predictions")
+    return answered.compared(folder, day, scored, job.source.version)
 
 
 def _details(job: Job) -> dict[str, Any]:

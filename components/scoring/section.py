@@ -1,14 +1,24 @@
 """What scoring shows on the page of its run: how many events were scored and flagged, and how the scores lie."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from components.common.contracts.section import Bars, Column, Fact, Link, Links, Outcome, Row, Section, Table, Text
 from components.common.contracts.tables import Partition
 
+if TYPE_CHECKING:
+    from components.scoring.answered import Answered
+
 WEIGHT = 50
 
 
-def build(parts: Sequence[Partition], version: str, flagged: int | None, quantiles: Mapping[str, float]) -> Section:
+def build(
+    parts: Sequence[Partition],
+    version: str,
+    flagged: int | None,
+    quantiles: Mapping[str, float],
+    answered: "Answered | None",
+) -> Section:
     """Return the section of some days' scores.
 
     Args:
@@ -16,20 +26,22 @@ def build(parts: Sequence[Partition], version: str, flagged: int | None, quantil
         version: of the model that scored.
         flagged: events of the newest day from the model's threshold up; None where it predicts classes.
         quantiles: quantile, such as `0.5` -> score on the newest day.
+        answered: how they compare with the endpoint's answers, None without any.
     """
     newest = parts[-1]
     model = "the new model" if version == "unregistered" else f"version {version}"
-    told = "" if flagged is None else f"{flagged:,} of them flagged."
+    told = [] if flagged is None else [f"{flagged:,} of them flagged."]
+    told += answered.sentences if answered else []
     outcome = Outcome(
         headline=f"{newest.rows:,} events of {newest.date} scored by {model}",
-        reasons=[told] if told else [],
+        reasons=told,
         next=None if version == "unregistered" else "monitoring",
     )
     days = Bars(title="Events scored by day", labels=[p.date for p in parts], heights=[float(p.rows) for p in parts])
     columns = [Column(title="Share of events at or below"), Column(title="Score", format="score", has_bars=True)]
     rows = [Row(cells=[f"{float(share):.1%}", score]) for share, score in quantiles.items()]
     blocks = [
-        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *([told] if told else [])]),
+        Text(sentences=[f"{newest.rows:,} events of {newest.date} scored by {model}.", *told]),
         days,
         Table(title=f"Scores of {newest.date}", columns=columns, rows=rows),
         Links(title="Scores by event", links=[Link(name="scores", uri=newest.uri)], is_key=version != "unregistered"),

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -14,6 +15,8 @@ from components.common.contracts.section import Bars, read_section
 from components.common.errors import UserError
 from components.common.release import Place
 from components.scoring.__main__ import body
+from components.serving.predictions import Predictions, _Row
+from components.tabular.online.event import Event
 from tests import packages
 from tests.components import samples
 from tests.components.states import state
@@ -60,12 +63,20 @@ def test_the_section_says_who_scored_how_much_and_that_monitoring_follows_the_ch
     tmp_path: Path, features: str
 ) -> None:
     register(tmp_path, promote=True)
+    first = samples.features().tail(40).iloc[0]
+    answered = Event(int(first["event_id"]), first["event_time"].value // 1000)
+    log = Predictions(str(tmp_path / "lake/tiny/predictions"))
+    log._write([_Row(answered.time * 1000, "one", 1, 0.5, np.array([first["amount"]], np.float32), [answered], [])])
     details = by_champion(tmp_path, features).details
     section = read_section(str(tmp_path / "scores"))
     assert section
     assert section.outcome
     assert section.outcome.headline == f"40 events of 2024-03-20 scored by version {details['version']}"
     assert section.outcome.next == "monitoring"
+    assert section.outcome.reasons[1:] == [
+        "The endpoint has answered 1 of 40, 1 by this version.",
+        "Each of these had the same score when it was answered.",
+    ]
     (days,) = [block for block in section.blocks if isinstance(block, Bars)]
     assert (days.labels[-1], days.heights[-1]) == ("2024-03-20", 40.0)
 

@@ -1,0 +1,87 @@
+"""What the endpoint has answered of a day's events, beside what they are scored as now: by its prediction log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import pandas as pd
+
+from components.common import storage
+
+TOLERANCE = 1e-6  # by which float32 scores of the same graph may differ
+EVENTS, ITEMS = ("event_id", "event_time"), ("content",)  # what events, and images or texts, are known by
+
+
+@dataclass(frozen=True)
+class Answered:
+    """How the endpoint's answers compare with the scores of a day.
+
+    Attributes:
+        events: of the day.
+        answered: those of them that the endpoint has scored, by whatever version.
+        compared: those that it has scored by the version that scores the day.
+        differing: those of these with another score, by more than `TOLERANCE`.
+        largest: by how much a score differs at most.
+    """
+
+    events: int
+    answered: int
+    compared: int
+    differing: int
+    largest: float
+
+    @property
+    def sentences(self) -> list[str]:
+        """What a person is told."""
+        told = [f"The endpoint has answered {self.answered:,} of {self.events:,}, {self.compared:,} by this version."]
+        if self.differing:
+            told.append(
+                f"{self.differing:,} of these had another score when they were answered, by {self.largest:.4f} at "
+                "most: it has seen other events or labels than the lake."
+            )
+        elif self.compared:
+            told.append("Each of these had the same score when it was answered.")
+        return told
+
+
+def compared(folder: str, day: date, scored: pd.DataFrame, version: str) -> Answered | None:
+    """Compare a day's scores with what the endpoint has answered on the day and the next.
+
+    Args:
+        folder: URI of the prediction log.
+        day: of the events.
+        scored: `score` and what events (`EVENTS`) or items (`ITEMS`) are known by, a row each.
+        version: that scored them.
+
+    Returns:
+        None where the log has nothing of these days.
+    """
+    keys = list(EVENTS if "content" not in scored else ITEMS)
+    log = _log(folder, day, keys)
+    if log is None:
+        return None
+    known = _keyed(scored[[*keys, "score"]])
+    own = known.merge(log[log["version"] == int(version)].drop_duplicates(keys, keep="last"), on=keys)
+    gaps = (own["score_x"].astype(float) - own["score_y"].astype(float)).abs()
+    answered = known.merge(log[keys].drop_duplicates(), on=keys)
+    differing = int((gaps > TOLERANCE).sum())
+    return Answered(len(known), len(answered), len(own), differing, float(gaps.max()) if len(gaps) else 0.0)
+
+
+def _log(folder: str, day: date, keys: Sequence[str]) -> pd.DataFrame | None:
+    """Read who answered what, in the order of the answers."""
+    places = [storage.join(folder, f"date={each}") for each in (day, day + timedelta(days=1))]
+    uris = [storage.join(place, name) for place in places for name in storage.names(place)]
+    if not uris:
+        return None
+    columns = ["scored_at", "version", "score", *keys]
+    found = pd.concat([storage.read_frame(uri, columns) for uri in uris], ignore_index=True)
+    return _keyed(found.dropna(subset=list(keys)).sort_values("scored_at", kind="stable"))
+
+
+def _keyed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Write keys alike: the log has ids as text, and times with their zone."""
+    if "event_id" not in rows:
+        return rows
+    times = pd.to_datetime(rows["event_time"], utc=True).dt.as_unit("us")
+    return rows.assign(event_id=rows["event_id"].astype(str), event_time=times)
