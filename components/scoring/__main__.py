@@ -98,7 +98,7 @@ def body(args: Namespace) -> dict[str, Any]:
     write_section(args.scores, section.build(parts, source.version, flagged, quantiles, answered))
     counted = {} if flagged is None else {"flagged": flagged}
     _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted}))
-    if answered:
+    if answered:  # zeros too: a metric that is there always can be watched
         counted |= {"answered": answered.answered, "answered_otherwise": answered.differing}
     return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}
 
@@ -150,7 +150,7 @@ def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
         yield core.scored(rows, job.model, job.source.version, job.scorer.score)
 
 
-def _answered(job: Job, day: date, scored: "pd.DataFrame") -> "Answered | None":
+def _answered(job: Job, day: date, scored: "pd.DataFrame") -> "Answered":
     from components.scoring import answered
 
     if job.model.has_classes:

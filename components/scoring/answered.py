@@ -32,7 +32,9 @@ class Answered:
 
     @property
     def sentences(self) -> list[str]:
-        """What a person is told."""
+        """What a person is told; nothing where the endpoint is not asked, or its log is elsewhere."""
+        if not self.answered:
+            return []
         told = [f"The endpoint has answered {self.answered:,} of {self.events:,}, {self.compared:,} by this version."]
         if self.differing:
             told.append(
@@ -44,7 +46,7 @@ class Answered:
         return told
 
 
-def compared(folder: str, day: date, scored: pd.DataFrame, version: str) -> Answered | None:
+def compared(folder: str, day: date, scored: pd.DataFrame, version: str) -> Answered:
     """Compare a day's scores with what the endpoint has answered on the day and the next.
 
     Args:
@@ -52,15 +54,11 @@ def compared(folder: str, day: date, scored: pd.DataFrame, version: str) -> Answ
         day: of the events.
         scored: `score` and what events (`EVENTS`) or items (`ITEMS`) are known by, a row each.
         version: that scored them.
-
-    Returns:
-        None where the log has nothing of these days.
     """
     keys = list(EVENTS if "content" not in scored else ITEMS)
-    log = _log(folder, day, keys)
+    log, known = _log(folder, day, keys), _keyed(scored[[*keys, "score"]])
     if log is None:
-        return None
-    known = _keyed(scored[[*keys, "score"]])
+        return Answered(len(known), 0, 0, 0, 0.0)
     own = known.merge(log[log["version"] == int(version)].drop_duplicates(keys, keep="last"), on=keys)
     gaps = (own["score_x"].astype(float) - own["score_y"].astype(float)).abs()
     answered = known.merge(log[keys].drop_duplicates(), on=keys)
