@@ -81,7 +81,9 @@ class Subject:
         return self._family.fit(self.setting, self.name, self.items, self.rows)
 
     def brief(self) -> Callable[[], Fitted]:
-        """Return the first steps of its fit."""
+        """Return the first steps of a network's fit; the whole fit of another candidate."""
+        if not self.is_network:
+            return self.fit
         parameters = {**self._candidate.parameters, "epochs": 1}
         candidate = self._candidate.model_copy(update={"parameters": parameters})
         task = self.setting.task.model_copy(update={"candidates": {self.name: candidate}})

@@ -26,6 +26,8 @@ PLACES = [
     {"NIGHTSHIFT_ENVIRONMENT": "gcp"},
     {"NIGHTSHIFT_ENVIRONMENT": "aws", "KFP_ENDPOINT": "http://localhost:1"},
 ]
+SHIPPED = ("fraud", "digits", "topics")
+PURPOSES = ("ingestion", "monitoring", "training", "backfill")
 
 
 @pytest.fixture
@@ -48,12 +50,19 @@ def assets_of(dags: dict[str, DAG], names: set[str]) -> set[str]:
 def test_every_dag_is_there_in_every_place(place: dict[str, str], load: Load) -> None:
     dags = load(**place)
 
-    assert set(dags) == {"fraud_ingestion", "fraud_monitoring", "fraud_training", "fraud_backfill"}
-    for dag in dags.values():
+    assert set(dags) == {f"{name}_{purpose}" for name in SHIPPED for purpose in PURPOSES}
+    for name, dag in dags.items():
         assert dag.doc_md
         assert dag.owner == "nightshift"
-        assert dag.tags == {"nightshift", "fraud"}
+        assert dag.tags == {"nightshift", name.partition("_")[0]}
         assert not dag.catchup
+
+
+def test_the_shipped_use_cases_of_other_kinds_are_simulated_wherever_frauds_events_are(load: Load) -> None:
+    dags = load(NIGHTSHIFT_DATA="s3://bucket/fraud")
+
+    data = {name: dags[f"{name}_training"].params["data"] for name in SHIPPED}
+    assert data == {"fraud": "s3://bucket/fraud", "digits": "simulator", "topics": "simulator"}
 
 
 def test_ingestion_announces_the_day(load: Load) -> None:
@@ -245,5 +254,6 @@ def test_parsing_a_dag_reads_its_yaml_and_nothing_else() -> None:
 
     assert {event for event, _ in touched} == {"open"}
     read = [Path(name) for _, name in touched if not name.endswith((".py", ".pyc"))]
-    assert {path.suffix for path in read} == {".yaml"}
-    assert len(read) == 4  # the pipelines of three DAGs, and the config
+    pipelines = ("ingestion", "monitoring", "training")
+    # each file of them those of three DAGs, and its config
+    assert sorted(path.name for path in read) == sorted(f"{name}.yaml" for name in SHIPPED + 3 * pipelines)

@@ -1,4 +1,4 @@
-"""The real Airflow, all parts of it on SQLite, with two use cases in a small simulated world that drifts."""
+"""The real Airflow, all parts of it on SQLite: a table of a small simulated world that drifts, and texts beside it."""
 
 import json
 import re
@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from components.common.errors import UserError
+from pipelines import configs
 from pipelines.engines.airflow import standalone
 from tests.dags.person import (
     CONFIG,
@@ -31,8 +32,13 @@ from tests.dags.person import (
     until,
 )
 
-OTHER = CONFIG | {"name": "other", "simulator": CONFIG["simulator"] | {"seed": 1}}
-USE_CASES = ("small", "other")
+TOPICS = configs.load("topics")
+TEXTS: dict[str, Any] = TOPICS | {
+    "name": "texts",
+    "protocol": CONFIG["protocol"],
+    "task": TOPICS["task"] | {"candidates": {"words": {"kind": "tfidf"}}},
+}
+USE_CASES = ("small", "texts")
 
 
 class Slack:
@@ -83,7 +89,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
     workspace, slack = folder / "workspace", Slack()
     dags = shutil.copytree(Path(__file__).parent / "fixing", folder / "dags")
     (dags / "follower.py").write_text(example())
-    for config in (CONFIG, OTHER):
+    for config in (CONFIG, TEXTS):
         path = folder / f"{config['name']}.yaml"
         path.write_text(yaml.safe_dump(config))
         standalone.add_use_case(str(path), dags)
@@ -162,7 +168,7 @@ def test_a_run_makes_what_the_command_line_makes(airflow: Installed, by_hand: By
     assert made["verdicts"]["deployment"]["decision"] == "promoted"
 
 
-def test_two_use_cases_that_were_started_at_once_both_succeed_and_share_no_lock_asset_or_model(
+def test_a_table_and_texts_that_were_started_at_once_both_succeed_and_share_no_lock_asset_or_model(
     airflow: Installed,
 ) -> None:
     runs = {}
@@ -175,7 +181,7 @@ def test_two_use_cases_that_were_started_at_once_both_succeed_and_share_no_lock_
     assert {name: (said["model"], said["version"]) for name, said in made.items()} == {
         name: (name, 1) for name in USE_CASES
     }
-    assert made["small"]["sha256"] != made["other"]["sha256"]
+    assert made["small"]["sha256"] != made["texts"]["sha256"]
     for name in USE_CASES:
         (event,) = airflow.events(f"{name}/model")
         assert event["source_dag_id"] == f"{name}_training"

@@ -1,0 +1,28 @@
+"""The measurements of a model of texts whose training is repeated."""
+
+import numpy as np
+import pandas as pd
+
+from components.classes.shards import Items, Shards
+from components.common.config.classes import TextNetwork
+from components.common.contracts.profile import PhaseName
+from components.common.storage import sha256
+from components.profiling import core
+from components.profiling.classes import Subject
+from components.profiling.core import Watch
+from tests.components import topics
+
+
+def test_weighted_words_with_parameters_of_their_own_are_measured_by_fitting_them_again():
+    words = TextNetwork(kind="tfidf", parameters={"C": 10.0})
+    task = topics.task().model_copy(update={"candidates": {"words": words}})
+    labels = [task.classes[number % 4] for number in range(48)]
+    rows = pd.DataFrame({"label": labels, "content": map(str, range(48))})
+    texts = np.random.default_rng(0).integers(10, 512, (48, 16)).astype(np.int32)
+    subject = Subject.of(task, "cpu", "words", Items(rows, Shards([texts])))
+
+    watch = Watch(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
+    profile, _ = core.measure(subject, watch, sha256(subject.fit().graph))
+
+    assert (profile.model, profile.kind, profile.rows, profile.reproduced) == ("words", "tfidf", 48, True)
+    assert "sklearn" in str(profile.top_operations)
