@@ -290,6 +290,11 @@ class ModelPackage(Artifact):
             raise UserError(f"the model is one of task {found!r}, and this can do {wanted!r} only")
         return self.preprocessing
 
+    @property
+    def vocabularies(self) -> list[str]:
+        """Names of the files that turn texts into the graphs' input and back: a tokenizer's, or none."""
+        return [file.name for file in self.files if file.format is Format.JSON]
+
     def graph(self, candidate: str) -> File:
         """Return the file of a candidate's graph."""
         return next(file for file in self.files if file.name == self.candidates[candidate].file)
