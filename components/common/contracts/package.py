@@ -7,7 +7,7 @@ The manifest is written last and names every other file with its hash; how frame
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import annotated_types
 from pydantic import Field, StringConstraints, computed_field
@@ -144,8 +144,13 @@ class Tabular(Inputs):
 
 
 class Classes(Part):
-    """From an image or a text to the model's input."""
+    """From an image or a text to the model's input.
 
+    Attributes:
+        item: what requests call one.
+    """
+
+    item: ClassVar[str]
     classes: list[str] = Field(description="what each score is of")
 
 
@@ -155,6 +160,7 @@ class Images(Classes):
     The graph takes pixels as they are, 0 to 255.
     """
 
+    item = "image"
     kind: Literal["image-classification"] = "image-classification"
     side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
     channels: int = Field(description="1: gray, 3: RGB")
@@ -170,6 +176,7 @@ class Images(Classes):
 class Texts(Classes):
     """From a text to the model's input, for the task `text-classification`; see `components/classes/tokens.py`."""
 
+    item = "text"
     kind: Literal["text-classification"] = "text-classification"
     length: int = Field(description="tokens at which longer texts are cut")
     tokenizer: Name | None = Field(description="the tokenizer's file; null: words, by their hashes")

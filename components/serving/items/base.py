@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from components.classes.shards import Array
 from components.common.errors import UserError
+from components.serving.messages import RequestError
 
 
 class ItemError(ValueError):
@@ -41,6 +44,24 @@ class Items:
     shown: Callable[[bytes], str]
     seen: Callable[[bytes], Array]
     media_type: Callable[[bytes], str]
+
+    def inputs(self, given: Sequence[object], fields: Sequence[str]) -> Array:
+        """Return what the graph sees of n items, (n, ...).
+
+        Args:
+            given: their bytes, or what JSON has of each.
+            fields: what to call each in a message.
+
+        Raises:
+            RequestError: for the first one that cannot be scored.
+        """
+        return np.stack([self._input(each, field) for each, field in zip(given, fields, strict=True)])
+
+    def _input(self, given: object, field: str) -> Array:
+        try:
+            return self.seen(given if isinstance(given, bytes) else self.content(given))
+        except ItemError as error:
+            raise RequestError(field, error.value, error.allowed) from None
 
     def usable(self, contents: Sequence[bytes]) -> list[bytes]:
         """Return those of some items' bytes that can be scored: a version may refuse what ingestion takes by now.
