@@ -1,6 +1,6 @@
 """What a task says of its items: how they come in a request, and what the graph sees of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,16 +63,18 @@ class Items:
         except ItemError as error:
             raise RequestError(field, error.value, error.allowed) from None
 
-    def usable(self, contents: Sequence[bytes]) -> list[bytes]:
-        """Return those of some items' bytes that can be scored: a version may refuse what ingestion takes by now.
+    def usable(self, contents: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield those of some items' bytes that can be scored: a version may refuse what ingestion takes by now.
 
         Raises:
             UserError: when there is none.
         """
-        found = [content for content in contents if self._can(content)]
+        found = False
+        for content in filter(self._can, contents):
+            found = True
+            yield content
         if not found:
             raise UserError(f"the version can score no {self.name} of the newest day; train one with today's config")
-        return found
 
     def _can(self, content: bytes) -> bool:
         try:
