@@ -20,6 +20,7 @@ Tokens = npt.NDArray[np.int32]
 
 # part of every shard's key: raise it whenever the same words would get other numbers
 SCHEMA = 1
+HASHED = "(hashes of words)"
 PAD, START = 0, 1  # of hashed words; a text without any word has its start
 
 
@@ -99,7 +100,14 @@ def encoded(tokenizer: Tokenizer, length: int, texts: Sequence[str]) -> Tokens:
 
 
 def decoded(content: bytes, numbers: Tokens) -> list[str]:
-    """Return what the tokenizer of a `tokenizer.json` says that numbers of tokens, (n, length), are; n texts."""
+    """Return n texts as the tokenizer of a `tokenizer.json` spells them; of hashes nobody can.
+
+    Args:
+        content: of the file; empty: words, by their hashes.
+        numbers: of the texts' tokens, (n, length).
+    """
+    if not content:
+        return [HASHED] * len(numbers)
     return _library(content, numbers.shape[1]).decode_batch(numbers.tolist())
 
 

@@ -101,7 +101,7 @@ def _of_item(state: kept.State, name: str, uri: str, model: ModelPackage) -> Exa
     from components.serving.items import tasks
 
     items = tasks.of(model, uri)
-    content = items.usable(contents.newest(state.lake, name, items.name, TRIED))[0]
+    content = next(items.usable(contents.newest(state.lake, name, items.name, TRIED)))
     score = Scorer(uri, model).score(items.seen(content)[None]).max()
     media_type = items.media_type(content)
     file = storage.join(files.folder(registry.root(state.registry), name), f"example.{media_type.split('/')[1]}")

@@ -4,7 +4,7 @@ These rows are a sample of its training days; of images and texts, which a netwo
 before.
 
 Reads: the features manifest and its partitions in batches; what the scoring step has left: the days' scores, the
-model's manifest and its sample of rows.
+model's manifest, its sample of rows and its tokenizer.
 Writes: `evidently.html` for people, `drift.json` (how far each column moved, every signal), then `verdict.json`:
 pass or fail, and why.
 """

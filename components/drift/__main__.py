@@ -103,7 +103,7 @@ def body(args: Namespace) -> dict[str, Any]:
         signals=signals,
     )
     found.write(storage.join(args.drift, drift.FILE))
-    write_section(args.drift, section.build(judged, found, limits, place, _pictures(job)))
+    write_section(args.drift, section.build(judged, found, limits, place, _extremes(job, args.scores)))
     judged.write(storage.join(args.drift, verdict.FILE))
     return {
         "drifted_share": found.drifted_share,
@@ -178,9 +178,9 @@ def _found_of_classes(job: Job) -> "classes.Found":
     )
 
 
-def _pictures(job: Job) -> list[Block]:
-    """Return the newest day's least and most usual images, nothing of other rows or too few."""
-    if not isinstance(job.model.preprocessing, package.Images):
+def _extremes(job: Job, model: str) -> list[Block]:
+    """Return the newest day's least and most usual images or texts, nothing of other rows or too few."""
+    if not job.model.has_classes:
         return []
     from components.classes import shards
     from components.drift import classes, unusual
@@ -190,7 +190,9 @@ def _pictures(job: Job) -> list[Block]:
     before, now = (classes.stacked(frame[package.EMBEDDING]) for frame in (job.reference, rows))
     if min(len(before), len(now)) < classes.FEWEST:
         return []
-    return unusual.pictures(rows, shards.mapped(job.features.partition(job.day)), (before, now))
+    is_text = isinstance(job.model.classes, package.Texts)
+    show = functools.partial(unusual.texts, package.read_tokenizer(model, job.model)) if is_text else unusual.pictures
+    return unusual.blocks(rows, shards.mapped(job.features.partition(job.day)), (before, now), show)
 
 
 def _right(job: Job, day: date) -> tuple[int, int]:

@@ -12,7 +12,7 @@ WEIGHT = 30
 SHOWN = 8
 
 
-def build(verdict: Verdict, found: Drift, limits: Limits, page: str, pictures: Sequence[Block] = ()) -> Section:
+def build(verdict: Verdict, found: Drift, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
     """Return the section of a comparison.
 
     Args:
@@ -20,7 +20,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str, pictures: S
         found: how far the columns have moved, and the signals.
         limits: effect sizes above which something has drifted.
         page: URI of Evidently's page.
-        pictures: of usual and unusual rows, where they are images.
+        extremes: the least and the most usual rows, of images and texts.
     """
     link = Links(title="Distributions", links=[Link(name="drift", uri=page)], is_key=True)
     said = "stable" if verdict.passed else "drifted"
@@ -33,7 +33,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str, pictures: S
         weight=WEIGHT,
         outcome=outcome.model_copy(update={"reasons": [signal.reason for signal in raised_first]}),
         highlights=[highlight],
-        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), *pictures, link],
+        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), *extremes, link],
     )
 
 

@@ -1,40 +1,58 @@
-"""The newest images that are least like those before, and for comparison those that are most like them."""
+"""The newest images or texts that are least like those before, and for comparison those that are most like them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
-from components.classes import drawn
+from components.classes import drawn, tokens
+from components.classes.images import Pixels
 from components.classes.shards import Array
-from components.common.contracts.section import Block, Pictures
+from components.classes.tokens import Tokens
+from components.common.contracts.section import Block, Column, Pictures, Row, Table
 from components.drift import embeddings
 from components.drift.classes import PREDICTED
 from components.drift.embeddings import Floats
 
 SHOWN = 6
 
+# title, `event_id` and `predicted` of some rows, what networks see of them (n, ...) -> a block of the report
+Show = Callable[[str, pd.DataFrame, Array], Block]
 
-def pictures(rows: pd.DataFrame, pixels: Array, seen: tuple[Floats, Floats]) -> list[Block]:
-    """Return the least and the most usual images, by what novelty goes by.
+
+def blocks(rows: pd.DataFrame, inputs: Array, seen: tuple[Floats, Floats], show: Show) -> list[Block]:
+    """Return the least and the most usual rows of a day, by what novelty goes by.
 
     Args:
-        rows: `event_id` and `predicted` of the images with an embedding, indexed by their numbers among all.
-        pixels: of all images of the day, uint8 (n, side, side, channels).
+        rows: `event_id` and `predicted` of those with an embedding, indexed by their numbers among all.
+        inputs: what networks see of all rows of the day, (n, ...).
         seen: embeddings of the reference, (m, width), and of the rows.
+        show: how the report has them.
     """
     reference, (newest,) = embeddings.standardized(seen[0], [seen[1]])
     usual_first = rows.iloc[np.argsort(embeddings.distances(newest, reference), kind="stable")]
     ranked = {
-        "Images of the newest day that are least like the reference": usual_first[::-1][:SHOWN],
-        "Those that are most like it": usual_first[:SHOWN],
+        "Of the newest day, what is least like the reference": usual_first[::-1][:SHOWN],
+        "Of the newest day, what is most like it": usual_first[:SHOWN],
     }
-    return [_pictures(title, found, pixels[found.index.to_numpy()]) for title, found in ranked.items()]
+    return [show(title, found, inputs[found.index.to_numpy()]) for title, found in ranked.items()]
 
 
-def _pictures(title: str, rows: pd.DataFrame, images: Sequence[Array]) -> Pictures:
-    pictures = [
-        drawn.picture(drawn.enlarged(pixels), f"taken for {name}", str(event))
-        for pixels, event, name in zip(images, rows["event_id"], rows[PREDICTED], strict=True)
+def pictures(title: str, rows: pd.DataFrame, pixels: Pixels) -> Pictures:
+    """Show images, uint8 (n, side, side, channels)."""
+    found = [
+        drawn.picture(drawn.enlarged(each), f"taken for {name}", str(event))
+        for each, event, name in zip(pixels, rows["event_id"], rows[PREDICTED], strict=True)
     ]
-    return Pictures(title=title, pictures=pictures)
+    return Pictures(title=title, pictures=found)
+
+
+def texts(tokenizer: bytes, title: str, rows: pd.DataFrame, numbers: Tokens) -> Table:
+    """Show texts, numbers of tokens (n, length), as the content of a tokenizer's file spells them."""
+    told = tokens.decoded(tokenizer, numbers)
+    cells = [
+        Row(cells=[str(event), name, text])
+        for event, name, text in zip(rows["event_id"], rows[PREDICTED], told, strict=True)
+    ]
+    headings = [Column(title=heading) for heading in ("Row", "Taken for", "What the model saw")]
+    return Table(title=title, columns=headings, rows=cells)

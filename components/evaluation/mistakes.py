@@ -71,7 +71,7 @@ def of_texts(answers: Answers, tokenizer: bytes) -> Block | None:
     rows = list(answers.surest(TEXTS))
     columns = [Column(title="Row"), Column(title="Class"), Column(title="Taken for")]
     columns += [Column(title="Confidence", format="percent"), Column(title="What the model saw")]
-    told = tokens.decoded(tokenizer, answers.inputs[rows]) if tokenizer else ["(hashes of words)"] * len(rows)
+    told = tokens.decoded(tokenizer, answers.inputs[rows])
     cells = [
         Row(cells=[*answers.names(row), float(answers.scores[row].max()), text])
         for row, text in zip(rows, told, strict=True)

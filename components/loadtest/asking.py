@@ -41,6 +41,6 @@ def of(uri: str, lake: str, use_case: str) -> Asked:
 
 def _items(model: ModelPackage, uri: str, lake: str, use_case: str) -> Asked:
     items = tasks.of(model, uri)
-    bodies = items.usable(contents.newest(lake, use_case, items.name, core.REQUESTS))
+    bodies = list(items.usable(contents.newest(lake, use_case, items.name, core.REQUESTS)))
     asked = [request for body in bodies for request in requests(ROUTE, [body], items.media_type(body))]
     return Asked(bodies, asked)

@@ -1,6 +1,6 @@
 """Score the days on which a model is watched: the newest ones, and those whose labels are due.
 
 Reads: the features manifest and its partitions in batches; a model, or the registry whose champion scores.
-Writes: a partition of scores a day into the lake, then a folder for the drift step: the model's manifest and sample of
-rows, and `scores.json`, the manifest of the partitions, which says whose scores they are.
+Writes: a partition of scores a day into the lake, then a folder for the drift step: the model's manifest, its sample of
+rows and its tokenizer, and `scores.json`, the manifest of the partitions, which says whose scores they are.
 """

@@ -184,8 +184,8 @@ def promise(model: ModelPackage) -> str:
 
 
 def _save(folder: str, job: Job, scores: tables.Table) -> None:
-    """Copy what drift compares with, which may lie where only this process can read it; then write the manifest."""
-    package.copy(job.source.uri, folder, only=[package.REFERENCE])
+    """Copy what drift needs of a model, which may lie where only this process can read it; then write the manifest."""
+    package.copy(job.source.uri, folder, only=[package.REFERENCE, *job.model.vocabularies])
     tables.write_table(storage.join(folder, "scores.json"), scores)
 
 

@@ -7,7 +7,7 @@ The manifest is written last and names every other file with its hash; how frame
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import annotated_types
 from pydantic import Field, StringConstraints, computed_field
@@ -144,8 +144,13 @@ class Tabular(Inputs):
 
 
 class Classes(Part):
-    """From an image or a text to the model's input."""
+    """From an image or a text to the model's input.
 
+    Attributes:
+        item: what requests call one.
+    """
+
+    item: ClassVar[str]
     classes: list[str] = Field(description="what each score is of")
 
 
@@ -155,6 +160,7 @@ class Images(Classes):
     The graph takes pixels as they are, 0 to 255.
     """
 
+    item = "image"
     kind: Literal["image-classification"] = "image-classification"
     side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
     channels: int = Field(description="1: gray, 3: RGB")
@@ -170,6 +176,7 @@ class Images(Classes):
 class Texts(Classes):
     """From a text to the model's input, for the task `text-classification`; see `components/classes/tokens.py`."""
 
+    item = "text"
     kind: Literal["text-classification"] = "text-classification"
     length: int = Field(description="tokens at which longer texts are cut")
     tokenizer: Name | None = Field(description="the tokenizer's file; null: words, by their hashes")
@@ -289,6 +296,11 @@ class ModelPackage(Artifact):
             wanted, found = kind.model_fields["kind"].default, self.preprocessing.kind
             raise UserError(f"the model is one of task {found!r}, and this can do {wanted!r} only")
         return self.preprocessing
+
+    @property
+    def vocabularies(self) -> list[str]:
+        """Names of the files that turn texts into the graphs' input and back: a tokenizer's, or none."""
+        return [file.name for file in self.files if file.format is Format.JSON]
 
     def graph(self, candidate: str) -> File:
         """Return the file of a candidate's graph."""

@@ -1,11 +1,14 @@
 """What a task says of its items: how they come in a request, and what the graph sees of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from components.classes.shards import Array
 from components.common.errors import UserError
+from components.serving.messages import RequestError
 
 
 class ItemError(ValueError):
@@ -42,16 +45,36 @@ class Items:
     seen: Callable[[bytes], Array]
     media_type: Callable[[bytes], str]
 
-    def usable(self, contents: Sequence[bytes]) -> list[bytes]:
-        """Return those of some items' bytes that can be scored: a version may refuse what ingestion takes by now.
+    def inputs(self, given: Sequence[object], fields: Sequence[str]) -> Array:
+        """Return what the graph sees of n items, (n, ...).
+
+        Args:
+            given: their bytes, or what JSON has of each.
+            fields: what to call each in a message.
+
+        Raises:
+            RequestError: for the first one that cannot be scored.
+        """
+        return np.stack([self._input(each, field) for each, field in zip(given, fields, strict=True)])
+
+    def _input(self, given: object, field: str) -> Array:
+        try:
+            return self.seen(given if isinstance(given, bytes) else self.content(given))
+        except ItemError as error:
+            raise RequestError(field, error.value, error.allowed) from None
+
+    def usable(self, contents: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield those of some items' bytes that can be scored: a version may refuse what ingestion takes by now.
 
         Raises:
             UserError: when there is none.
         """
-        found = [content for content in contents if self._can(content)]
+        found = False
+        for content in filter(self._can, contents):
+            found = True
+            yield content
         if not found:
             raise UserError(f"the version can score no {self.name} of the newest day; train one with today's config")
-        return found
 
     def _can(self, content: bytes) -> bool:
         try:

@@ -24,7 +24,7 @@ ALLOWED = {
 def items(made: Images) -> Items:
     """Return what is said of the images of a package."""
     return Items(
-        name="image",
+        name=made.item,
         classes=made.classes,
         known=256,
         # SageMaker's clients say `application/x-image`

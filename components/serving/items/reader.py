@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from components.classes.shards import Array
 from components.common import storage
-from components.serving.items.base import ItemError, Items
+from components.serving.items.base import Items
 from components.serving.messages import RequestError, unavailable
 
 THREADS = 4  # at most: an image of 50 million pixels takes up 150 MB while it is decoded
@@ -58,14 +56,14 @@ class Reader:
             RequestError: for the first one that cannot be scored.
             RefusedError: 503 with Retry-After when too many wait already.
         """
-        return await self._later(len(given), lambda: self._seen(given, fields))
+        return await self._later(len(given), lambda: _seen(self.items.inputs(given, fields)))
 
     async def hashed(self, inputs: Array) -> Seen:
         """Return inputs that were sent as they are, (n, ...), with their hashes; raises as `read`."""
         if not 0 <= inputs.min() <= inputs.max() < self.items.known:
             allowed = f"numbers from 0 to {self.items.known - 1}"
             raise RequestError("inputs[0].data", f"{inputs.min()} to {inputs.max()}", allowed)
-        return await self._later(len(inputs), lambda: Seen(inputs, _hashes(inputs)))
+        return await self._later(len(inputs), lambda: _seen(inputs))
 
     async def _later(self, size: int, work: Callable[[], Found]) -> Found:
         if self._waiting + size > self._most:
@@ -76,16 +74,6 @@ class Reader:
         finally:
             self._waiting -= size
 
-    def _seen(self, given: Sequence[object], fields: Sequence[str]) -> Seen:
-        inputs = np.stack([self._input(each, field) for each, field in zip(given, fields, strict=True)])
-        return Seen(inputs, _hashes(inputs))
 
-    def _input(self, given: object, field: str) -> Array:
-        try:
-            return self.items.seen(given if isinstance(given, bytes) else self.items.content(given))
-        except ItemError as error:
-            raise RequestError(field, error.value, error.allowed) from None
-
-
-def _hashes(inputs: Array) -> list[str]:
-    return [storage.sha256(each.tobytes()) for each in inputs]
+def _seen(inputs: Array) -> Seen:
+    return Seen(inputs, [storage.sha256(each.tobytes()) for each in inputs])

@@ -13,7 +13,7 @@ from components.serving.items.base import ItemError, Items
 def items(made: Texts, content: bytes) -> Items:
     """Return what is said of the texts of a package, by the content of its tokenizer's file."""
     return Items(
-        name="text",
+        name=made.item,
         classes=made.classes,
         known=made.vocabulary,
         bodies=("text/",),

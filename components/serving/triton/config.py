@@ -14,7 +14,8 @@ from components.serving.batching import Limits
 
 Message = Mapping[str, Any]
 
-ROW = "row"
+ROW = "row"  # of a table, in JSON
+FEATURES, RAW = "_features", "_raw"  # how names of the feature step and of the ensemble end
 WITHOUT_BATCH = {"dims": [1], "reshape": {"shape": []}}  # beside the batch's, Triton's tensors have a dimension
 
 
@@ -57,21 +58,47 @@ class Settings:
         return set(self.versions) if self.versions else set(sorted(versions)[-self.latest :])
 
 
-def graph(name: str, signature: Signature, settings: Settings, labels: str | None = None) -> str:
+@dataclass(frozen=True)
+class Served:
+    """What is served of a package: its graph, the feature step, and the ensemble of both.
+
+    Attributes:
+        name: of the graph.
+        signature: what the graph takes and gives.
+        asked: what requests call a row, an image or a text.
+        settings: what Triton takes on.
+    """
+
+    name: str
+    signature: Signature
+    asked: str
+    settings: Settings
+
+    @property
+    def features(self) -> str:
+        """Name of the feature step."""
+        return f"{self.name}{FEATURES}"
+
+    @property
+    def raw(self) -> str:
+        """Name of the ensemble."""
+        return f"{self.name}{RAW}"
+
+
+def graph(served: Served, labels: str | None = None) -> str:
     """Return the configuration of a package's graph, run by Triton's backend for ONNX Runtime.
 
     Args:
-        name: of the model.
-        signature: what the graph takes and gives.
-        settings: what Triton takes on.
-        labels: file beside the configuration that names the classes, a line each; None: there are no classes.
+        served: what is served of the package.
+        labels: file beside the configuration that names the classes, a line each, for the ensemble too; None: there
+            are no classes.
     """
-    (given,), made = signature.inputs, signature.score
+    (given,), made, settings = served.signature.inputs, served.signature.score, served.settings
     named = {"label_filename": labels} if labels else {}
     dims = {"dims": made.shape[1:]} if made.shape[1:] else WITHOUT_BATCH
     return text(
         {
-            "name": name,
+            "name": served.name,
             "backend": "onnxruntime",
             "max_batch_size": settings.rows,
             "input": _tensor(given) | {"dims": given.shape[1:]},
@@ -87,36 +114,37 @@ def graph(name: str, signature: Signature, settings: Settings, labels: str | Non
     )
 
 
-def features(name: str, made: Tensor, settings: Settings, parameters: Mapping[str, str]) -> str:
+def features(served: Served, parameters: Mapping[str, str]) -> str:
     """Return the configuration of the feature step.
 
-    It is one process, since one process has the online state, and what waits shares a commit.
+    Over an online state it is one process, since one process has the state, and what waits shares a commit.
     """
+    (made,), settings = served.signature.inputs, served.settings
     return text(
         {
-            "name": name,
+            "name": served.features,
             "backend": "python",
             "max_batch_size": settings.rows,
-            "input": _row(),
+            "input": _asked(served),
             "output": _tensor(made) | {"dims": made.shape[1:]},
             "dynamic_batching": _waiting(settings),
-            "instance_group": {"kind": Word("KIND_CPU"), "count": 1},
+            "instance_group": {"kind": Word("KIND_CPU"), "count": 1 if parameters else settings.instances},
             "parameters": _parameters(parameters),
         }
     )
 
 
-def ensemble(name: str, first: str, second: str, signature: Signature, settings: Settings) -> str:
-    """Return the configuration of the feature step `first` and the graph `second` as one model."""
-    (given,), made = signature.inputs, signature.score
-    steps = [_step(first, ROW, given.name), _step(second, given.name, made.name)]
+def ensemble(served: Served) -> str:
+    """Return the configuration of the feature step and the graph as one model."""
+    (given,), made = served.signature.inputs, served.signature.score
+    steps = [_step(served.features, served.asked, given.name), _step(served.name, given.name, made.name)]
     return text(
         {
-            "name": name,
+            "name": served.raw,
             "platform": "ensemble",
-            "max_batch_size": settings.rows,
-            "input": _row(),
-            "output": _tensor(made) | {"dims": [1]},
+            "max_batch_size": served.settings.rows,
+            "input": _asked(served),
+            "output": _tensor(made) | {"dims": made.shape[1:] or [1]},
             "ensemble_scheduling": {"step": steps},
         }
     )
@@ -142,8 +170,8 @@ def _tensor(tensor: Tensor) -> dict[str, Any]:
     return {"name": tensor.name, "data_type": Word(f"TYPE_{tensor.datatype}")}
 
 
-def _row() -> dict[str, Any]:
-    return {"name": ROW, "data_type": Word("TYPE_STRING"), "dims": [1]}
+def _asked(served: Served) -> dict[str, Any]:
+    return {"name": served.asked, "data_type": Word("TYPE_STRING"), "dims": [1]}
 
 
 def _policy(settings: Settings) -> Message:

@@ -1,9 +1,9 @@
-"""The feature step without Triton: rows as JSON in, what the graph takes out."""
+"""The feature step without Triton: rows as JSON, images or texts in, what the graph takes out."""
 
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +17,22 @@ from components.tabular.online import embedded, snapshot
 from components.tabular.online.embedded import Embedded
 from components.tabular.online.event import Reader
 
+if TYPE_CHECKING:
+    from components.serving.items.base import Items
+
 LOOK_SECONDS = 60.0  # for a newer snapshot
 
 Matrix = npt.NDArray[np.float32]
 
 
 class Features(Protocol):
-    """Turns the rows of a request, each an object in JSON, into the graph's."""
+    """Turns the rows of a request, each an object in JSON, an image's file or a text, into the graph's."""
 
-    def matrix(self, rows: Sequence[bytes]) -> Matrix:
-        """Return float32 of shape (rows, inputs.width).
+    def matrix(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
+        """Return what the graph takes, (rows, ...), of the type that its signature names.
 
         Raises:
-            RequestError: when one is no object, or features are wrong.
+            RequestError: when one cannot be scored.
             UserError: when an event is refused.
         """
 
@@ -40,7 +43,17 @@ class Features(Protocol):
         """Let go of files."""
 
 
-class Named:
+class Stateless:
+    """Nothing is kept of a row."""
+
+    def commit(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Named(Stateless):
     """Rows are features under their names."""
 
     def __init__(self, inputs: Tabular, most: int) -> None:
@@ -50,11 +63,16 @@ class Named:
         """Return what the graph takes; see `Features`."""
         return self._rows.matrix({"instances": [decoded(row) for row in rows]})
 
-    def commit(self) -> None:
-        """Do nothing: nothing is kept."""
 
-    def close(self) -> None:
-        """Do nothing."""
+class Contents(Stateless):
+    """Rows are images or texts."""
+
+    def __init__(self, items: "Items") -> None:
+        self._items = items
+
+    def matrix(self, rows: Sequence[bytes]) -> npt.NDArray[Any]:
+        """Return what the graph takes; see `Features`."""
+        return self._items.inputs(rows, [f"{self._items.name}[{number}]" for number in range(len(rows))])
 
 
 class Raw:
@@ -109,8 +127,16 @@ class Raw:
 
 
 def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:
-    """Return the feature step of the manifest in a folder: of raw events over a snapshot, without one of features."""
-    inputs = package.load(folder).tabular
+    """Return the feature step of the manifest in a folder: of raw events over a snapshot, without one of features.
+
+    Of images and texts it decodes and tokenizes.
+    """
+    model = package.load(folder)
+    if model.has_classes:
+        from components.serving.items import tasks
+
+        return Contents(tasks.of(model, folder))
+    inputs = model.tabular
     return Raw(inputs, most, uri, state) if uri else Named(inputs, most)
 
 

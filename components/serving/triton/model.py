@@ -13,7 +13,6 @@ from components.common.contracts.package import INPUT
 from components.common.errors import UserError
 from components.serving.messages import RefusedError
 from components.serving.triton import features
-from components.serving.triton.config import ROW
 
 
 class TritonPythonModel:
@@ -23,6 +22,8 @@ class TritonPythonModel:
         """Load what the configuration names."""
         config = json.loads(args["model_config"])
         given = {key: value["string_value"] for key, value in config["parameters"].items()}
+        (asked,) = config["input"]
+        self._asked = asked["name"]
         self._features = features.opened(triton.get_model_dir(), config["max_batch_size"], **given)
 
     def execute(self, requests: list[Any]) -> list[Any]:
@@ -36,7 +37,7 @@ class TritonPythonModel:
         self._features.close()
 
     def _answer(self, request: Any) -> Any:
-        rows = triton.get_input_tensor_by_name(request, ROW).as_numpy().reshape(-1).tolist()
+        rows = triton.get_input_tensor_by_name(request, self._asked).as_numpy().reshape(-1).tolist()
         try:
             return triton.InferenceResponse([triton.Tensor(INPUT, self._features.matrix(rows))])
         except (RefusedError, UserError) as error:

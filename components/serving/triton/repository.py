@@ -9,10 +9,10 @@ from pathlib import Path
 
 from components.common import locks, storage
 from components.common.contracts import package
-from components.common.contracts.package import Format, ModelPackage, Tabular
+from components.common.contracts.package import Classes, ModelPackage, Tabular
 from components.common.errors import UserError
 from components.serving.triton import config
-from components.serving.triton.config import Settings
+from components.serving.triton.config import Served, Settings
 
 LABELS = "labels.txt"  # a class a line, for Triton's classification extension
 GRAPH = "model.onnx"  # what Triton's backend looks for
@@ -79,7 +79,7 @@ class _Models:
     """The models of one name in a repository."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.graph, self.features, self.raw = (folder / f"{name}{end}" for end in ("", "_features", "_raw"))
+        self.graph, self.features, self.raw = (folder / f"{name}{end}" for end in ("", config.FEATURES, config.RAW))
 
     @property
     def versions(self) -> list[int]:
@@ -93,7 +93,8 @@ class _Models:
 
     def check_inputs(self, manifest: ModelPackage) -> None:
         """Refuse a model with other inputs: the versions of a name share their configuration and feature step."""
-        if place := self._manifest():
+        place = self.features / str(ONLY)
+        if place.exists():
             before = package.load(str(place))
             if (before.signature, before.preprocessing) != (manifest.signature, manifest.preprocessing):
                 raise UserError(
@@ -109,9 +110,7 @@ class _Models:
 
     def add(self, uri: str, manifest: ModelPackage, version: int) -> bool:
         """Add a version and, with the first one, what goes with it; return whether it is new."""
-        is_tabular = isinstance(manifest.preprocessing, Tabular)
-        if is_tabular:
-            self._add_features(uri)
+        self._add_features(uri, manifest)
         file = manifest.graph(manifest.selected)
         place = self.graph / str(version)
         if place.exists():
@@ -125,33 +124,27 @@ class _Models:
         draft = self._draft(self.graph, version)
         source = storage.join(uri, file.name)
         package.check(source, storage.copy(source, str(draft / GRAPH)), file)
-        if not is_tabular:  # by which the next version's inputs are compared, and what clients make tokens with
-            package.copy(uri, str(draft), only=[file.name for file in manifest.files if file.format is Format.JSON])
         draft.rename(place)
         return True
 
-    def _add_features(self, uri: str) -> None:
+    def _add_features(self, uri: str, manifest: ModelPackage) -> None:
         if not (self.features / str(ONLY)).exists():
             draft = self._draft(self.features, ONLY)
-            package.copy(uri, str(draft), only=[])
+            package.copy(uri, str(draft), only=manifest.vocabularies)
             storage.copy(str(CODE), str(draft / CODE.name))
             draft.rename(self.features / str(ONLY))
         (self.raw / str(ONLY)).mkdir(parents=True, exist_ok=True)
 
     def configure(self, manifest: ModelPackage, wanted: Wanted) -> None:
         """Write the configurations that change, the ensemble's last: it needs the others."""
-        signature, settings, made = manifest.signature, wanted.settings, manifest.preprocessing
-        if not isinstance(made, Tabular):
+        made, asked, labels = manifest.preprocessing, config.ROW, None
+        if isinstance(made, Classes):
+            asked, labels = made.item, LABELS
             _put(self.graph / LABELS, "".join(f"{name}\n" for name in made.classes))
-            _put(self.graph / CONFIG, config.graph(self.graph.name, signature, settings, LABELS))
-            return
-        texts = {
-            self.graph: config.graph(self.graph.name, signature, settings),
-            self.features: config.features(self.features.name, signature.inputs[0], settings, wanted.parameters),
-            self.raw: config.ensemble(self.raw.name, self.features.name, self.graph.name, signature, settings),
-        }
-        for model, text in texts.items():
-            _put(model / CONFIG, text)
+        served = Served(wanted.name, manifest.signature, asked, wanted.settings)
+        _put(self.graph / CONFIG, config.graph(served, labels))
+        _put(self.features / CONFIG, config.features(served, wanted.parameters))
+        _put(self.raw / CONFIG, config.ensemble(served))
 
     def withdraw(self, wanted: Wanted) -> list[int]:
         """Remove the versions that are neither served nor to be kept; return them."""
@@ -162,11 +155,6 @@ class _Models:
             gone = (self.graph / str(version)).rename(self.graph / f"{version}.withdrawn")
             storage.remove_folder(str(gone))
         return old
-
-    def _manifest(self) -> Path | None:
-        """Return the folder of a manifest of the versions there are, None without any."""
-        places = [self.features / str(ONLY), *(self.graph / str(version) for version in self.versions)]
-        return next((place for place in places if (place / package.MANIFEST).exists()), None)
 
     def _draft(self, model: Path, version: int) -> Path:
         draft = model / f"{version}.draft"
@@ -183,5 +171,5 @@ def _put(path: Path, text: str) -> None:
 def _shown(manifest: ModelPackage) -> str:
     inputs = manifest.preprocessing
     if not isinstance(inputs, Tabular):
-        return f"a tensor of {manifest.signature.inputs[0].shape[1:]} for classes {inputs.classes}"
+        return str(inputs.model_dump(exclude={"kind"}))
     return f"{inputs.width} columns of windows of {inputs.windows.windows_days} days and {inputs.columns}"

@@ -1,11 +1,25 @@
-"""What is shown of a day's images beside how far they have moved."""
+"""What is shown of a day's images or texts beside how far they have moved."""
+
+import json
+from argparse import Namespace
+from datetime import date
 
 import numpy as np
 import pandas as pd
+from tokenizers import Tokenizer, models, pre_tokenizers
 
-from components.common.contracts.section import Pictures
+from components.classes import tokens
+from components.common import storage
+from components.common.config import parse
+from components.common.contracts import package, tables
+from components.common.contracts.section import Pictures, Table
 from components.drift import unusual
+from components.drift.__main__ import Job, _extremes
 from components.drift.unusual import SHOWN
+from components.scoring import __main__ as scoring
+from components.training import __main__ as training
+from tests.components import pictures, topics
+from tests.components.states import state
 
 
 def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_beside_them():
@@ -18,7 +32,7 @@ def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_b
         {"event_id": [f"image {each}" for each in range(0, 80, 2)], "predicted": "cat"}, range(0, 80, 2)
     )
     pixels = random.integers(0, 256, (80, 8, 8, 1), dtype=np.uint8)
-    least, most = unusual.pictures(rows, pixels, (reference, newest))
+    least, most = unusual.blocks(rows, pixels, (reference, newest), unusual.pictures)
     assert isinstance(least, Pictures)
     assert isinstance(most, Pictures)
     assert (least.pictures[0].note, least.pictures[0].caption) == ("image 14", "taken for cat")
@@ -29,9 +43,44 @@ def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_b
 
 def test_few_images_are_shown_as_both():
     rows = pd.DataFrame({"event_id": [1, 2], "predicted": ["cat", "dog"]})
-    pixels = np.zeros((2, 8, 8, 3), np.uint8)
-    least, most = unusual.pictures(rows, pixels, (np.eye(30, 2), np.array([[0.0, 0.0], [5.0, 5.0]])))
+    seen = (np.eye(30, 2), np.array([[0.0, 0.0], [5.0, 5.0]]))
+    least, most = unusual.blocks(rows, np.zeros((2, 8, 8, 3), np.uint8), seen, unusual.pictures)
     assert isinstance(least, Pictures)
     assert isinstance(most, Pictures)
     assert [each.note for each in least.pictures] == ["2", "1"]
     assert [each.note for each in most.pictures] == ["1", "2"]
+
+
+def test_texts_of_hashed_words_are_named_and_not_spelled():
+    rows = pd.DataFrame({"event_id": ["a"], "predicted": ["sports"]}, [1])
+    found = unusual.texts(b"", "Unusual", rows, np.array([[1, 7, 0]], np.int32))
+    assert [row.cells for row in found.rows] == [["a", "sports", tokens.HASHED]]
+
+
+def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_path):
+    letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
+    library = Tokenizer(models.WordLevel({**letters, "[UNK]": 26, "[PAD]": 27}, unk_token="[UNK]"))
+    library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Split("", "isolated")])
+    library.add_special_tokens(["[PAD]"])
+    (tmp_path / "given.json").write_text(library.to_str())
+    words = {"words": topics.CONFIG["task"]["candidates"]["words"]}
+    config = topics.config(tokenizer=str(tmp_path / "given.json"), candidates=words)
+    topics.made(tmp_path, config)
+    given = {"config": json.dumps(config), "date": pictures.DATE, "state": state(tmp_path)}
+    given |= {"features": str(tmp_path / "features.json"), "model": str(tmp_path / "model")}
+    training.body(Namespace(**given, device="cpu"))
+    scores = str(tmp_path / "scores")
+    scoring.body(Namespace(**given, scores=scores))
+
+    manifests = (tables.read_table(uri) for uri in (given["features"], f"{scores}/scores.json"))
+    made = (package.load(scores), package.read_reference(scores))
+    least, most = _extremes(Job(parse(config), date.fromisoformat(pictures.DATE), *manifests, *made), scores)
+    assert isinstance(least, Table)
+    assert isinstance(most, Table)
+    day = tables.read_table(str(tmp_path / "events.json")).partitions[-1]
+    texts = storage.read_frame(day.uri).set_index("event_id")["text"]
+    texts.index = texts.index.astype(str)
+    for row in [*least.rows, *most.rows]:
+        event, _, told = row.cells
+        assert told.split() == list("".join(texts[event].split()))[:16]
+    assert len(least.rows) == len(most.rows) == SHOWN

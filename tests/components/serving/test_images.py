@@ -71,10 +71,10 @@ def post(url: str, content: bytes, media: str = "image/jpeg", path: str = "/scor
     return httpx.post(f"{url}{path}", content=content, headers={"content-type": media, **headers})
 
 
-def infer(url: str, given: dict[str, Any], values: bytes = b"", **more: Any) -> httpx.Response:
+def infer(url: str, given: dict[str, Any], values: bytes = b"", model: str = "fraud", **more: Any) -> httpx.Response:
     head = json.dumps({"inputs": [given], **more}).encode()
     lengths = {"inference-header-content-length": str(len(head))} if values else {}
-    return httpx.post(f"{url}/v2/models/fraud/infer", content=head + values, headers=lengths)
+    return httpx.post(f"{url}/v2/models/{model}/infer", content=head + values, headers=lengths)
 
 
 def prefixed(*elements: bytes) -> bytes:

@@ -2,68 +2,31 @@
 
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import numpy as np
-import pandas as pd
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
-from components.classes import preprocessing, tokens
 from components.classes.scorer import Scorer
 from components.common.contracts import package
-from components.common.contracts.package import DecisionRule, File, Format
 from components.common.errors import UserError
 from components.serving.batching import Limits
 from components.serving.items import tasks
-from components.training import texts
-from components.training.texts_export import Line, bag
-from tests import packages
 from tests.components import topics
 from tests.components.serving.conftest import serving
-
-WORDS = {"[PAD]": 0, "[UNK]": 1, "night": 2, "shift": 3}
-TEXTS = ["Night shift", "goal 🙂 שלום", "x" * 5000]
-
-
-def saved(folder, **task) -> str:
-    """Save a linear classifier of hashed words, or of a tokenizer's."""
-    made = topics.task(**task)
-    seen, files = preprocessing.of(made), dict(texts.files(made))
-    random = np.random.default_rng(0)
-    line = Line(random.normal(size=(seen.vocabulary, 4)), random.normal(size=4))
-    graphs = {"words": bag(np.ones(seen.vocabulary), line, seen.pad)}
-    manifest = packages.manifest(
-        graphs, signature=texts.signature(made), preprocessing=seen, decision=DecisionRule(threshold=None)
-    )
-    manifest.files.extend(File.of(name, content, Format.JSON) for name, content in files.items())
-    package.save(str(folder), manifest, graphs, pd.DataFrame(), files)
-    return str(folder)
+from tests.components.serving.texts import TEXTS, inputs, saved, with_tokenizer
 
 
 @pytest.fixture(scope="module", params=["hashed", "tokenizer"])
 def uri(request, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("texts")
-    if request.param == "hashed":
-        return saved(folder)
-    library = Tokenizer(models.WordLevel(WORDS, unk_token="[UNK]"))
-    library.pre_tokenizer = pre_tokenizers.Whitespace()
-    path = folder / "given.json"
-    path.write_text(library.to_str())
-    return saved(folder, tokenizer=str(path))
+    return saved(folder) if request.param == "hashed" else with_tokenizer(folder)
 
 
 @pytest.fixture(scope="module")
 def url(uri: str, tmp_path_factory) -> Iterator[str]:
     with serving(uri, tmp_path_factory.mktemp("served") / "current.json", Limits(rows=8)) as running:
         yield running.url
-
-
-def inputs(uri: str, *given: str) -> np.ndarray:
-    made = package.load(uri).classes
-    content = Path(uri, made.tokenizer).read_bytes() if made.tokenizer else b""
-    return tokens.encoded(tokens.Tokenizer(content, made.vocabulary, made.pad), made.length, given)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=["words", "marks", "long"])
@@ -122,6 +85,8 @@ def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri)
 
 def test_what_a_version_cannot_score_is_no_example(uri) -> None:
     found = tasks.of(package.load(uri), uri)
-    assert found.usable([b"", b"night", b"\0"]) == [b"night"]
+    assert list(found.usable([b"", b"night", b"\0"])) == [b"night"]
+    given = iter([b"", b"night", b"shift"])
+    assert (next(found.usable(given)), list(given)) == (b"night", [b"shift"])  # no more are read than are taken
     with pytest.raises(UserError, match="can score no text of the newest day"):
-        found.usable([b""])
+        next(found.usable([b""]))

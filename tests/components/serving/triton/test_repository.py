@@ -10,6 +10,7 @@ from components.common.errors import UserError
 from components.serving.triton import features
 from components.serving.triton.__main__ import body, parser
 from tests.components import pictures
+from tests.components.serving import texts
 from tests.components.serving.test_events import model
 from tests.conftest import save
 
@@ -149,18 +150,37 @@ def test_a_wrong_flag_is_told_what_is_allowed(ask, words, said) -> None:
     assert str(error.value).startswith(said)
 
 
-def test_a_model_of_images_is_one_model_over_pixels_with_the_names_of_its_classes(ask, packages, tmp_path) -> None:
+def test_a_model_of_images_takes_files_and_pixels_and_has_the_names_of_its_classes(ask, packages, tmp_path) -> None:
     first, second = (pictures.model(tmp_path / str(seed), seed) for seed in (1, 2))
     ask(1, package=first)
     found = ask(2, package=second)
-    assert [path.name for path in found.iterdir() if path.is_dir()] == ["fraud"]
+    assert {path.name for path in found.iterdir() if path.is_dir()} == {"fraud", "fraud_features", "fraud_raw"}
     assert versions(found) == ["1", "2"]
     assert (found / "fraud/labels.txt").read_text().split() == pictures.CONFIG["task"]["classes"]
     said = (found / "fraud/config.pbtxt").read_text()
     assert 'input {\n  name: "inputs"\n  data_type: TYPE_UINT8\n  dims: 16\n  dims: 16\n  dims: 1\n}' in said
     output = 'output {\n  name: "score"\n  data_type: TYPE_FP32\n  dims: 4\n  label_filename: "labels.txt"\n}'
     assert output in said
-    with pytest.raises(UserError, match=r"takes other inputs than this model: a tensor of \[16, 16, 1\] for classes"):
+    asked = 'input {\n  name: "image"\n  data_type: TYPE_STRING\n  dims: 1\n}'
+    for name in ("fraud_features", "fraud_raw"):
+        assert asked in (found / name / "config.pbtxt").read_text()
+    with pytest.raises(UserError, match=r"takes other inputs than this model: .*'side': 16, .*, not 4 columns"):
         ask(3, package=packages[0])
     with pytest.raises(UserError, match="snapshot and state are of raw events"):
         ask(3, "--snapshot", "s", "--state", "t", package=first)
+
+
+def test_the_tokenizer_of_a_model_of_texts_is_where_they_are_tokenized(ask, tmp_path) -> None:
+    uri = texts.with_tokenizer(tmp_path / "first")
+    found = ask(1, package=uri)
+    assert (found / "fraud_features/1/tokenizer.json").read_bytes() == Path(uri, "tokenizer.json").read_bytes()
+    assert 'name: "text"' in (found / "fraud_raw/config.pbtxt").read_text()
+    with pytest.raises(UserError, match=r"takes other inputs than this model: .*'vocabulary': 4, .*'vocabulary': 512"):
+        ask(2, package=texts.saved(tmp_path / "hashed"))
+
+
+def test_the_feature_step_has_an_instance_for_each_of_the_graph_unless_it_has_a_state(ask, tmp_path) -> None:
+    config = ask(1, "--instances", "3") / "fraud_features/config.pbtxt"
+    assert "count: 3" in config.read_text()
+    ask(1, "--instances", "3", "--snapshot", "s", "--state", "t")
+    assert "count: 1" in config.read_text()

@@ -17,8 +17,11 @@ from components.serving.triton.config import Settings
 from components.serving.triton.repository import Wanted, publish
 from components.tabular.online.log import records
 from tests import triton
+from tests.components import pictures
+from tests.components.serving import texts
 from tests.components.serving.events import CHOSEN, EVENTS, LATER, PAST, model, raw
 from tests.components.serving.test_events import sent
+from tests.components.serving.test_images import FILES, infer, pixels, prefixed
 from tests.components.tabular.online.streams import written
 from tests.conftest import save
 from tests.processes import wait_until
@@ -91,6 +94,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     snapshot = written(EVENTS, CHOSEN, PAST, str(folder / "online" / "date=2024-03-04"))
     parameters = {"uri": snapshot, "state": str(folder / "state")}
     publish(models, model(folder / "events"), Wanted("events", 1, parameters=parameters))
+    publish(models, texts.with_tokenizer(folder / "topics"), Wanted("topics", 1))
+    publish(models, pictures.model(folder / "shapes"), Wanted("shapes", 1))
     with triton.serve(folder, models, cache_config="local,size=1048576") as url:
         found = Server(url, models)
         with found.client:
@@ -124,6 +129,57 @@ def test_raw_events_are_scored_as_our_own_server_does_and_are_durable(server, se
     snapshot = written(EVENTS, CHOSEN, PAST, str(tmp_path / "online" / "date=2024-03-04"))
     ours = serve(model(tmp_path / "model"), snapshot=snapshot)
     assert found == pytest.approx(sent(ours, *LATER), abs=1e-6)
+
+
+def test_texts_and_numbers_of_their_tokens_are_scored_as_our_own_server_does(server, serve) -> None:
+    uri = str(server.models.parent / "topics")
+    numbers = texts.inputs(uri, *texts.TEXTS)
+    asked = {
+        "topics_raw": {"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": texts.TEXTS},
+        "topics": {"name": "inputs", "datatype": "INT32", "shape": [3, 16], "data": numbers.tolist()},
+    }
+    ours = serve(uri).url
+    for name, given in asked.items():
+        server.load(name)
+        same(infer(server.url, given, model=name), infer(ours, given))
+
+
+def test_images_and_their_pixels_are_scored_as_our_own_server_does(server, serve) -> None:
+    uri = str(server.models.parent / "shapes")
+    files, made = prefixed(*FILES), pixels(uri, *FILES)
+    asked = {
+        "shapes_raw": ({"name": "image", "datatype": "BYTES", "shape": [3, 1]}, files),
+        "shapes": ({"name": "inputs", "datatype": "UINT8", "shape": list(made.shape)}, made.tobytes()),
+    }
+    ours = serve(uri).url
+    for name, (given, values) in asked.items():
+        server.load(name)
+        given |= {"parameters": {"binary_data_size": len(values)}}
+        same(infer(server.url, given, values, name), infer(ours, given, values))
+
+
+def same(theirs: httpx.Response, ours: httpx.Response) -> None:
+    """Whether Triton gives the scores that our own server does."""
+    (found,), (expected, _) = (answer.json()["outputs"] for answer in (theirs, ours))
+    assert (found["name"], found["datatype"], found["shape"]) == ("score", "FP32", [3, 4])
+    assert found["data"] == pytest.approx(expected["data"], abs=1e-6)
+
+
+def test_a_class_has_its_name_where_that_is_asked_for(server, serve) -> None:
+    server.load("topics_raw")
+    given = {"name": "text", "datatype": "BYTES", "shape": [3, 1], "data": texts.TEXTS}
+    named = [{"name": "score", "parameters": {"classification": 1}}]
+    (found,) = infer(server.url, given, model="topics_raw", outputs=named).json()["outputs"]
+    _, label = infer(serve(str(server.models.parent / "topics")).url, given).json()["outputs"]
+    assert [each.rpartition(":")[2] for each in found["data"]] == label["data"]
+
+
+def test_a_text_that_training_would_not_take_is_refused_with_the_rule(server) -> None:
+    server.load("topics_raw")
+    given = {"name": "text", "datatype": "BYTES", "shape": [2, 1], "data": ["night", " "]}
+    answer = infer(server.url, given, model="topics_raw")
+    assert answer.status_code == 400
+    assert "text[1] is empty; allowed: a text with something to see" in answer.json()["error"]
 
 
 def test_a_wrong_row_is_told_what_is_allowed_and_does_not_concern_the_others(server) -> None:
