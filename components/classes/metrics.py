@@ -66,6 +66,21 @@ def log_loss(labels: Labels, scores: Scores) -> float:
     return float(-np.log(np.clip(true, 1e-7, 1)).mean())
 
 
+def half_brier(labels: Labels, scores: Scores) -> Scores:
+    """Return half of each row's sum of squared errors over classes, float64 (n,), between 0 and 1.
+
+    Brier, Verification of forecasts expressed in terms of probability, Monthly Weather Review 78, 1950.
+
+    Args:
+        labels: numbers of classes, (n,); -1 for a class that has no score, and so the probability 0.
+        scores: probability of each class, (n, classes).
+    """
+    wide = scores.astype(np.float64)
+    true = np.where(labels < 0, 0, np.take_along_axis(wide, labels[:, None], 1)[:, 0])
+    found: Scores = np.clip((np.square(wide).sum(1) + 1) / 2 - true, 0, 1)  # float32 adds up to 1 but for rounding
+    return found
+
+
 def calibration_error(labels: Labels, scores: Scores) -> float:
     """Return the mean over rows of |confidence - accuracy| of the row's bin, `BINS` of equal width.
 

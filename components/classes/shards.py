@@ -102,15 +102,15 @@ class Items:
         return self.shards.take(rows.index.to_numpy())
 
 
-def check(table: Table, made: Images | Texts) -> None:
-    """Refuse features that a model cannot take: they were made for other pixels or tokens.
+def check(table: Table, made: Images | Texts, advice: str = "train again") -> None:
+    """Refuse features that a model cannot take, with some advice: they were made for other pixels or tokens.
 
     Raises:
         UserError: when they were.
     """
     found = table.details.get("seen")
     if found != made.seen:
-        raise UserError(f"the features are of {found}, and the model takes {made.seen}; train again")
+        raise UserError(f"the features are of {found}, and the model takes {made.seen}; {advice}")
 
 
 def labelled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:

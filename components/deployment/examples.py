@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from components.common import registry, storage
@@ -24,7 +24,7 @@ class Example:
         score: what the version scores it; of classes, the highest.
         snapshot: of the online state that takes such events in; None where there is none.
         file: where the item lies as a file; None where it is none.
-        media_type: of that file.
+        media_type: of the item as a file.
     """
 
     name: str
@@ -46,8 +46,9 @@ class Example:
 
     def curl(self, url: str) -> str:
         """Return a shell command that scores the event."""
+        media = self.media_type if self.file else "application/json"
         body = f"--data-binary {shlex.quote(f'@{self.file}')}" if self.file else f"-d {shlex.quote(self._json)}"
-        return f"curl -s {url}/score -H 'Content-Type: {self.media_type}' {body}"
+        return f"curl -s {url}/score -H 'Content-Type: {media}' {body}"
 
     @property
     def _json(self) -> str:
@@ -70,7 +71,27 @@ def of(state: kept.State, name: str, uri: str) -> Example:
     model = package.load(uri)
     if isinstance(model.preprocessing, Tabular):
         return of_event(uri, snapshot.newest(state.lake, name, model.preprocessing))
-    return _of_item(state, name, uri, model)
+    found, content = _of_item(state.lake, name, uri, model)
+    # beside the endpoint, for a person to send
+    folder = files.folder(registry.root(state.registry), name)
+    file = storage.join(folder, f"example.{found.media_type.split('/')[1]}")
+    storage.write_bytes(file, content)
+    return replace(found, file=file)
+
+
+def without_state(lake: str, name: str, uri: str) -> Example:
+    """Score what a server of one version can be asked, which keeps no online state: features, or an image or a text.
+
+    Args:
+        lake: root of the tables.
+        name: the registered model.
+        uri: folder of the version.
+
+    Raises:
+        UserError: as `of`.
+    """
+    model = package.load(uri)
+    return of_event(uri) if isinstance(model.preprocessing, Tabular) else _of_item(lake, name, uri, model)[0]
 
 
 def of_event(uri: str, online: str | None = None) -> Example:
@@ -94,17 +115,14 @@ def of_event(uri: str, online: str | None = None) -> Example:
     return Example(name, event, float(score), online)
 
 
-def _of_item(state: kept.State, name: str, uri: str, model: ModelPackage) -> Example:
-    """Score an item of the newest day, and put it beside the endpoint as a file that a person can send."""
+def _of_item(lake: str, name: str, uri: str, model: ModelPackage) -> tuple[Example, bytes]:
+    """Score an item of the newest day, the smallest of some, since platforms limit a request; return its bytes too."""
     from components.classes import contents
     from components.classes.scorer import Scorer
     from components.serving.items import tasks
 
     items = tasks.of(model, uri)
-    content = next(items.usable(contents.newest(state.lake, name, items.name, TRIED)))
+    content = min(items.usable(contents.newest(lake, name, items.name, TRIED)), key=len)
     score = Scorer(uri, model).score(items.seen(content)[None]).max()
-    media_type = items.media_type(content)
-    file = storage.join(files.folder(registry.root(state.registry), name), f"example.{media_type.split('/')[1]}")
-    storage.write_bytes(file, content)
     event = {items.name: items.shown(content)}
-    return Example("instances", event, float(score), file=file, media_type=media_type)
+    return Example("instances", event, float(score), media_type=items.media_type(content)), content

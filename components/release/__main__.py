@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 from components.common import registry, release, sequential, splits, step, storage
 from components.common.config import Config, parse
 from components.common.config.policy import Rollout
-from components.common.config.tabular import Tabular
-from components.common.contracts import package, tables
+from components.common.contracts import tables
 from components.common.contracts.deployment import Outcome
-from components.common.contracts.release import Action, Entry, Release, Stage
+from components.common.contracts.release import Action, Entry, Release, Served, Stage
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
 from components.common.contracts.state import Target as Kind
+from components.common.contracts.tables import Table
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
+from components.common.registry import Version
 from components.common.release import Place
 from components.common.sequential import Tally
 from components.common.splits import Days
@@ -26,7 +27,7 @@ from components.release.core import Moment
 from components.release.targets import BadVersionError, Part, Target, bring, places
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from components.common.sequential import Floats
 
 
 def parser() -> step.Parser:
@@ -89,11 +90,6 @@ def advance(
         find_target: state and name of the use case -> where its versions answer.
     """
     config, state = parse(args.config), State.parse(args.state)
-    if not isinstance(config.task, Tabular):
-        raise UserError(
-            f"task.kind is {str(config.task.kind)!r}, and only versions of tabular models are released in steps or "
-            "served by state.serving; a training promotes this one at once"
-        )
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     at = Moment(now, registry.user(), args.run)
     job = Job(config, state, splits.parse_date(args.date), args.features, target, at)
@@ -144,7 +140,7 @@ def _tallies(job: Job, record: Release) -> Iterator[Tally]:
         if f"{day}.json" in known:
             yield Tally(**storage.read_json(uri))
         elif any(part.date == str(day) for part in table.partitions):
-            found = _compared(job, record, table.read([day]))
+            found = _compared(job, record, table, day)
             storage.write_json(uri, asdict(found))
             yield found
 
@@ -158,19 +154,21 @@ def _labeled(job: Job, record: Release) -> Days:
     return Days(core.began(record).astimezone(UTC).date() - (job.day - due), due)
 
 
-def _compared(job: Job, record: Release, rows: "pd.DataFrame") -> Tally:
-    """Return what a day's labels say: the squared error of each version's score, event by event."""
-    import numpy as np
+def _compared(job: Job, record: Release, table: Table, day: date) -> Tally:
+    """Return what a day's labels say: each version's loss, event by event."""
+    uris = [_version(job, served).uri for served in record.versions]
+    return sequential.paired(*_losses(job.config)(table, day, uris))
 
-    from components.tabular.inputs import Scorer
 
-    rows = rows.loc[rows["label"].notna()]
-    labels, losses = rows["label"].to_numpy(dtype=np.float64), []
-    for served in record.versions:
-        uri = registry.find(job.state.registry, record.use_case, served.version).uri
-        scores = Scorer(uri, package.load(uri)).score(rows)
-        losses.append(np.square(scores.astype(np.float64) - labels))
-    return sequential.paired(*losses)
+def _losses(config: Config) -> "Callable[[Table, date, list[str]], list[Floats]]":
+    """Return what says how wrong versions are about a day, for the task."""
+    if config.columns.content:
+        from components.classes import losses as of_classes
+
+        return of_classes.of
+    from components.tabular import losses as of_tables
+
+    return of_tables.of
 
 
 def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:
@@ -208,8 +206,12 @@ def _tries(record: Release, wanted: Entry) -> bool:
 
 def _parts(job: Job, entry: Entry) -> list[Part]:
     """Return the versions that answer requests in a state of a release."""
-    name, serving = job.config.name, [served for served in entry.versions if served.traffic]
-    return [places.part(registry.find(job.state.registry, name, each.version), each.traffic) for each in serving]
+    serving = [served for served in entry.versions if served.traffic]
+    return [places.part(job.state.lake, _version(job, each), each.traffic) for each in serving]
+
+
+def _version(job: Job, served: Served) -> Version:
+    return registry.find(job.state.registry, job.config.name, served.version)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from components.common import registry, release
-from components.common.contracts import package
-from components.common.contracts.package import Tabular
 from components.common.contracts.release import Entry, Release
 from components.common.contracts.state import State
 from components.common.errors import UserError
@@ -33,15 +31,9 @@ def start(state: State, name: str | None, number: int) -> str:
     """Begin to release a version; see `core.start`.
 
     Raises:
-        UserError: when it is no tabular model, or there is no such version.
+        UserError: when there is no such version.
     """
     version = registry.find(state.registry, registry.one(state.registry, name), number)
-    made = package.load(version.uri).preprocessing
-    if not isinstance(made, Tabular):
-        raise UserError(
-            f"version {number} is of task {made.kind!r}, and only tabular models are released in steps; "
-            f"promote it at once: nightshift promote {number}"
-        )
     return _changed(state, name, lambda record, at: core.start(record, release.served(version), at))
 
 

@@ -174,7 +174,8 @@ class Application:
         only = self._asked_version(request)
         model = only or self._current.model
         if model.reader:
-            return self._counted(request, await items.score(model, model.reader, request, self._limits))
+            split = None if only else self._current.beside(model)
+            return self._counted(request, await items.score(items.Answering(model, split), request, self._limits))
         asked = decoded(await request.body())
         if isinstance(asked, dict) and set(asked) == {"events"}:
             return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows, only))

@@ -34,8 +34,7 @@ def page(current: Current, most: int) -> Schema:
 
 
 def _events(model: Model, online: Online | None, most: int) -> Schema:
-    prediction = _object(score={"type": "number"}, flagged={"type": "boolean"})
-    prediction["properties"]["version"] = {"type": "integer", "description": "where a challenger answers some events"}
+    prediction = _prediction(score={"type": "number"}, flagged={"type": "boolean"})
     asked = [_object(instances=_list(_instance(model), most))]
     paths = {"/score": _post("score", "a prediction each", _json({"oneOf": asked}), _answer(prediction, most))}
     if online is not None:
@@ -54,8 +53,14 @@ def _items(items: Items, most: int) -> Schema:
     item["properties"]["id"] = {"type": ["string", "null"], "maxLength": MOST_OF_AN_ID}
     asked = _json({"oneOf": [item, _object(instances=_list(item, most))]})
     asked |= {f"{items.bodies[0]}*": {"schema": {}}}
-    answers = {"oneOf": [_object(**found, model_version={"type": "integer"}), _answer(_object(**found), most)]}
+    answers = {"oneOf": [_object(**found, model_version={"type": "integer"}), _answer(_prediction(**found), most)]}
     return {"/score": _post("score", f"the class of each {items.name}", asked, answers)}
+
+
+def _prediction(**properties: Any) -> Schema:
+    found = _object(**properties)
+    found["properties"]["version"] = {"type": "integer", "description": "where a challenger answers some"}
+    return found
 
 
 def _answer(prediction: Schema, most: int) -> Schema:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -80,13 +80,20 @@ class Model:
         return math.inf if given is None else given
 
 
+def _reads(made: ModelPackage) -> object:
+    """Return what two versions that answer side by side have alike: a request is read once."""
+    if made.has_classes:
+        return made.classes.model_dump(exclude={"classes"})
+    return made.tabular.windows, made.tabular.numeric
+
+
 def _bytes(name: str) -> Tensor:
     return Tensor(name=name, datatype=Datatype.BYTES, shape=[-1])
 
 
 @dataclass(frozen=True)
 class Split:
-    """A challenger that answers some of the entities.
+    """A challenger that answers some of the entities: customers, events, images or texts.
 
     Attributes:
         model: the challenger.
@@ -99,6 +106,15 @@ class Split:
     def answers(self, entity: object) -> bool:
         """Return whether the challenger answers an entity."""
         return is_answered(self.model.pointer.sha256, self.share, str(entity))
+
+    def divided(self, champion: Model, entities: Sequence[object]) -> list[tuple[Model, list[int]]]:
+        """Return which version answers the entities at which places; one that answers none is left out."""
+        by_challenger = [self.answers(entity) for entity in entities]
+        places = {
+            is_challenger: [place for place, each in enumerate(by_challenger) if each is is_challenger]
+            for is_challenger in (False, True)
+        }
+        return [(model, places[key]) for key, model in ((False, champion), (True, self.model)) if places[key]]
 
 
 def load(name: str, pointer: Pointer, limits: Limits) -> Model:
@@ -197,6 +213,11 @@ class Current:
         models = [self.model, *([self.split.model] if self.split else [])]
         return next((model for model in models if str(model.pointer.version) == version), None)
 
+    def beside(self, model: Model) -> Split | None:
+        """Return the challenger that answers beside a version, None once another version has taken over."""
+        split = self.split  # before the look at the version: the next one brings its own
+        return split if model is self.model else None
+
     def of_windows(self, spec: Windows) -> Model:
         """Return the version for events whose features were computed with some windows.
 
@@ -214,18 +235,17 @@ class Current:
         """Load the challenger that is to answer beside a version.
 
         Raises:
-            UserError: when its files are wrong, or the online state cannot compute its features too.
+            UserError: when its files are wrong, or what is read for the version is not what it takes.
         """
         beside = model.pointer.challenger
         if beside is None:
             return None
         pointer = replace(model.pointer, version=beside.version, uri=beside.uri, sha256=beside.sha256, challenger=None)
         found = self._load(pointer)
-        ours, its = model.package.tabular, found.package.tabular
-        if (ours.windows, ours.numeric) != (its.windows, its.numeric):
+        if _reads(found.package) != _reads(model.package):
             raise UserError(
-                f"version {beside.version} has other inputs than version {model.pointer.version}, so they cannot both "
-                "answer raw events; release it with `release: {shares: []}`"
+                f"version {beside.version} has other inputs than version {model.pointer.version}, so a request cannot "
+                "be read for both; release it with `release: {shares: []}`"
             )
         return Split(found, beside.share)
 
@@ -233,7 +253,9 @@ class Current:
         split = self._split(model)
         self._models = [model, self.model]
         self._follow_snapshot(model)
-        self.model, self.split = model, split
+        self.split = None  # at no moment one that belongs beside another version
+        self.model = model
+        self.split = split
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
@@ -21,6 +22,8 @@ from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
 from tests import packages
 from tests.components.states import state
+
+Weights = npt.NDArray[np.floating[Any]]
 
 DATE = "2024-03-10"
 LIMITS = {"min_side": 8, "max_pixels": 50_000_000}
@@ -103,11 +106,15 @@ def lake(folder: Path, *contents: bytes) -> None:
         tables.write_partition(uri, day, pd.DataFrame({"image": held}), {})
 
 
-def model(folder: Path, seed: int = 0, **rules: int) -> str:
-    """Save a package of a network of one layer over the squares of `CONFIG`, and return its URI."""
+def model(folder: Path, seed: int = 0, weights: Weights | None = None, **rules: int) -> str:
+    """Save a package of a network of one layer over the squares of `CONFIG`, and return its URI.
+
+    Its weights are drawn by a seed, unless they are given, (pixels, classes).
+    """
     task = CONFIG["task"]
     side, channels, classes = task["side"], task["channels"], task["classes"]
-    graphs = {"linear": graph(side * side * channels, len(classes), seed)}
+    drawn = np.random.default_rng(seed).normal(0, 1e-3, (side * side * channels, len(classes)))
+    graphs = {"linear": graph(drawn if weights is None else weights)}
     made = packages.manifest(
         graphs,
         signature=Signature.of_images(side, channels, len(classes)),
@@ -118,21 +125,21 @@ def model(folder: Path, seed: int = 0, **rules: int) -> str:
     return str(folder)
 
 
-def graph(pixels: int, classes: int, seed: int) -> bytes:
+def graph(weights: Weights) -> bytes:
     """An ONNX graph `inputs` -> `score`, and another output beside it."""
-    random = np.random.default_rng(seed)
     nodes = [
         helper.make_node("Cast", [package.INPUT], ["numbers"], to=TensorProto.FLOAT),
         helper.make_node("Flatten", ["numbers"], ["embedding"]),
         helper.make_node("MatMul", ["embedding", "weights"], ["logits"]),
         helper.make_node("Softmax", ["logits"], [package.OUTPUT], axis=1),
     ]
-    weights = random.normal(0, 1e-3, (pixels, classes)).astype(np.float32)
+    pixels, classes = weights.shape
     taken = helper.make_tensor_value_info(package.INPUT, TensorProto.UINT8, [None, None, None, None])
     given = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
         for name, width in (("embedding", pixels), (package.OUTPUT, classes))
     ]
-    made = helper.make_graph(nodes, "linear", [taken], given, [numpy_helper.from_array(weights, "weights")])
+    constants = [numpy_helper.from_array(weights.astype(np.float32), "weights")]
+    made = helper.make_graph(nodes, "linear", [taken], given, constants)
     found = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     return bytes(found.SerializeToString())

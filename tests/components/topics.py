@@ -4,9 +4,18 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+from onnx import TensorProto, helper, numpy_helper
+
+from components.classes import preprocessing
 from components.common.config import parse
 from components.common.config.classes import Texts
+from components.common.contracts import package
+from components.common.contracts.package import DecisionRule, Signature
+from tests import packages
 from tests.components import pictures
+from tests.components.pictures import Weights
 
 CONFIG: dict[str, Any] = {
     "name": "topics",
@@ -49,3 +58,39 @@ def made(folder: Path, given: dict[str, Any] = CONFIG) -> None:
     """Ingest the simulated days and make their shards."""
     pictures.ingest(folder, given)
     pictures.feature(folder, given)
+
+
+def model(folder: Path, seed: int = 0, weights: Weights | None = None) -> str:
+    """Save a package that adds up a weight of each token of the texts of `CONFIG`, and return its URI.
+
+    The weights are drawn by a seed, unless they are given, (vocabulary, classes).
+    """
+    made = task()
+    drawn = np.random.default_rng(seed).normal(0, 0.1, (made.vocabulary, len(made.classes)))
+    graphs = {"words": graph(drawn if weights is None else weights)}
+    manifest = packages.manifest(
+        graphs,
+        signature=Signature.of_texts(made.length, len(made.classes)),
+        preprocessing=preprocessing.of(made),
+        decision=DecisionRule(threshold=None),
+    )
+    package.save(str(folder), manifest, graphs, pd.DataFrame())
+    return str(folder)
+
+
+def graph(weights: Weights) -> bytes:
+    """An ONNX graph `inputs` -> `score`."""
+    nodes = [
+        helper.make_node("Gather", ["weights", package.INPUT], ["votes"]),
+        helper.make_node("ReduceSum", ["votes", "places"], ["logits"], keepdims=0),
+        helper.make_node("Softmax", ["logits"], [package.OUTPUT], axis=1),
+    ]
+    constants = [
+        numpy_helper.from_array(weights.astype(np.float32), "weights"),
+        numpy_helper.from_array(np.array([1], dtype=np.int64), "places"),
+    ]
+    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.INT32, [None, None])
+    given = helper.make_tensor_value_info(package.OUTPUT, TensorProto.FLOAT, [None, weights.shape[1]])
+    made = helper.make_graph(nodes, "words", [taken], [given], constants)
+    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    return bytes(found.SerializeToString())

@@ -151,32 +151,18 @@ class Costs(Section):
 class Rollout(Section):
     """How a version takes over from the champion. See `components/release/core.py`."""
 
-    gradual: bool = only(
-        Kind.TABULAR,
-        default=False,
-        description="true: what passes the gates is released in steps, not promoted at once",
+    gradual: bool = Field(False, description="true: what passes the gates is released in steps, not promoted at once")
+    shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(
+        [0.05, 0.25, 0.5], description="of the requests, one after the other; [] goes from shadow to live"
     )
-    shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = only(
-        Kind.TABULAR,
-        default=[0.05, 0.25, 0.5],
-        description="of the requests, one after the other; [] goes from shadow to live",
+    stage_days: Positive = Field(1, description="shortest time in shadow and at each share")
+    horizon_days: Positive = Field(28, description="after which an undecided release ends and the champion stays")
+    alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = Field(
+        0.05, description="probability that a challenger is promoted that is not better, however often one looks"
     )
-    stage_days: Positive = only(Kind.TABULAR, default=1, description="shortest time in shadow and at each share")
-    horizon_days: Positive = only(
-        Kind.TABULAR, default=28, description="after which an undecided release ends and the champion stays"
-    )
-    alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = only(
-        Kind.TABULAR,
-        default=0.05,
-        description="probability that a challenger is promoted that is not better, however often one looks",
-    )
-    max_error_rate: Share = only(Kind.TABULAR, default=0.01, description="of the challenger's requests")
-    max_p99_ms: Annotated[float, annotated_types.Gt(0)] = only(
-        Kind.TABULAR, default=50, description="99th percentile of its latency"
-    )
-    min_requests: Positive = only(
-        Kind.TABULAR, default=100, description="of the challenger, needed to apply the two limits"
-    )
+    max_error_rate: Share = Field(0.01, description="of the challenger's requests")
+    max_p99_ms: Annotated[float, annotated_types.Gt(0)] = Field(50, description="99th percentile of its latency")
+    min_requests: Positive = Field(100, description="of the challenger, needed to apply the two limits")
 
     @field_validator("shares")
     @classmethod

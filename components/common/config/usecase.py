@@ -57,7 +57,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _fields_are_the_tasks(self) -> Self:
         kind = self.task.kind
-        for name in ("columns", "simulator", "protocol", "evaluation", "drift", "release"):
+        for name in ("columns", "simulator", "protocol", "evaluation", "drift"):
             for field, value in _of_other_tasks(getattr(self, name), kind):
                 raise ValueError(f"{name}.{field}: is {value!r}, which task {kind} does not have; leave it out")
         role = CONTENT.get(kind)

@@ -36,14 +36,19 @@ def of(state: State, name: str) -> Target | None:
     return Local(state, name)
 
 
-def part(version: Version, traffic: float) -> Part:
+def part(lake: str, version: Version, traffic: float) -> Part:
     """Return what a target needs of a version, scored by its own files.
 
+    Args:
+        lake: root of the tables, from which a version of images or texts is asked an item of the newest day.
+        version: as it is registered.
+        traffic: its share of the requests.
+
     Raises:
-        BadVersionError: when they do not score.
+        BadVersionError: when its files do not score.
     """
     try:
-        found = examples.of_event(version.uri)
+        found = examples.without_state(lake, version.name, version.uri)
     except UserError as error:
         raise BadVersionError(str(error)) from None
     return Part(version, traffic, found.request, found.score)

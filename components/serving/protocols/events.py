@@ -34,7 +34,7 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     events = [event for event, _ in read]
     taken: Taken = await _durable("events", online.take(events))
     model = only or current.of_windows(taken.base.snapshot.windows)
-    split = current.split if model is current.model and only is None else None
+    split = None if only else current.beside(model)
     rows = taken.rows, [categories for _, categories in read]
     if split is None:
         scores = await model.batcher.score(model.rows.joined(*rows))
@@ -45,13 +45,9 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
 
 async def _divided(model: Model, split: Split, events: list[Event], rows: Rows) -> Answer:
     """Have each event answered by the version that its entity belongs to."""
-    by_challenger = [split.answers(_entity(event)) for event in events]
     found: list[dict[str, Any]] = [{}] * len(events)
     parts = []
-    for answering, is_challenger in ((model, False), (split.model, True)):
-        places = [place for place, each in enumerate(by_challenger) if each is is_challenger]
-        if not places:
-            continue
+    for answering, places in split.divided(model, [_entity(event) for event in events]):
         numeric, categories = [rows[0][place] for place in places], [rows[1][place] for place in places]
         scores = await answering.batcher.score(answering.rows.joined(numeric, categories))
         parts.append(Scored(answering, scores, [events[place] for place in places]))

@@ -1,7 +1,7 @@
 """Images and texts, one as a body of its own or some in JSON, to the class of each and the scores of all classes."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,42 +11,82 @@ from components.serving.items.base import Items
 from components.serving.items.reader import Reader, Seen
 from components.serving.messages import Request, RequestError, Response, decoded, listed
 from components.serving.predictions import Answer, Item, Scored
-from components.serving.versions import Model
+from components.serving.versions import Model, Split
 
 MOST_OF_AN_ID = 200  # characters
 
+Names = Sequence[str | None]  # the ids that a request gives
 
-async def score(model: Model, reader: Reader, request: Request, limits: Limits) -> Answer:
+
+class Answering(NamedTuple):
+    """The version that answers, and the challenger that answers some items in its place.
+
+    An item belongs to a version by the `id` that the request gives it, or by what the graph sees of it.
+    """
+
+    model: Model
+    split: Split | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """What reads items, for both."""
+        assert self.model.reader
+        return self.model.reader
+
+    def divided(self, names: Names, seen: Seen) -> list[tuple[Model, list[int]]]:
+        """Return which version answers the items at which places."""
+        if self.split is None:
+            return [(self.model, list(range(len(names))))]
+        entities = [content if name is None else name for name, content in zip(names, seen.hashes, strict=True)]
+        return self.split.divided(self.model, entities)
+
+
+async def score(answering: Answering, request: Request, limits: Limits) -> Answer:
     """Answer a body that is an item, `{<item>: ...}` or `{"instances": [{<item>: ...}]}`; an item may have an `id`.
 
     Raises:
         RequestError: when the request is not right, or an item cannot be scored.
         RefusedError: when too much waits already.
     """
-    items, body = reader.items, await request.body()
+    items, body = answering.reader.items, await request.body()
     if request.header(b"content-type").startswith(items.bodies):
-        return await _one(model, reader, body, "body", None)
+        return await _one(answering, body, "body", None)
     asked = decoded(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")
     if isinstance(asked, dict) and items.name in asked:
         content, name = _item(items, asked, "body")
-        return await _one(model, reader, content, items.name, name)
+        return await _one(answering, content, items.name, name)
     if not isinstance(asked, dict) or set(asked) != {"instances"}:
         allowed = f'an object {{"{items.name}": ...}} or {{"instances": [{{"{items.name}": ...}}]}}'
         raise RequestError("body", asked, allowed)
     instances = listed("instances", asked["instances"], limits.rows)
     contents, names = zip(*(_item(items, each, f"instances[{i}]") for i, each in enumerate(instances)), strict=True)
-    seen = await reader.read(contents, [f"instances[{i}].{items.name}" for i in range(len(contents))])
-    scores = await model.batcher.score(seen.inputs)
-    answer = {"model": model.name, "version": model.pointer.version, "predictions": predictions(items, scores)}
-    return Answer(Response.of(answer), [scored(model, items, scores, seen, names)])
+    seen = await answering.reader.read(contents, [f"instances[{i}].{items.name}" for i in range(len(contents))])
+    found: list[dict[str, Any]] = [{}] * len(names)
+    parts = []
+    for model, places in answering.divided(names, seen):
+        said, part = await _scored(model, places, seen, names)
+        parts.append(part)
+        which = {"version": model.pointer.version} if answering.split else {}
+        for place, each in zip(places, said, strict=True):
+            found[place] = each | which
+    model = answering.model
+    return Answer(Response.of({"model": model.name, "version": model.pointer.version, "predictions": found}), parts)
 
 
-async def _one(model: Model, reader: Reader, given: object, field: str, name: str | None) -> Answer:
-    seen = await reader.read([given], [field])
-    scores = await model.batcher.score(seen.inputs)
-    (found,) = predictions(reader.items, scores)
-    answer = Response.of(found | {"model_version": model.pointer.version})
-    return Answer(answer, [scored(model, reader.items, scores, seen, [name])])
+async def _one(answering: Answering, given: object, field: str, name: str | None) -> Answer:
+    seen = await answering.reader.read([given], [field])
+    ((model, places),) = answering.divided([name], seen)
+    (found,), part = await _scored(model, places, seen, [name])
+    return Answer(Response.of(found | {"model_version": model.pointer.version}), [part])
+
+
+async def _scored(model: Model, places: list[int], seen: Seen, names: Names) -> tuple[list[dict[str, Any]], Scored]:
+    """Return the predictions of one version for the items at some places."""
+    assert model.reader
+    items = model.reader.items
+    those = Seen(seen.inputs[places], [seen.hashes[place] for place in places])
+    scores = await model.batcher.score(those.inputs)
+    return predictions(items, scores), scored(model, items, scores, those, [names[place] for place in places])
 
 
 def _item(items: Items, given: object, where: str) -> tuple[object, str | None]:
@@ -73,7 +113,7 @@ def predictions(items: Items, scores: Scores) -> list[dict[str, Any]]:
     ]
 
 
-def scored(model: Model, items: Items, scores: Scores, seen: Seen, names: Sequence[str | None]) -> Scored:
+def scored(model: Model, items: Items, scores: Scores, seen: Seen, names: Names) -> Scored:
     """Return what metrics and the prediction log take of an answer; `names` are the ids that the request gives."""
     labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
     found = [Item(*each) for each in zip(names, labels, seen.hashes, strict=True)]

@@ -54,3 +54,12 @@ def test_without_groups_each_row_is_its_own():
     rows = pd.DataFrame({"group": ["b", "a", "b"]})
     assert bootstrap.groups(rows).tolist() == [0, 1, 0]
     assert bootstrap.groups(rows[[]]).tolist() == [0, 1, 2]
+
+
+def test_half_the_brier_score_is_the_squared_error_over_classes_and_lies_between_0_and_1():
+    squared = np.square(SCORES - np.eye(6)[LABELS]).sum(1)
+    assert metrics.half_brier(LABELS, SCORES) == pytest.approx(squared / 2)
+    assert squared.mean() == pytest.approx(sklearn.brier_score_loss(LABELS, SCORES, labels=range(6)))
+    # sure and right, sure and wrong, sure of another class than one that has no score
+    found = metrics.half_brier(np.array([0, 1, -1]), np.float32([[1.0000001, 0]] * 3))
+    assert found == pytest.approx([0, 1, 1]) and found.max() <= 1

@@ -4,13 +4,12 @@ import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from components.common import registry, release
@@ -27,75 +26,77 @@ from components.release.core import Moment
 from components.release.targets import BadVersionError, Part, Target, places
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
-from tests.components import pictures, samples
+from tests.components import samples
+from tests.components.release import use_cases
 from tests.components.release.targets.aws import Aws, aws
 from tests.components.release.targets.versions import Fleet, Killed
+from tests.components.release.use_cases import UseCase
 from tests.components.serving.conftest import serving
 from tests.components.states import state
 
 FindTarget = Callable[[State, str], Target | None]
-BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)
-CONFIG = samples.CONFIG | {"name": "fraud"}
-ROWS = 2000
+BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)  # of releases of tabular models
 
 
-def write_features(folder: Path) -> str:
-    """Days from 2024-03-14 on; version 3 has it right: `sigmoid(0.3 amount + 0.1 count + 0.2)`."""
-    random, parts = np.random.default_rng(0), []
-    for day in (date(2024, 3, 14) + timedelta(days=number) for number in range(8)):
-        rows = pd.DataFrame({"event_id": np.arange(ROWS), "event_time": pd.Timestamp(day), "channel": "shop"})
-        rows["amount"], rows["customer_count_1d"] = random.normal(0, 10, ROWS), 0.0
-        chance = 1 / (1 + np.exp(-(0.3 * rows["amount"] + 0.2)))
-        rows["label"] = pd.array((random.random(ROWS) < chance).astype(int), dtype="Int8")
-        uri = tables.partition_uri(str(folder / "lake"), "fraud", "features", day, "0" * 16)
-        parts.append(tables.write_partition(uri, day, rows, {}))
-    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {}))
-    return str(folder / "features.json")
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], UseCase]:
+    """A use case by the name of its function in `use_cases`."""
+    return cache(lambda kind: getattr(use_cases, kind)(tmp_path_factory.mktemp(kind)))
 
 
-def flags(folder: Path, stocked: str, day: str, **changed: Any) -> Namespace:
+@pytest.fixture
+def use_case(request: pytest.FixtureRequest, made: Callable[[str], UseCase], stocked: str) -> UseCase:
+    """The tabular use case, or another one that a test is given; its versions 1, 2, 3 are in `stocked`."""
+    found = made(getattr(request, "param", "tabular"))
+    use_cases.register(stocked, found)
+    return found
+
+
+def flags(use_case: UseCase, stocked: str, day: str, **changed: Any) -> Namespace:
+    folder = Path(stocked).parent
     return samples.flags(
-        config=json.dumps(CONFIG),
+        config=json.dumps(use_case.config),
         date=day,
-        state=state(folder, registry=stocked, **changed),
+        state=state(folder, registry=stocked, lake=str(use_case.folder / "lake"), **changed),
         run=f"release-{day}",
-        features=str(folder / "features.json"),
+        features=str(use_case.folder / "features.json"),
         release=str(folder / day / "release.json"),
     )
 
 
-def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN) -> None:
-    place = Kept(stocked, "fraud")
+def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, name: str = "fraud") -> None:
+    place = Kept(stocked, name)
     release.promote(place, champion)
-    version = registry.find(stocked, "fraud", challenger)
+    version = registry.find(stocked, name, challenger)
     served = Served(version=challenger, sha256=version.sha256)
     release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
 
 
-def step(args: Namespace, days: float = 3, find_target: FindTarget = places.of) -> Release:
-    advance(args, BEGAN + timedelta(days=days), find_target)
+def step(args: Namespace, days: float = 3, find_target: FindTarget = places.of, began: datetime = BEGAN) -> Release:
+    advance(args, began + timedelta(days=days), find_target)
     return Release.read(args.release)
 
 
+@pytest.mark.parametrize("use_case", ["tabular", "images", "texts"], indirect=True)
 @pytest.mark.parametrize(("champion", "challenger", "live"), [(1, 3, 3), (3, 1, 3)])
 def test_the_labels_that_arrive_decide_which_version_is_live(
-    tmp_path: Path, stocked: str, champion: int, challenger: int, live: int
+    tmp_path: Path, use_case: UseCase, stocked: str, champion: int, challenger: int, live: int
 ) -> None:
-    write_features(tmp_path)
-    begin(stocked, champion, challenger)
+    name, began = use_case.name, use_case.began
+    begin(stocked, champion, challenger, began, name)
 
-    # of the 14th the labels were known when the release began
-    record = step(flags(tmp_path, stocked, "2024-03-15"), 0.5)
+    # of the days before the labels were known when the release began
+    record = step(flags(use_case, stocked, use_case.first), 0.5, began=began)
     assert (record.stage, _tallies(tmp_path)) == ("shadow", [])
-    record = step(flags(tmp_path, stocked, "2024-03-18"))
-    assert _tallies(tmp_path) == ["2024-03-15.json", "2024-03-16.json", "2024-03-17.json"]
-    assert (record.stage, record.live.version, record.run) == ("live", live, "release-2024-03-18")
-    assert record.reasons[0].endswith("after 6,000 observations.")
-    assert record == release.read(Kept(stocked, "fraud"))
-    assert registry.alias(stocked, "fraud") == live
+    record = step(flags(use_case, stocked, use_case.last), began=began)
+    assert _tallies(tmp_path) == [f"{day}.json" for day in use_case.labeled]
+    assert (record.stage, record.live.version, record.run) == ("live", live, f"release-{use_case.last}")
+    assert record.reasons[0].endswith(f"after {use_case.observations:,} observations.")
+    assert record == release.read(Kept(stocked, name))
+    assert registry.alias(stocked, name) == live
     assert (challenger in record.rolled_back) == (live == champion)
 
-    section = read_section(str(tmp_path / "2024-03-18" / "release.json"))
+    section = read_section(str(tmp_path / use_case.last / "release.json"))
     assert section.outcome.headline == f"Version {live} answers all requests"
     assert section.outcome.reasons == record.reasons
 
@@ -104,13 +105,13 @@ def _tallies(folder: Path) -> list[str]:
     return sorted(file.name for file in (folder / "audit").rglob("*.json"))
 
 
-def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, stocked: str) -> None:
-    write_features(tmp_path)
+def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, use_case: UseCase, stocked: str) -> None:
     begin(stocked, 1, 2)
-    args = flags(tmp_path, stocked, "2024-03-17")
+    args = flags(use_case, stocked, "2024-03-17")
     first = step(args, 0.5)
     kept = {file: (file.read_bytes(), file.stat().st_mtime_ns) for file in (tmp_path / "audit").rglob("*.json")}
     table = tables.read_table(args.features)
+    args.features = str(tmp_path / "fewer.json")
     tables.write_table(args.features, tables.Table("features", table.partitions[-2:], {}))
 
     assert step(args, 0.6) == first
@@ -119,46 +120,47 @@ def test_a_day_is_counted_once_and_by_what_was_known_first(tmp_path: Path, stock
     assert measures.rows[0].cells[0] == "loss_reduction"
 
 
-def test_a_run_for_a_past_day_changes_nothing(tmp_path: Path, stocked: str) -> None:
-    write_features(tmp_path)
+def test_a_run_for_a_past_day_changes_nothing(use_case: UseCase, stocked: str) -> None:
     begin(stocked, 1, 3)
     before = release.read(Kept(stocked, "fraud"))
-    assert step(flags(tmp_path, stocked, "2024-03-18", target="record-only")) == before
+    assert step(flags(use_case, stocked, "2024-03-18", target="record-only")) == before
     assert release.read(Kept(stocked, "fraud")) == before
 
 
+@pytest.mark.parametrize("use_case", ["tabular", "images"], indirect=True)
 def test_on_this_machine_the_endpoint_moves_on_with_the_record_and_a_version_that_fails_ends_its_release(
-    tmp_path: Path, stocked: str
+    use_case: UseCase, stocked: str
 ) -> None:
-    write_features(tmp_path)
-    begin(stocked, 1, 3)
+    name, began = use_case.name, use_case.began
+    first, last = (flags(use_case, stocked, day, target="local") for day in (use_case.first, use_case.last))
+    endpoint_of = Local(State.parse(first.state), name)
+    begin(stocked, 1, 3, began, name)
     try:
-        step(flags(tmp_path, stocked, "2024-03-15", target="local"), 0.5)
-        assert _answering(stocked) == {1: 1}
-        args = flags(tmp_path, stocked, "2024-03-18", target="local")
+        step(first, 0.5, began=began)
+        assert endpoint_of.serving() == {1: 1}
         for days, share in ((3, 0.05), (4, 0.25), (5, 0.5)):
-            step(args, days)
-            assert _answering(stocked) == {1: 1 - share, 3: share}
-        step(args, 6)
-        assert _answering(stocked) == {3: 1}
+            step(last, days, began=began)
+            assert endpoint_of.serving() == {1: 1 - share, 3: share}
+        step(last, 6, began=began)
+        assert endpoint_of.serving() == {3: 1}
 
-        begin(stocked, 2, 3)
-        step(flags(tmp_path, stocked, "2024-03-15", target="local"), 0.5)
-        assert _answering(stocked) == {2: 1}
-        args = flags(tmp_path, stocked, "2024-03-18", target="local")
-        step(args, 0.5)  # the tallies are there; it is too early
-        uri = registry.find(stocked, "fraud", 3).uri
+        begin(stocked, 3, 1, began, name)
+        record = step(last, began=began)  # it is worse, and gets no requests
+        assert (record.live.version, record.rolled_back) == (3, {1})
+        assert endpoint_of.serving() == {3: 1}
+
+        begin(stocked, 2, 3, began, name)
+        step(first, 0.5, began=began)
+        assert endpoint_of.serving() == {2: 1}
+        step(last, 0.5, began=began)  # the tallies are there; it is too early
+        uri = registry.find(stocked, name, 3).uri
         Path(uri, "model.json").write_text("{}")
-        record = step(args)
-        assert (record.live.version, record.rolled_back) == (2, {3})
+        record = step(last, began=began)
+        assert (record.live.version, record.rolled_back) == (2, {1, 3})
         assert "is no ModelPackage" in record.reasons[0]
-        assert _answering(stocked) == {2: 1}
+        assert endpoint_of.serving() == {2: 1}
     finally:
         endpoint.stop(stocked)
-
-
-def _answering(stocked: str) -> dict[int, float]:
-    return Local(State.parse(state(Path(stocked).parent, registry=stocked)), "fraud").serving()
 
 
 class One:
@@ -187,12 +189,11 @@ class One:
         pass
 
 
-def test_on_a_target_without_shares_it_goes_from_shadow_to_live(tmp_path: Path, stocked: str) -> None:
-    write_features(tmp_path)
+def test_on_a_target_without_shares_it_goes_from_shadow_to_live(use_case: UseCase, stocked: str) -> None:
     begin(stocked, 1, 3)
     one = One()
-    step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: one)
-    record = step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: one)
+    step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: one)
+    record = step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: one)
     assert (record.stage, one.served) == ("live", [1, 3])
 
 
@@ -213,19 +214,18 @@ class Bad(One):
     "error", [UserError("Kubernetes refuses to replace it: Forbidden"), UnavailableError("it does not answer")]
 )
 def test_what_is_no_fault_of_the_version_leaves_the_record_as_it_is(
-    tmp_path: Path, stocked: str, error: Exception
+    use_case: UseCase, stocked: str, error: Exception
 ) -> None:
-    write_features(tmp_path)
     begin(stocked, 1, 3)
-    step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: One())
+    step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: One())
     before = release.read(Kept(stocked, "fraud"))
     with pytest.raises(type(error), match=str(error)):
-        step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: Bad(error))
+        step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: Bad(error))
     assert release.read(Kept(stocked, "fraud")) == before
 
 
 def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_answer_either(
-    tmp_path: Path, stocked: str
+    use_case: UseCase, stocked: str
 ) -> None:
     class Mute(Bad):
         def ask(self, part: Part) -> Any:
@@ -234,20 +234,19 @@ def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_ans
         def clean(self, parts: Sequence[Part]) -> None:
             assert parts  # or the endpoint would be gone
 
-    write_features(tmp_path)
     begin(stocked, 1, 3)
-    step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: One())
+    step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: One())
     before = release.read(Kept(stocked, "fraud"))
     bad = BadVersionError("it does not start")
     with pytest.raises(BadVersionError, match="it does not answer"):
-        step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: Mute(bad))
+        step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: Mute(bad))
     assert release.read(Kept(stocked, "fraud")) == before
-    record = step(flags(tmp_path, stocked, "2024-03-18"), 3, lambda *_: Bad(bad))
+    record = step(flags(use_case, stocked, "2024-03-18"), 3, lambda *_: Bad(bad))
     assert (record.live.version, record.rolled_back, record.reasons) == (1, {3}, ["it does not start"])
 
 
 def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_answer(
-    tmp_path: Path, stocked: str
+    use_case: UseCase, stocked: str
 ) -> None:
     class Brief(One):
         answers = iter([BadVersionError("it does not answer")])
@@ -257,19 +256,17 @@ def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_ans
                 raise error
             return super().ask(part)
 
-    write_features(tmp_path)
     begin(stocked, 1, 3)
     with pytest.raises(BadVersionError, match="it does not answer"):
-        step(flags(tmp_path, stocked, "2024-03-15"), 0.5, lambda *_: Brief())
+        step(flags(use_case, stocked, "2024-03-15"), 0.5, lambda *_: Brief())
     found = release.read(Kept(stocked, "fraud"))
     assert found and found.challenger and found.challenger.version == 3
 
 
 @pytest.mark.parametrize("p99", [5000.0, 80000.0])
 def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_is_slow(
-    tmp_path: Path, stocked: str, p99: float
+    tmp_path: Path, use_case: UseCase, stocked: str, p99: float
 ) -> None:
-    write_features(tmp_path)
     begin(stocked, 1, 3)
     fleet, cloudwatch = Fleet(), SimpleNamespace(get_metric_statistics=lambda **asked: _figures(p99, asked))
 
@@ -277,7 +274,7 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
         for number in (1, 3):
             version = registry.find(stocked, "fraud", number)
             server = serving(version.uri, tmp_path / str(number) / "current.json")
-            fleet.add(places.part(version, 1.0), stack.enter_context(server).url)
+            fleet.add(places.part("", version, 1.0), stack.enter_context(server).url)
         account = stack.enter_context(aws(fleet))
 
         def sagemaker(_: State, name: str) -> SageMaker:
@@ -286,7 +283,7 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
 
         shares = []
         for days in (0.5, 3, 3.5, 4, 5, 6):
-            args = flags(tmp_path, stocked, "2024-03-15" if days < 1 else "2024-03-18")
+            args = flags(use_case, stocked, "2024-03-15" if days < 1 else "2024-03-18")
             account.counted.calls.clear()
             account.counted.before = 8
             with suppress(Killed):  # somewhere between two calls, the record being as it was
@@ -312,12 +309,12 @@ def _check_only_one_is_left(account: Aws) -> None:
     assert [len(kind) for kind in account.state().values()] == [1, 1, 1]
 
 
-def test_without_a_champion_there_is_nothing_to_release_against(tmp_path: Path, stocked: str) -> None:
+def test_without_a_champion_there_is_nothing_to_release_against(use_case: UseCase, stocked: str) -> None:
     with pytest.raises(UserError, match="has no champion of 'fraud' to release against"):
-        step(flags(tmp_path, stocked, "2024-03-18"))
+        step(flags(use_case, stocked, "2024-03-18"))
 
 
-def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, stocked: str) -> None:
+def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, use_case: UseCase, stocked: str) -> None:
     kept = State.parse(state(tmp_path, registry=stocked))
     with pytest.raises(UserError, match="'fraud' has no champion"):
         manage.status(kept, "fraud")
@@ -335,19 +332,8 @@ def test_by_hand_a_release_is_started_paused_resumed_and_ended(tmp_path: Path, s
     ]  # fmt: skip
 
 
-def test_the_step_runs_as_a_process(tmp_path: Path, stocked: str) -> None:
-    write_features(tmp_path)
+def test_the_step_runs_as_a_process(use_case: UseCase, stocked: str) -> None:
     begin(stocked, 1, 3, datetime.now(UTC))
-    done = samples.run("release", **vars(flags(tmp_path, stocked, "2024-03-18")))
+    done = samples.run("release", **vars(flags(use_case, stocked, "2024-03-18")))
     assert done.returncode == 0, done.stderr
     assert "fraud: Version 3 is compared with version 1, which answers all requests" in done.stderr
-
-
-def test_a_model_of_images_is_not_released_in_steps_and_the_target_is_not_asked(tmp_path: Path, stocked: str) -> None:
-    args = flags(tmp_path, stocked, "2024-03-15", serving={"kind": "sagemaker"})
-    args.config = json.dumps(pictures.CONFIG)
-    with pytest.raises(UserError, match=r"'image-classification', and only versions of tabular models are released"):
-        advance(args, BEGAN, lambda *_: pytest.fail("asked"))
-    version = registry.register(stocked, "shapes", pictures.model(tmp_path / "model"), {}, {})
-    with pytest.raises(UserError, match=r"only tabular models are released in steps; promote it at once"):
-        manage.start(State.parse(args.state), "shapes", version.version)

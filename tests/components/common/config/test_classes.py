@@ -42,8 +42,6 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
         ({"columns": {"text": "words"}}, "columns.text: is 'words', which task image-classification does not have"),
         ({"simulator": {"night_fraud": True}}, "simulator.night_fraud: is True, which task image-classification does"),
         ({"evaluation": {"top_k": 7}}, "evaluation.top_k: is 7, which task image-classification does not have"),
-        ({"release": {"gradual": True}}, "release.gradual: is True, which task image-classification does not have"),
-        ({"release": {"shares": []}}, "release.shares: is [], which task image-classification does not have"),
         ({"protocol": {"drop_compromised": False}}, "protocol.drop_compromised: is False, which task image-class"),
         ({"protocol": {"compromised_days": 2}}, "protocol.compromised_days: is 2, which task image-classification"),
     ],
