@@ -59,7 +59,8 @@ class Plan:
     Attributes:
         validation: the fold that chooses the model.
         test: the fold that judges the chosen model.
-        features: days for which features are needed, up to the logical date.
+        features: days for which features are needed: those of both folds and the newest of those watched, up to the
+            logical date.
         events: days whose events those features need.
         labels_due: last day whose labels must be known.
     """
@@ -117,7 +118,7 @@ def plan(config: Config, logical_date: date) -> Plan:
     test = _fold(config, test_last)
     # the validation fold tests on the last days that the final model trains on: their labels are known by then
     validation = _fold(config, test.train.last)
-    features = Days(validation.train.first, logical_date)
+    features = Days(min(validation.train.first, newest(config, logical_date).first), logical_date)
     events = Days(features.first - timedelta(days=buffer_days(config)), logical_date)
     return Plan(validation, test, features, events, labels_due=test_last)
 
@@ -128,11 +129,17 @@ def buffer_days(config: Config) -> int:
     return longest + config.label_delay_days if longest else 0
 
 
+def newest(config: Config, last: date) -> Days:
+    """Return the `drift.window_days` that end with some day."""
+    return Days(last - timedelta(days=config.drift.window_days - 1), last)
+
+
 def watched(config: Config, logical_date: date, trained_until: date) -> Watched:
     """Return the days on which a model that was trained until some day is watched."""
-    windows, back = plan(config, logical_date), timedelta(days=config.drift.window_days - 1)
-    first = max(windows.labels_due - back, windows.features.first, trained_until + timedelta(days=1))
-    return Watched(Days(logical_date - back, logical_date), Days(first, windows.labels_due))
+    windows = plan(config, logical_date)
+    due = newest(config, windows.labels_due)
+    first = max(due.first, windows.features.first, trained_until + timedelta(days=1))
+    return Watched(newest(config, logical_date), Days(first, due.last))
 
 
 def _fold(config: Config, test_last: date) -> Fold:

@@ -70,18 +70,18 @@ def test_every_window_keeps_the_label_delay_from_the_one_it_learns_from(name, tr
         assert len(list(fold.test)) == test
         assert fold.test.first - fold.train.last == timedelta(days=8)
     assert plan.validation.test.last == plan.test.train.last
-    assert plan.features.first == plan.validation.train.first
+    assert plan.features.first == min(plan.validation.train.first, day - timedelta(days=6))
     assert plan.labels_due == plan.test.test.last <= plan.features.last == day
 
 
 @given(
-    st.sampled_from(["fraud", "handbook"]),
+    st.sampled_from(["fraud", "handbook", "topics"]),
     st.integers(1, 60),
     st.dates(date(2000, 6, 1), date(2100, 1, 1)),
     st.integers(-9, 90),
 )
 def test_a_model_is_watched_on_the_newest_days_and_on_labelled_ones_it_has_not_seen(name, window, day, ago):
-    value = config(name).model_dump(exclude_none=True)
+    value = config(name, train_days=3, test_days=2).model_dump(exclude_none=True)
     given = parse(value | {"drift": {"window_days": window}})
     plan, trained = splits.plan(given, day), day - timedelta(days=ago)
     watched = splits.watched(given, day, trained)
@@ -92,6 +92,7 @@ def test_a_model_is_watched_on_the_newest_days_and_on_labelled_ones_it_has_not_s
         assert len(list(watched.labelled)) == min(window, len(list(known)))
     assert list(watched) == sorted(set(watched))
     assert set(watched) == {*watched.newest, *watched.labelled}
+    assert set(watched.newest) <= set(plan.features)
 
 
 def frame(*rows: tuple[str, str, int | None]) -> pd.DataFrame:
