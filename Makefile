@@ -28,8 +28,8 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test lint format compile images sbom audit bench drift-bench kill-points reproduce \
-  search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
+.PHONY: help run stop airflow airflow-stop test test-project test-dags lint format compile images sbom audit bench drift-bench \
+  kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-17s %s\n", $$1, $$2}'
@@ -48,9 +48,15 @@ airflow-stop: $(AIRFLOW_VENV)/.installed ## Stop the local Airflow with all its 
 	@$(AIRFLOW_VENV)/bin/python -m pipelines.engines.airflow.standalone stop
 
 test: $(VENV)/.dev $(AIRFLOW_VENV)/.installed ## Run all tests
-	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov=components --cov=pipelines --cov-report=
-	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini -n 2 --dist loadfile tests/dags
-	$(BIN)/coverage report --include='components/*/core.py' --fail-under=90
+	@$(MAKE) --no-print-directory --jobs 2 test-project test-dags
+	$(BIN)/coverage report --fail-under=90
+
+test-project:
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/dags --cov --cov-report=
+
+# beside the others, since it mostly waits for Airflow
+test-dags:
+	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check

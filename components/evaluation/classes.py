@@ -101,14 +101,14 @@ class Trial:
 
     def figures(self, calibration: contract.Calibration) -> contract.ClassEvaluation:
         """Return `evaluation.json`."""
-        rival, sure = self.rival, self.challenger.estimates()
+        rival = self.rival
         gains = self.challenger.gains(rival) if rival else None
         return contract.ClassEvaluation(
             test=self.test,
             left_out=self.left_out,
             models={name: {**found.metrics} for name, found in self.candidates.items()},
             selected=self.model.selected,
-            intervals={name: contract.Interval(low=found.low, high=found.high) for name, found in sure.items()},
+            intervals={name: found.intervals() for name, found in self.candidates.items()},
             champion=contract.Champion(version=rival.version or 0, sha256=rival.sha256, metrics={**rival.metrics})
             if rival
             else None,

@@ -58,7 +58,7 @@ def _blocks(trial: Trial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     yield _metrics(trial)
     yield Text(
         sentences=[
-            "Brackets: 95 % intervals of the selected candidate, from a bootstrap of the test rows by group.",
+            "Brackets: 95 % intervals, from a bootstrap of the test rows by group.",
             "Macro F1 is the mean over classes; calibration error, that of the gap between confidence and accuracy.",
         ],
         is_fine_print=True,
@@ -79,7 +79,7 @@ def _metrics(trial: Trial) -> Table:
 
 
 def _scored(name: str, found: Contender, is_selected: bool) -> Row:
-    sure = found.estimates() if is_selected else {}
+    sure = found.estimates()
     values = [
         Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high) if key in sure else found.value(key)
         for key in NAMES

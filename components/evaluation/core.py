@@ -98,6 +98,10 @@ class Resampled:
         """Return the resampled metrics with their intervals."""
         return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
 
+    def intervals(self) -> dict[str, contract.Interval]:
+        """Return the intervals of the resampled metrics."""
+        return {name: contract.Interval(low=found.low, high=found.high) for name, found in self.estimates().items()}
+
     def gains(self, other: Self) -> dict[str, Estimate]:
         """Return by how much the resampled metrics are higher than another's, paired by resample."""
         return {
@@ -187,10 +191,7 @@ class Trial:
             top_k=self.config.evaluation.top_k,
             models={name: dict(found.metrics) for name, found in self.candidates.items()},
             selected=self.model.selected,
-            intervals={
-                name: contract.Interval(low=found.low, high=found.high)
-                for name, found in self.challenger.estimates().items()
-            },
+            intervals={name: found.intervals() for name, found in self.candidates.items()},
             cost=self.challenger.cost,
             champion=rival
             and contract.Champion(version=rival.version, sha256=rival.sha256, metrics=dict(rival.metrics)),

@@ -114,7 +114,7 @@ def _ranked(trial: Trial) -> list[tuple[str, Contender]]:
 
 
 def _scored(name: str, found: Contender, is_selected: bool) -> Row:
-    sure, measured = found.estimates() if is_selected else {}, found.metrics
+    sure, measured = found.estimates(), found.metrics
     cells: list[Cell] = [
         name,
         measured["auc_roc"],
@@ -131,7 +131,7 @@ def _legend(trial: Trial) -> Text:
     sentences = [
         f"Precision at {top_k} is the share of positives among the {top_k} {unit} with the highest scores of a day, "
         "averaged over days; the last column is what a perfect model would reach.",
-        "Brackets: 95 % intervals of the selected candidate, from a bootstrap of the test rows.",
+        "Brackets: 95 % intervals, from a bootstrap of the test rows.",
     ]
     return Text(sentences=sentences, is_fine_print=True)
 

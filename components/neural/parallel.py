@@ -91,7 +91,7 @@ class Shared(Replica):
         nn.utils.clip_grads_with_norm_(parameters, limit, norm)
 
     def whole(self) -> nn.Sequential:
-        """Return the whole network, in every process."""
+        """Return the whole network, in every process, with the statistics of batches that this one has seen."""
         here = {name: local(value) for part in self.parts for name, value in part.state_dict().items()}
         model = self.recipe.model().to(self.device)
         for name, place in model.state_dict().items():
@@ -124,6 +124,7 @@ def replicated(model: nn.Module, mesh: DeviceMesh, trainer: Trainer) -> Distribu
     called = DistributedDataParallel(
         model, process_group=mesh.get_group(), gradient_as_bucket_view=True, bucket_cap_mb=trainer.bucket_mb
     )
+    called.broadcast_buffers = False  # no step needs the statistics of batches, and the first process's are written
     if trainer.compression is Compression.BF16:
         called.register_comm_hook(mesh.get_group(), as_bf16)
     if trainer.compression is Compression.POWER_SGD:

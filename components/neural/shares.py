@@ -36,7 +36,7 @@ class Watched:
 
     Args:
         training: what is trained.
-        fault: delays the last process's computation, or everybody's rows; empty for none.
+        fault: delays the last of several processes' computation, or everybody's rows; empty for none.
     """
 
     def __init__(self, training: Training, fault: str) -> None:
@@ -49,7 +49,7 @@ class Watched:
         self._rounds = max(LEAST, math.ceil(SECONDS / (2 * slowest)))
         if fault == STARVED_LOADER:
             self._waiting = DELAY * slowest
-        elif fault == SLOW_PROCESS and _rank() == _processes() - 1:
+        elif fault == SLOW_PROCESS and 0 < _rank() == _processes() - 1:
             self._computing = DELAY * slowest
 
     def measured(self) -> list[list[float]]:

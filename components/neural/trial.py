@@ -7,6 +7,7 @@ the first one reads and answers.
 """
 
 import json
+import signal
 import sys
 import time
 from typing import Any
@@ -106,4 +107,5 @@ def _say(found: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # where nobody waits for the answer any more, it ends without a word
     main(sys.argv[1])

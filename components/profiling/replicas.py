@@ -22,7 +22,7 @@ FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are 
 BUCKET_MB = 0.001  # a layer each
 LEAST = 2.0  # per cent of a step: what costs less is noise
 SMALL = 1e6  # bytes of a piece
-LONGER = 1.5  # times as long as all in one piece
+LONGER = 1.2  # times as long as all in one piece
 BATCHES = 8  # of an epoch
 
 

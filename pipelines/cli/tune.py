@@ -63,7 +63,7 @@ def line(tried: Tried, setting: Setting) -> str:
     if not tried.comparison:
         return f"  {what:18} not measured: {tried.refused}"
     compared = tried.comparison
-    figures = f"{compared.after.rows:>12,.0f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
+    figures = f"{compared.after.rows:>12,.1f} rows/s  {100 * compared.won:+7.1f} %  {_used(compared.after, setting)}"
     return f"  {what:18} {figures}; {_said(compared.decision)}"
 
 
@@ -73,7 +73,7 @@ def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
         yield "nothing is faster for sure; the config stays as it is"
         return
     before, after = found.total.before, found.total.after
-    yield f"{100 * found.total.won:.1f} % more rows/s: {before.rows:,.0f} -> {after.rows:,.0f}"
+    yield f"{100 * found.total.won:.1f} % more rows/s: {before.rows:,.1f} -> {after.rows:,.1f}"
     yield f"used: {_used(before, setting)} -> {_used(after, setting)}"
     if another := [axis for axis in ANOTHER if axis in found.changes]:
         yield f"changes what is learned, so compare the models: {', '.join(another)}"

@@ -23,10 +23,10 @@ def test_the_section_compares_the_candidates_with_the_champion_and_says_how_sure
     assert set(metrics) == {"first", "second", "champion, version 3"}
     assert metrics["first"].tag == "selected"
     assert isinstance(metrics["first"].cells[2], Estimate)
-    assert not [cell for cell in metrics["second"].cells if isinstance(cell, Estimate)]
+    assert isinstance(metrics["second"].cells[2], Estimate)
     assert {"Feature importance (permutation)", "Slices of the test days", "Windows"} <= set(tables)
     assert [block.title for block in section.blocks if block.kind == "chart"] == ["Precision and recall", "Calibration"]
-    assert section.highlights[0].note == f"first, champion {metrics['champion, version 3'].cells[2]:.3f}"
+    assert section.highlights[0].note == f"first, champion {metrics['champion, version 3'].cells[2].value:.3f}"
 
 
 def test_the_outcome_is_the_verdict_and_what_is_unusual_is_a_caveat(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ CONFIG = {
     "columns": {role: role for role in ("event_id", "event_time", "customer", "terminal", "amount", "label")}
     | {"categorical": ["channel"]},
     "protocol": {"train_days": 1, "test_days": 1},
+    "drift": {"window_days": 2},
     "task": {"kind": "tabular", "windows_days": [1, 2], "candidates": {"a": {"kind": "xgboost"}}},
 }
 DATE = date(2024, 3, 10)

@@ -222,9 +222,11 @@ def write_evaluation(uri: str) -> None:
         "models": {name: metrics(name) for name in SCORES},
         "selected": SELECTED,
         "intervals": {
-            "average_precision": {"low": 0.6103, "high": 0.7012},
-            "precision_at_k": {"low": 0.2514, "high": 0.3186},
-            "cost": {"low": 391.2, "high": 702.8},
+            SELECTED: {
+                "average_precision": {"low": 0.6103, "high": 0.7012},
+                "precision_at_k": {"low": 0.2514, "high": 0.3186},
+                "cost": {"low": 391.2, "high": 702.8},
+            }
         },
         "cost": {"per_1000": 541.7, "threshold": 0.31, "alerts": 412, "missed_positives": 131},
         "curves": {

@@ -45,7 +45,7 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     first, row, *_ = said.splitlines()
     assert first == "mlp on cpu, 1,024 rows of 15 inputs"
     figures = r"[\d.]+ .?FLOP/s, \d+\.\d % of the CPU; faster"
-    assert re.fullmatch(rf"  batch_size 512 +[\d,]+ rows/s +\+[\d.]+ %  {figures}", row)
+    assert re.fullmatch(rf"  batch_size 512 +[\d,.]+ rows/s +\+[\d.]+ %  {figures}", row)
     assert "changes what is learned, so compare the models: batch_size" in said
     assert f"written into {file}:\n" in said
 
@@ -71,7 +71,7 @@ def test_networks_of_images_and_of_texts_are_tuned_too(
 
     first, row, *_ = capsys.readouterr().out.splitlines()
     assert first == said
-    assert re.match(r"  batch_size 32 +[\d,]+ rows/s +\+[\d.]+ %  .*; faster", row)
+    assert re.match(r"  batch_size 32 +[\d,.]+ rows/s +\+[\d.]+ %  .*; faster", row)
     assert configs.load(str(file))["task"]["candidates"][kind]["parameters"]["batch_size"] == 32
 
 
