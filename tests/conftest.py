@@ -17,6 +17,7 @@ from tests.kubeflow import Kubeflow, serve
 # how long an example takes is the machine's load
 settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")
+LOSSES = [(5, 0.5), (10, 0.25)]
 INPUTS = Inputs(numeric=["amount", "customer_count_1d"], categorical={"channel": ["shop", "it's web"]})
 
 
@@ -46,7 +47,9 @@ def save(folder: Path, weight: float, trained_until: str = "2018-07-31") -> str:
         graphs,
         INPUTS,
         packages.lineage(train=days),
-        candidates={"logistic_regression": packages.candidate("logistic_regression", parameters={"C": 1.0})},
+        candidates={
+            "logistic_regression": packages.candidate("logistic_regression", parameters={"C": 1.0}, losses=LOSSES)
+        },
     )
     reference = pd.DataFrame(
         {

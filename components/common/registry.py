@@ -386,11 +386,13 @@ def _record(client: "MlflowClient", registry: str, name: str, model: ModelPackag
     # without a version of this model such a run is what a registration has left that was killed
     left = client.search_runs([experiment], f"attributes.run_name = '{run_name}'", max_results=1)
     run = left[0] if left else client.create_run(experiment, tags={"mlflow.user": user()}, run_name=run_name)
-    parameters = {"candidate": model.selected, **model.candidates[model.selected].parameters}
+    selected = model.candidates[model.selected]
+    parameters = {"candidate": model.selected, **selected.parameters}
+    values = [*((name, value, 0) for name, value in metrics.items()), *(("loss", y, x) for x, y in selected.losses)]
     client.log_batch(
         run.info.run_id,
         # at the run's time, so that a second attempt repeats the values instead of adding others
-        metrics=[Metric(key, value, run.info.start_time, 0) for key, value in metrics.items()],
+        metrics=[Metric(name, value, run.info.start_time, step) for name, value, step in values],
         params=[Param(key, str(value)) for key, value in parameters.items()],
     )
     return str(run.info.run_id)

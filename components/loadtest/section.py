@@ -24,8 +24,6 @@ from components.common.contracts.section import (
 from components.common.contracts.verdict import Verdict
 
 WEIGHT = 60
-STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)  # of an axis, times a power of ten
-TICKS = 5
 ROWS = 7  # of the table, before the rest is folded
 BUSY = 0.9  # of a core: from here on the client is what limits
 
@@ -70,8 +68,8 @@ def _curve(found: LoadTest) -> Chart:
     """Chart the 99th percentile over the throughput of the open loop; the line is the chosen settings'."""
     drawn = next((each for each in found.trials if each.settings == found.chosen), found.trials[0])
     points = [point for each in found.trials for point in each.open if point.p99_ms is not None]
-    x = _axis("requests answered per second", [point.per_second for point in points])
-    y = _axis("99th percentile, ms", [found.limit_ms, *(point.p99_ms or 0 for point in points)], "sqrt")
+    x = Axis.from_zero("requests answered per second", [point.per_second for point in points])
+    y = Axis.from_zero("99th percentile, ms", [found.limit_ms, *(point.p99_ms or 0 for point in points)], "sqrt")
     limit = [(x.ticks[0], found.limit_ms), (x.ticks[-1], found.limit_ms)]
     notes = [f"{each.settings}: {point.per_second:,.0f} requests/s, {point.p99_ms:.3g} ms"
              for each in found.trials for point in each.open if point.p99_ms is not None]  # fmt: skip
@@ -91,15 +89,6 @@ def _curve(found: LoadTest) -> Chart:
 
 def _places(trial: Trial) -> list[tuple[float, float]]:
     return sorted((point.per_second, point.p99_ms) for point in trial.open if point.p99_ms is not None)
-
-
-def _axis(label: str, values: list[float], scale: str = "linear") -> Axis:
-    """Return an axis from 0 to beyond the values, with about `TICKS` round ticks."""
-    largest = max([*values, 1e-3])
-    power = 10 ** len(str(int(largest / TICKS))) / 10
-    size = next(each * power for each in STEPS if each * power * TICKS >= largest)
-    ticks = [size * number for number in range(TICKS + 1)]
-    return Axis.model_validate({"label": label, "ticks": ticks, "scale": scale})
 
 
 def _legend(found: LoadTest) -> Iterator[str]:

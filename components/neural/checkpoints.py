@@ -58,7 +58,7 @@ class Checkpoints:
         self.root, self.seconds, self.notice = root, seconds, notice
         self._processes = Together() if dist.is_initialized() else Alone()
         self._saved = time.monotonic()
-        self._pending: tuple[int, Future[Any], dict[str, float]] | None = None
+        self._pending: tuple[Future[Any], dict[str, Any]] | None = None
 
     def resume(self, training: Training) -> None:
         """Take a training to where its newest complete checkpoint was saved, if there is one.
@@ -74,7 +74,7 @@ class Checkpoints:
         reader = Reader(folder)
         reader.read_metadata()  # what it refuses would be a traceback below
         dcp.load(state, storage_reader=reader, **self._processes.options)  # type: ignore[attr-defined]
-        training.load(state, newest, storage.read_json(storage.join(folder, FILE))["scaler"])
+        training.load(state, storage.read_json(storage.join(folder, FILE)))
         log.info("resuming after step %d, from %s", newest, folder)
 
     def after(self, training: Training) -> None:
@@ -83,7 +83,7 @@ class Checkpoints:
         Raises:
             PreemptedError: when the machine is about to be taken away, after a checkpoint has been saved.
         """
-        if self._pending and self._pending[1].done():
+        if self._pending and self._pending[0].done():
             self._publish()
         decided = self._processes.agreed(self._wish())
         if decided == NOTHING:
@@ -102,7 +102,7 @@ class Checkpoints:
         # the writer copies all tensors to the host before this returns, so that later steps do not touch them
         future = dcp.async_save(training.state(), storage_writer=writer, **self._processes.options)  # type: ignore[attr-defined]
         assert isinstance(future, Future)
-        self._pending = training.done, future, training.scaler.state_dict()
+        self._pending = future, training.notes()
         self._saved = time.monotonic()
 
     def finish(self) -> None:
@@ -126,12 +126,12 @@ class Checkpoints:
         """Wait for what is being written, declare it complete, and remove what it makes superfluous."""
         if not self._pending:
             return
-        step, future, scaler = self._pending
+        future, notes = self._pending
         future.result()
         self._pending = None
         if not self._processes.is_first:
             return
-        storage.write_json(storage.join(self._folder(step), FILE), {"step": step, "scaler": scaler})
+        storage.write_json(storage.join(self._folder(notes["step"]), FILE), notes)
         keep = {f"step-{number:012d}" for number in self.complete()[-KEPT:]}
         for name in set(storage.names(self.root)) - keep:
             storage.remove_folder(storage.join(self.root, name))

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from components.common.config.neural import Decay, Fit, Precision
 from components.neural.data import Batch, Resident
 from components.neural.ema import Average
+from components.neural.losses import Losses, Points
 from components.neural.progress import Progress
 from components.neural.replica import Replica
 
@@ -22,11 +24,13 @@ class Training:
         rows: what it is trained on.
         steps: how many steps the whole training takes.
         done: how many of them it has taken.
+        losses: of those.
     """
 
     def __init__(self, replica: Replica, rows: Resident) -> None:
         self.replica, self.rows, self.fit = replica, rows, replica.fit
         self.steps, self.done = self.fit.epochs * len(rows), 0
+        self.losses = Losses(self.steps, replica.device)
         parameters = [each for part in replica.parts for each in part.parameters() if each.requires_grad]
         self.optimizer = torch.optim.Adam(parameters, lr=self.fit.learning_rate, fused=True)
         self.scaler = torch.amp.GradScaler(replica.device.type, enabled=self.fit.precision is Precision.FP16)
@@ -71,11 +75,16 @@ class Training:
             found |= {f"ema.{name}": value for name, value in self._ema.values.items()}
         return found
 
-    def load(self, state: dict[str, Tensor], done: int, scaler: dict[str, float]) -> None:
-        """Go on after a step; `state` is that of `state()`, filled in place."""
+    def notes(self) -> dict[str, Any]:
+        """Return what there is to save beside tensors, as JSON has it; all processes call it after the same step."""
+        return {"step": self.done, "scaler": self.scaler.state_dict(), "losses": self.losses.state()}
+
+    def load(self, state: dict[str, Tensor], notes: dict[str, Any]) -> None:
+        """Go on after the step that the notes name; `state` is that of `state()`, filled in place."""
         self.rows.load(state["rows"])
-        self.done = done
-        self.scaler.load_state_dict(scaler)
+        self.done = notes["step"]
+        self.scaler.load_state_dict(notes["scaler"])
+        self.losses.load(notes["losses"])
 
     def _allocate(self) -> None:
         """Have the optimizer make its state, by a step that changes nothing."""
@@ -100,6 +109,14 @@ def learning_rate(fit: Fit, done: int, steps: int) -> float:
     return fit.learning_rate * left
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves, in every process: the whole network, and the course of its loss."""
+
+    model: nn.Sequential
+    losses: Points
+
+
 class Keeper(Protocol):
     """Saves a training now and then: `components.neural.checkpoints`."""
 
@@ -113,11 +130,8 @@ class Keeper(Protocol):
         """Wait until what has begun is written."""
 
 
-def fit(replica: Replica, rows: Resident, checkpoints: Keeper | None = None) -> nn.Sequential:
+def fit(replica: Replica, rows: Resident, checkpoints: Keeper | None = None) -> Trained:
     """Train a network; call it inside `devices.reproducible`, after the replica is made.
-
-    Returns:
-        the whole network, in every process.
 
     Raises:
         PreemptedError: when the machine is about to be taken away, after a checkpoint has been saved.
@@ -129,10 +143,11 @@ def fit(replica: Replica, rows: Resident, checkpoints: Keeper | None = None) -> 
     progress = Progress(training.steps, rows.size, replica.recipe.flops(), training.done)
     for batch in training.batches():
         loss = training.step(batch)
+        training.losses.add(training.done, loss)
         progress.advance(training.done, loss)
         if checkpoints:
             checkpoints.after(training)
     if checkpoints:
         checkpoints.finish()
     training.finish()
-    return replica.whole()
+    return Trained(replica.whole(), training.losses.points)

@@ -142,7 +142,7 @@ def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[
         log.info("%s: fitted in %.1f s", name, seconds)
         sample = items.inputs(rows.iloc[:: -(-len(rows) // CHECKED)])
         gap = float(np.abs(scored(fitted.graph, sample) - fitted.predict(sample)).max())
-        accepted(fits, name, Candidate(fitted.graph, seconds), gap, TOLERANCE)
+        accepted(fits, name, Candidate(fitted.graph, seconds, fitted.losses), gap, TOLERANCE)
     return fits.usable()
 
 
@@ -163,4 +163,5 @@ def _entry(setting: Setting, name: str, candidate: Candidate, metrics: Metrics) 
         file=f"{name}.onnx",
         validation={**metrics},
         seconds=candidate.seconds,
+        losses=candidate.losses,
     )

@@ -26,6 +26,7 @@ from components.common.contracts.package import (
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan, rows_of, test_rows
+from components.neural.losses import Points
 from components.tabular import inputs as tabular
 from components.tabular import windows
 from components.tabular.metrics import Metrics, evaluate
@@ -42,10 +43,11 @@ TOLERANCE = 1e-5
 
 @dataclass(frozen=True)
 class Candidate:
-    """A fitted candidate: its ONNX graph and the seconds its fit took."""
+    """A fitted candidate: its ONNX graph, the seconds its fit took, and the course of its loss."""
 
     graph: bytes
     seconds: float
+    losses: Points = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterabl
         seconds = round(time.perf_counter() - started, 3)
         log.info("%s: fitted in %.1f s", name, seconds)
         gap = export_gap(fitted, matrix, labels)
-        accepted(fits, name, Candidate(fitted.graph, seconds), gap, setting.tolerance)
+        accepted(fits, name, Candidate(fitted.graph, seconds, fitted.losses), gap, setting.tolerance)
     return fits.usable()
 
 
@@ -308,4 +310,5 @@ def _entry(setting: Setting, name: str, candidate: Candidate, validation: Valida
         file=f"{name}.onnx",
         validation=dict(validation.metrics[name]),
         seconds=candidate.seconds,
+        losses=candidate.losses,
     )

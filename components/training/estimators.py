@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -27,6 +27,7 @@ from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError, check_names
 from components.neural import devices, processes, trainer
 from components.neural.data import Resident
+from components.neural.losses import Points
 from components.neural.recipes import mlp
 from components.neural.trainer import Keeper
 from components.tabular.scaler import Matrix, Scaler
@@ -74,10 +75,12 @@ class Fitted:
     Attributes:
         export: gives the model as ONNX.
         predict: the library's own probabilities of what the graph takes, to compare that with.
+        losses: (step, mean training loss since the point before) of what is trained in steps.
     """
 
     export: Callable[[], bytes]
     predict: Callable[[Any], Any]
+    losses: Points = field(default_factory=list)
 
     @cached_property
     def graph(self) -> bytes:
@@ -189,10 +192,11 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     device = devices.torch_device(job.device)
     rows = Resident(*mlp.resident(scaler.apply(matrix), labels, device), parameters.batch_size)
     with _kept(job, matrix, labels) as kept, devices.reproducible(job.seed, parameters.threads):
-        model = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), job.trainer, device), rows, kept)
+        found = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), job.trainer, device), rows, kept)
     return Fitted(
-        lambda: onnx_export.dense(scaler, mlp.layers(model)),
-        lambda rows: mlp.probabilities(model, scaler.apply(rows)),
+        lambda: onnx_export.dense(scaler, mlp.layers(found.model)),
+        lambda rows: mlp.probabilities(found.model, scaler.apply(rows)),
+        found.losses,
     )
 
 

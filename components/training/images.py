@@ -44,8 +44,9 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     if made.fit.frozen:
         return _frozen(setting, name, made, items, rows)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augmented)
-    model = networks.fit(setting, name, made, rows, data)
-    return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))
+    found = networks.fit(setting, name, made, rows, data)
+    scores = partial(networks.probabilities, found.model)
+    return Fitted(lambda: onnx_export.images(found.model, made), scores, found.losses)
 
 
 def recipe(task: Images, name: str) -> ResNet:

@@ -17,6 +17,7 @@ from components.common.config.classes import Images, Texts
 from components.neural import checkpoints, devices, processes, trainer
 from components.neural.data import Change, Gather, Gathered
 from components.neural.recipes import Recipe
+from components.neural.trainer import Trained
 
 RESIDENT = 1 << 30  # bytes of inputs that are copied to the device as a whole
 
@@ -54,7 +55,7 @@ def field(name: str) -> str:
     return f"task.candidates.{name}.parameters"
 
 
-def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Gathered) -> nn.Sequential:
+def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Gathered) -> Trained:
     """Fit a network on some rows of a training.
 
     Args:
@@ -71,7 +72,9 @@ def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathere
         devices.reproducible(task.seed, recipe.fit.threads),
     ):
         replica = processes.replica(recipe, task.trainer, setting.torch_device)
-        return trainer.fit(replica, gathered, kept).eval()
+        trained = trainer.fit(replica, gathered, kept)
+        trained.model.eval()
+        return trained
 
 
 def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, change: Change) -> Gathered:

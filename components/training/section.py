@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from components.common.contracts.package import Candidate, ModelPackage
-from components.common.contracts.section import Block, Column, Notice, Row, Section, Table, Text
+from components.common.contracts.section import Axis, Block, Chart, Column, Notice, Row, Section, Series, Table, Text
 
 WEIGHT = 40
 
@@ -22,6 +22,8 @@ def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
         f"chosen on {chosen_on.rows:,} rows of {chosen_on.first} to {chosen_on.last}."
     )
     blocks: list[Block] = [Text(sentences=[_sentence(lineage.reason), days]), _candidates(package, metrics)]
+    if any(entry.losses for entry in package.candidates.values()):
+        blocks.append(_losses(package))
     if package.dropped:
         reasons = [f"{name}: {reason}" for name, reason in package.dropped.items()]
         blocks.append(Notice(title="Dropped candidates", sentences=reasons))
@@ -37,6 +39,21 @@ def _candidates(package: ModelPackage, metrics: Mapping[str, str]) -> Table:
     ]
     rows = [_row(name, entry, metrics, name == package.selected) for name, entry in package.candidates.items()]
     return Table(title="Candidates on the validation days", columns=columns, rows=rows)
+
+
+def _losses(package: ModelPackage) -> Chart:
+    """Chart the loss of each network over its training; the selected one's is drawn in full."""
+    found = {name: entry.losses for name, entry in package.candidates.items() if entry.losses}
+    points = [point for losses in found.values() for point in losses]
+    return Chart(
+        title="Training loss (dashed: candidates that were not selected)",
+        x=Axis.from_zero("steps", [step for step, _ in points]),
+        y=Axis.from_zero("mean loss since the point before", [loss for _, loss in points]),
+        series=[
+            Series(name=name, style="line" if name == package.selected else "reference", points=losses)
+            for name, losses in found.items()
+        ],
+    )
 
 
 def _row(name: str, entry: Candidate, metrics: Iterable[str], is_selected: bool) -> Row:

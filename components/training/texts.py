@@ -56,8 +56,10 @@ def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted
     # of a pipeline every batch has the same shape
     change = unchanged if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
     data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
-    model = made.merged(networks.fit(setting, name, made, rows, data))
-    return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
+    found = networks.fit(setting, name, made, rows, data)
+    model = made.merged(found.model)
+    scores = partial(networks.probabilities, model)
+    return Fitted(lambda: texts_export.transformer(model, made), scores, found.losses)
 
 
 def recipe(task: Texts, name: str) -> Bert:

@@ -206,6 +206,9 @@ class Candidate(Part):
     file: Name = Field(description="its graph")
     validation: dict[str, float | None] = Field(description="metrics on the validation days, fitted on earlier ones")
     seconds: float = Field(description="time its fit took")
+    losses: list[tuple[int, float]] = Field(
+        default_factory=list, description="step, and mean loss of the steps since the point before; of networks"
+    )
 
 
 class Optimized(Part):

@@ -4,7 +4,8 @@ A section lies beside the artifact it is about, as `<artifact>.section.json`: wh
 and the artifact's hash does not depend on what is said about it. The reporting step renders the sections it finds.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import floor, log10
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -15,7 +16,9 @@ from components.common.contracts.verdict import Decision, Verdict
 
 SUFFIX = ".section.json"
 PAGE = "page.json"
+TOPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0)  # where axes end, times a power of ten
 
+Scale = Literal["linear", "sqrt", "log"]
 Tone = Literal["good", "neutral", "bad"]
 Format = Literal["text", "code", "count", "score", "percent", "seconds", "size", "flops", "plain"]
 
@@ -127,7 +130,15 @@ class Axis(Part):
 
     label: str
     ticks: Annotated[list[float], Field(min_length=2)]
-    scale: Literal["linear", "sqrt", "log"] = "linear"
+    scale: Scale = "linear"
+
+    @classmethod
+    def from_zero(cls, label: str, values: Iterable[float], scale: Scale = "linear") -> Self:
+        """Return an axis of five round ticks, from 0 to the largest of some values or just beyond."""
+        largest = max(0.0, *values) or 1.0
+        power = 10.0 ** floor(log10(largest))
+        top = next(power * each for each in TOPS if power * each >= largest * 0.999)
+        return cls(label=label, ticks=[round(top * part / 4, 12) for part in range(5)], scale=scale)
 
     @model_validator(mode="after")
     def _logarithms_exist(self) -> Self:

@@ -26,7 +26,6 @@ from components.profiling.traces import compute, names
 WEIGHT = 71
 ROWS = 8  # of a table, before the rest is folded
 LENGTH = 60  # of a kernel's name
-STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 8.0, 10.0)  # of an axis, times a power of ten
 
 
 def build(found: TraceProfile) -> Section:
@@ -136,8 +135,8 @@ def _memory(found: TraceProfile) -> Chart:
     reserved = [(point.at_ms, point.reserved_bytes / 1e9) for point in found.memory if point.reserved_bytes]
     return Chart(
         title="Memory of the GPU (dashed: reserved)",
-        x=_axis("ms", [at for at, _ in allocated]),
-        y=_axis("GB", [size for _, size in [*allocated, *reserved]]),
+        x=Axis.from_zero("ms", [at for at, _ in allocated]),
+        y=Axis.from_zero("GB", [size for _, size in [*allocated, *reserved]]),
         series=[
             Series(name="allocated", points=allocated),
             Series(name="reserved", style="reference", points=reserved),
@@ -174,7 +173,7 @@ def _scaling(found: Scaling) -> Chart:
     return Chart(
         title="Step time by number of GPUs (dashed: fitted)",
         x=Axis(label="GPUs", ticks=sizes, scale="log"),
-        y=_axis("ms", [0.0, *(time for _, time in [*measured, *fitted])]),
+        y=Axis.from_zero("ms", [0.0, *(time for _, time in [*measured, *fitted])]),
         series=[
             Series(name="fitted", style="reference", points=fitted),
             Series(name="measured", style="points", points=measured),
@@ -295,13 +294,6 @@ def short(name: str) -> str:
     """Return a kernel's name, as long as a table has room for."""
     plain = names.short(name)
     return plain if len(plain) <= LENGTH else f"{plain[: LENGTH - 3]}..."
-
-
-def _axis(label: str, values: Sequence[float]) -> Axis:
-    high = max(0.0, *values) or 1.0
-    power = 10.0 ** floor(log10(high))
-    top = next(power * step for step in STEPS if power * step >= high * 0.999)
-    return Axis(label=label, ticks=[round(top * part / 4, 12) for part in range(5)])
 
 
 def _decades(label: str, values: Sequence[float]) -> Axis:

@@ -14,6 +14,7 @@ from components.common.contracts import package
 from components.common.errors import UnavailableError, UserError
 from components.common.release import Place
 from components.tabular.inputs import Scorer
+from tests.conftest import LOSSES
 from tests.processes import SECONDS, started
 from tests.servers import serving
 
@@ -41,7 +42,8 @@ def test_mlflow_leads_from_the_version_to_its_metrics_parameters_and_files(regis
 
     client = MlflowClient(f"sqlite:///{registry_template}/mlflow.db")
     run = client.get_run(client.get_model_version("fraud", "1").run_id)
-    assert run.data.metrics == {"average_precision": 0.6}
+    assert run.data.metrics == {"average_precision": 0.6, "loss": 0.25}
+    assert [(each.step, each.value) for each in client.get_metric_history(run.info.run_id, "loss")] == LOSSES
     assert run.data.params == {"candidate": "logistic_regression", "C": "1.0"}
     assert run.info.status == "FINISHED"
     files = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "model")}

@@ -20,7 +20,7 @@ from components.neural import checkpoints, devices, processes, trainer
 from components.neural.data import Resident
 from components.neural.recipes import mlp
 from components.neural.recipes.mlp import MLP, Parameters
-from components.neural.trainer import Training
+from components.neural.trainer import Trained, Training
 
 CPU = torch.device("cpu")
 PARAMETERS = Parameters(hidden=8, layers=3, epochs=4, batch_size=10, learning_rate=0.02, microbatches=2, ema_decay=0.9)
@@ -34,8 +34,13 @@ def rows() -> Resident:
     return Resident(*mlp.resident(matrix, labels, CPU), PARAMETERS.batch_size)
 
 
-def fitted(replica: Any, keeper: Any = None) -> torch.nn.Sequential:
+def fitted(replica: Any, keeper: Any = None) -> Trained:
     return trainer.fit(replica, rows(), keeper)
+
+
+def left(trained: Trained) -> dict[str, torch.Tensor]:
+    """Everything that a training leaves."""
+    return trained.model.state_dict() | {"losses": torch.tensor(trained.losses, dtype=torch.float64)}
 
 
 class Slow:
@@ -70,9 +75,9 @@ def main() -> None:
         with processes.joined(CPU), checkpoints.kept(str(folder / "kept"), every) as kept:
             with devices.reproducible(0, threads=1):
                 replica = processes.replica(MLP(5, PARAMETERS), shared, CPU)
-                model = fitted(replica, Slow(kept, folder, pause))
+                found = left(fitted(replica, Slow(kept, folder, pause)))
             if step.is_first():
-                torch.save(model.state_dict(), folder / "weights.pt")
+                torch.save(found, folder / "weights.pt")
     except PreemptedError as error:
         print(error, file=sys.stderr)
         sys.exit(step.PREEMPTED)

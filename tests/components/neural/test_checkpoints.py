@@ -1,4 +1,4 @@
-"""A training that is interrupted, in any way, ends with the weights it would have had."""
+"""A training that is interrupted, in any way, ends with the weights and losses it would have had."""
 
 import os
 import pickle
@@ -60,7 +60,7 @@ def replica(precision: Precision = Precision.FLOAT32) -> Replica:
 
 def fitted(keeper=None, precision: Precision = Precision.FLOAT32) -> dict[str, torch.Tensor]:
     with devices.reproducible(0, threads=1):
-        return resumable.fitted(replica(precision), keeper).state_dict()
+        return resumable.left(resumable.fitted(replica(precision), keeper))
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:

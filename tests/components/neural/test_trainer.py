@@ -34,7 +34,7 @@ def rows(parameters: Parameters) -> tuple[Resident, int]:
 def trained(parameters: Parameters = SMALL, seed: int = 0) -> nn.Sequential:
     data, width = rows(parameters)
     with devices.reproducible(seed, threads=1):
-        return trainer.fit(Replica(MLP(width, parameters), CPU), data)
+        return trainer.fit(Replica(MLP(width, parameters), CPU), data).model
 
 
 def gap(first: nn.Sequential, second: nn.Sequential) -> float:
@@ -100,9 +100,11 @@ def test_training_learns_what_separates_the_classes():
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)  # no line separates these
     parameters = Parameters(hidden=32, epochs=30, batch_size=64, learning_rate=0.02)
     with devices.reproducible(0, threads=1):
-        model = trainer.fit(Replica(MLP(3, parameters), CPU), Resident(*mlp.resident(matrix, labels, CPU), 64))
+        found = trainer.fit(Replica(MLP(3, parameters), CPU), Resident(*mlp.resident(matrix, labels, CPU), 64))
 
-    assert ((mlp.probabilities(model, matrix) > 0.5) == labels).mean() > 0.95
+    assert ((mlp.probabilities(found.model, matrix) > 0.5) == labels).mean() > 0.95
+    assert [step for step, _ in found.losses][-1] == 30 * 32
+    assert found.losses[0][1] > 0.6 > 0.2 > found.losses[-1][1]
 
 
 def test_the_learning_rate_falls_to_zero_over_the_training():

@@ -47,6 +47,9 @@ def test_a_training_leaves_a_model_that_scores_rows_and_reports_its_validation_m
     section = read_section(str(tmp_path / "model"))
     assert [row.cells[0] for row in section.blocks[1].rows if row.tag == "selected"] == [model.selected]
     assert {row.cells[0] for row in section.blocks[1].rows} == set(samples.MODELS)
+    (chart,) = (block for block in section.blocks if block.kind == "chart")
+    assert {series.name: series.points for series in chart.series} == {"net": model.candidates["net"].losses}
+    assert [step for step, _ in model.candidates["net"].losses] == list(range(1, 51))
     assert model.lineage.events_sha256 == "e" * 64
     (artifact,) = json.loads(output.read_text())["artifacts"]["model"]["artifacts"]
     expected = model.candidates[model.selected].validation["average_precision"]
