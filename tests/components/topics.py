@@ -1,6 +1,7 @@
 """A small use case with texts: topics, made by the simulator; `tests.components.pictures` runs the steps."""
 
 from copy import deepcopy
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from components.classes import preprocessing
 from components.common.config import parse
 from components.common.config.classes import Texts
-from components.common.contracts import package
+from components.common.contracts import package, tables
 from components.common.contracts.package import DecisionRule, Signature
 from tests import packages
 from tests.components import pictures
@@ -58,6 +59,12 @@ def made(folder: Path, given: dict[str, Any] = CONFIG) -> None:
     """Ingest the simulated days and make their shards."""
     pictures.ingest(folder, given)
     pictures.feature(folder, given)
+
+
+def lake(folder: Path, *texts: str) -> None:
+    """Put texts into the lake as ingestion does."""
+    uri = tables.partition_uri(str(folder / "lake"), "topics", "events", date(2024, 3, 10), "0" * 16)
+    tables.write_partition(uri, date(2024, 3, 10), pd.DataFrame({"text": texts}), {})
 
 
 def model(folder: Path, seed: int = 0, weights: Weights | None = None) -> str:

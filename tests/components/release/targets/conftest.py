@@ -1,33 +1,39 @@
-"""Versions that answer: three real servers of tiny models, of which the third does not keep what it promises."""
+"""Versions that answer: two real servers of tiny models for each kind of model."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import pandas as pd
 import pytest
 
 from components.common.contracts import package
 from components.common.registry import Version
+from components.deployment import examples
 from components.release.targets import Part
-from components.tabular.inputs import Scorer
-from tests.components.release.targets.versions import Fleet
+from tests.components import pictures, topics
+from tests.components.release.targets.versions import FEATURES, IMAGES, KINDS, TEXTS, Fleet
 from tests.components.serving.conftest import serving
 from tests.conftest import save
-
-EVENT = {"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}
 
 
 @pytest.fixture(scope="session")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """The versions 1 and 2, and their servers."""
-    found = Fleet()
+    """The versions 1 and 2 of each kind, and their servers."""
+    found, folder = Fleet(), tmp_path_factory.mktemp("fleet")
+    pictures.lake(folder, pictures.file())
+    topics.lake(folder, "flights and hotels")
+    save_as = {FEATURES: lambda place, number: save(place, number / 10), IMAGES: pictures.model, TEXTS: topics.model}
     with ExitStack() as stack:
-        for number, weight in ((1, 0.1), (2, 0.7)):
-            folder = tmp_path_factory.mktemp(f"version-{number}")
-            uri = save(folder, weight)
-            running = stack.enter_context(serving(uri, folder / "current.json"))
-            manifest = package.load(uri)
-            (score,) = Scorer(uri, manifest).score(pd.DataFrame([EVENT]))
-            version = Version("fraud", number, f"s3://registry/{number}", manifest.sha256, {})
-            found.add(Part(version, 1.0, {"instances": [EVENT]}, float(score)), running.url)
+        for kind, name in zip(KINDS, ("fraud", "shapes", "topics"), strict=True):
+            for number in (1, 2):
+                uri = save_as[kind](folder / f"{kind}-{number}", number)
+                running = stack.enter_context(serving(uri, folder / f"{kind}-{number}.json"))
+                asked = examples.without_state(str(folder / "lake"), name, uri)
+                version = Version("fraud", number, f"s3://registry/{kind}/{number}", package.load(uri).sha256, {})
+                found.add(kind, Part(version, 1.0, asked.request, asked.score), running.url)
         yield found
+
+
+@pytest.fixture(params=KINDS)
+def versions(fleet: Fleet, request: pytest.FixtureRequest) -> Fleet:
+    """The versions 1 and 2 of each kind in turn."""
+    return fleet.of(request.param)

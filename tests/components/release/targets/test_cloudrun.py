@@ -44,15 +44,17 @@ def project(server: Project) -> Project:
     return server
 
 
-def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(project: Project, fleet: Fleet) -> None:
+def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(
+    project: Project, versions: Fleet
+) -> None:
     before: list[Part] = []
     for wanted, shares in (
-        (fleet.parts(v1=1), {1: 1}),
-        (fleet.parts(v1=0.95, v2=0.05), {1: 0.95, 2: 0.05}),
-        (fleet.parts(v1=0.5, v2=0.5), {1: 0.5, 2: 0.5}),
-        (fleet.parts(v2=1), {2: 1}),
-        (fleet.parts(v2=0.75, v1=0.25), {2: 0.75, 1: 0.25}),
-        (fleet.parts(v2=1), {2: 1}),  # as after a rollback
+        (versions.parts(v1=1), {1: 1}),
+        (versions.parts(v1=0.95, v2=0.05), {1: 0.95, 2: 0.05}),
+        (versions.parts(v1=0.5, v2=0.5), {1: 0.5, 2: 0.5}),
+        (versions.parts(v2=1), {2: 1}),
+        (versions.parts(v2=0.75, v1=0.25), {2: 0.75, 1: 0.25}),
+        (versions.parts(v2=1), {2: 1}),  # as after a rollback
     ):
         bring(project.target(), wanted, before)
         assert project.target().serving() == shares

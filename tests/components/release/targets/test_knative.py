@@ -37,15 +37,15 @@ def serving(cluster: Cluster, fleet: Fleet, tmp_path: Path) -> Iterator[Serving]
         knative.clear()
 
 
-def test_a_release_goes_through_its_shares_to_one_version_and_back(serving: Serving, fleet: Fleet) -> None:
+def test_a_release_goes_through_its_shares_to_one_version_and_back(serving: Serving, versions: Fleet) -> None:
     steps = [
-        (fleet.parts(v1=1), {1: 1}),
-        (fleet.parts(v1=0.95, v2=0.05), {1: 0.95, 2: 0.05}),
-        (fleet.parts(v1=0.5, v2=0.5), {1: 0.5, 2: 0.5}),
-        (fleet.parts(v2=1), {2: 1}),
-        (fleet.parts(v2=0.75, v1=0.25), {2: 0.75, 1: 0.25}),
-        (fleet.parts(v1=0.75, v2=0.25), {1: 0.75, 2: 0.25}),  # as after a promotion by hand
-        (fleet.parts(v2=1), {2: 1}),
+        (versions.parts(v1=1), {1: 1}),
+        (versions.parts(v1=0.95, v2=0.05), {1: 0.95, 2: 0.05}),
+        (versions.parts(v1=0.5, v2=0.5), {1: 0.5, 2: 0.5}),
+        (versions.parts(v2=1), {2: 1}),
+        (versions.parts(v2=0.75, v1=0.25), {2: 0.75, 1: 0.25}),
+        (versions.parts(v1=0.75, v2=0.25), {1: 0.75, 2: 0.25}),  # as after a promotion by hand
+        (versions.parts(v2=1), {2: 1}),
     ]
     for parts, shares in steps:
         bring(serving.target(), parts)

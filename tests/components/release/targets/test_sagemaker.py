@@ -41,16 +41,16 @@ def target(account: Aws) -> SageMaker:
     return SageMaker("fraud", PLACE, account.clients, account.pause)
 
 
-def test_versions_come_and_go_by_shares_and_nothing_of_the_old_ones_stays(account: Aws, fleet: Fleet) -> None:
+def test_versions_come_and_go_by_shares_and_nothing_of_the_old_ones_stays(account: Aws, versions: Fleet) -> None:
     endpoint = target(account)
-    bring(endpoint, fleet.parts(v1=1))
+    bring(endpoint, versions.parts(v1=1))
     assert endpoint.serving() == {1: 1}
-    bring(endpoint, fleet.parts(v1=0.75, v2=0.25), fleet.parts(v1=1))
+    bring(endpoint, versions.parts(v1=0.75, v2=0.25), versions.parts(v1=1))
     assert endpoint.serving() == {1: 0.75, 2: 0.25}
-    assert _answers(account, fleet) == pytest.approx(0.25, abs=0.08)
-    bring(endpoint, fleet.parts(v2=1), fleet.parts(v1=0.75, v2=0.25))
+    assert _answers(account, versions) == pytest.approx(0.25, abs=0.08)
+    bring(endpoint, versions.parts(v2=1), versions.parts(v1=0.75, v2=0.25))
     assert endpoint.serving() == {2: 1}
-    assert _answers(account, fleet) == 1
+    assert _answers(account, versions) == 1
 
     state = account.state()
     assert [len(state[kind]) for kind in ("models", "configs", "endpoints")] == [1, 1, 1]

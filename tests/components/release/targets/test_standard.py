@@ -45,8 +45,8 @@ def deployment(serving: Serving) -> Json:
     return serving.cluster.api.store.get(DEPLOYMENT, NAME, "nightshift")
 
 
-def test_a_version_takes_over_and_goes_back_and_nothing_is_written_twice(serving: Serving, fleet: Fleet) -> None:
-    for parts, version in ((fleet.parts(v1=1), 1), (fleet.parts(v2=1), 2), (fleet.parts(v1=1), 1)):
+def test_a_version_takes_over_and_goes_back_and_nothing_is_written_twice(serving: Serving, versions: Fleet) -> None:
+    for parts, version in ((versions.parts(v1=1), 1), (versions.parts(v2=1), 2), (versions.parts(v1=1), 1)):
         bring(serving.target(), parts)
         assert serving.target().serving() == {version: 1.0}
         serving.counted.calls.clear()
@@ -81,7 +81,7 @@ def test_the_server_understands_what_its_container_is_given(serving: Serving, fl
     token.write_text("something")
     given = [str(token) if word == kserve.TOKEN else word for word in container["args"]]
     found = options.read(parser().parse_args(given), {})
-    assert (found.model, found.port, found.token) == ("s3://registry/1", endpoint.PORT, "something")
+    assert (found.model, found.port, found.token) == ("s3://registry/features/1", endpoint.PORT, "something")
 
 
 def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(serving: Serving, fleet: Fleet) -> None:

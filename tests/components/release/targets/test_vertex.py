@@ -48,16 +48,18 @@ def project(server: Project) -> Project:
     return server
 
 
-def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(project: Project, fleet: Fleet) -> None:
+def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(
+    project: Project, versions: Fleet
+) -> None:
     before: list[Part] = []
     for wanted, shares in (
-        (fleet.parts(v1=1), {1: 1}),
-        (fleet.parts(v1=0.75, v2=0.25), {1: 0.75, 2: 0.25}),
-        (fleet.parts(v2=1), {2: 1}),
+        (versions.parts(v1=1), {1: 1}),
+        (versions.parts(v1=0.75, v2=0.25), {1: 0.75, 2: 0.25}),
+        (versions.parts(v2=1), {2: 1}),
     ):
         bring(project.target(), wanted, before)
         assert project.shares == shares
-        answered = Counter(_answers(project, fleet))
+        answered = Counter(_answers(project, versions))
         assert {number: answered[number] for number in shares} == {key: 100 * part for key, part in shares.items()}
         before = wanted
     state = project.there.state()

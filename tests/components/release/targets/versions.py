@@ -1,30 +1,42 @@
 """Versions for the tests of targets, where they answer, and processes that are killed between two calls."""
 
+import copy
 import dataclasses
 import json
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from components.release.targets import NoAnswerError, Part, Target, bring
+
+FEATURES, IMAGES, TEXTS = KINDS = ("features", "images", "texts")  # what versions are asked
 
 
 class Fleet:
     """Versions, and the servers behind the URIs of their packages."""
 
     def __init__(self) -> None:
-        self._parts: dict[int, Part] = {}
+        self._kind = FEATURES
+        self._parts: dict[tuple[str, int], Part] = {}
         self._servers: dict[str, str] = {}
         self.answers: dict[str, Callable[[], bytes]] = {}  # what versions do in place of their servers, by URI
 
-    def add(self, part: Part, server: str) -> None:
-        self._parts[part.version.version] = part
+    def add(self, kind: str, part: Part, server: str) -> None:
+        self._parts[kind, part.version.version] = part
         self._servers[part.version.uri] = server
+
+    def of(self, kind: str) -> Self:
+        """The same with the versions of another kind."""
+        found = copy.copy(self)
+        found._kind = kind
+        return found
 
     def parts(self, **shares: float) -> list[Part]:
         """`parts(v1=0.95, v2=0.05)`."""
-        return [dataclasses.replace(self._parts[int(name[1:])], traffic=share) for name, share in shares.items()]
+        return [
+            dataclasses.replace(self._parts[self._kind, int(name[1:])], traffic=share) for name, share in shares.items()
+        ]
 
     def broken(self) -> list[Part]:
         """A version whose container does not start."""
