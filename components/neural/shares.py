@@ -1,30 +1,25 @@
 """`python -m components.neural.shares REQUEST`: what the processes of a training do in the time of a step.
 
-REQUEST is what `components/neural/trial.py` takes, and a `fault` to plant, empty for none. On the CPU each process has
-a core of its own. The first process prints what all of them have measured, for `components/profiling/replicas.py`.
+REQUEST is what `components/neural/simulated.py` takes, and a `fault` to plant, empty for none. On the CPU each process
+has a core of its own. The answer is what all of them have measured, for `components/profiling/replicas.py`.
 """
 
-import json
 import math
 import os
 import sys
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from components.common import step
-from components.common.config.neural import Trainer
-from components.common.errors import UserError
-from components.neural import devices, processes, simulated
+from components.neural import simulated
 from components.neural.data import Batch
+from components.neural.simulated import Request
 from components.neural.trainer import Training
-from components.neural.trial import ENDLESS, LENGTH
 
 FIRST, LEAST, SECONDS = 2, 7, 4.0  # rounds that do not count, rounds that do at least, and how long those take
 SLOW_PROCESS, STARVED_LOADER = "slow-process", "starved-loader"
@@ -108,31 +103,16 @@ def pieces(called: nn.Module) -> int:
     return len(str(told["rebuilt_bucket_sizes"] or told["bucket_sizes"]).split(","))
 
 
-def main(request: str) -> None:
+def measured(asked: Request, device: torch.device) -> None:
     """Measure and say it."""
-    asked = json.loads(request)
-    try:
-        device = devices.torch_device(asked["device"])
-        found = _measured(asked, device)
-    except (UserError, RuntimeError) as error:  # the latter: out of memory, no compiler
-        found = {"refused": " ".join((str(error) or type(error).__name__).split())[:LENGTH]}
-    if step.is_first():
-        print(json.dumps(found), flush=True)
-    sys.exit(step.USER_ERROR if "refused" in found else 0)
-
-
-def _measured(asked: dict[str, Any], device: torch.device) -> dict[str, Any]:
     if device.type == "cpu":
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(os.environ.get("LOCAL_RANK", "0")) % len(cores)]})
-    recipe = simulated.recipe(asked["kind"], asked["shape"], {**asked["parameters"], "epochs": ENDLESS})
-    with processes.joined(device), devices.reproducible(0, recipe.fit.threads):
-        rows = simulated.rows(recipe, asked["rows"], device)
-        training = Training(processes.replica(recipe, Trainer.model_validate(asked["trainer"]), device), rows)
+    with simulated.training(asked, device) as training:
         size = sum(each.numel() for part in training.replica.parts for each in part.parameters())
         found = {"processes": Watched(training, asked["fault"]).measured(), "exchange": exchange(size, device)}
-        found["pieces"] = pieces(training.replica.called)
-    return {**found, "bytes": 4 * size, "rows": recipe.fit.batch_size}
+        found |= {"pieces": pieces(training.replica.called), "bytes": 4 * size, "rows": training.replica.fit.batch_size}
+        simulated.say(found)
 
 
 def _timed(call: Callable[[], object]) -> float:
@@ -163,4 +143,4 @@ def _processes() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    simulated.answer(sys.argv[1], measured)

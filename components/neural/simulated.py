@@ -1,19 +1,64 @@
-"""A network of each family over random rows, to be measured: how fast it trains depends on their shape alone."""
+"""A network of each family over random rows, to be measured: how fast it trains depends on their shape alone.
 
-from collections.abc import Mapping
+Programs that measure take a request, which is JSON: `device`, the network's `kind`, `shape` and `parameters`, how many
+`rows`, and `trainer`, how processes share it. They answer in lines of JSON. Where torchrun has started several
+processes, the first one answers.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from components.common import step
+from components.common.config.neural import Trainer
 from components.common.errors import UserError
+from components.neural import devices, processes
 from components.neural.data import Gathered, Resident, unchanged
 from components.neural.recipes import Recipe, bert, checked, mlp, resnet
 from components.neural.recipes.bert import Bert
 from components.neural.recipes.mlp import MLP
 from components.neural.recipes.resnet import ResNet
+from components.neural.trainer import Training
 
 FIELD = "parameters"
+ENDLESS = 10**9  # epochs
+LENGTH = 300  # of a reason
+
+Request = Mapping[str, Any]
+
+
+def answer(request: str, work: Callable[[Request, torch.device], None]) -> None:
+    """Do what a request asks for, or say why it cannot be done, and exit with 2."""
+    asked = json.loads(request)
+    try:
+        work(asked, devices.torch_device(asked["device"]))
+    except (UserError, RuntimeError) as error:  # the latter: out of memory, no compiler
+        say({"refused": " ".join((str(error) or type(error).__name__).split())[:LENGTH]})
+        sys.exit(step.USER_ERROR)
+
+
+def say(found: Mapping[str, Any]) -> None:
+    """Answer a line."""
+    if step.is_first():
+        print(json.dumps(found), flush=True)  # noqa: T201
+
+
+@contextmanager
+def training(asked: Request, device: torch.device) -> Iterator[Training]:
+    """Give the endless training that a request describes, to every process that shares it.
+
+    Raises:
+        UserError: when a parameter is refused, or the processes cannot share it so.
+    """
+    made = recipe(asked["kind"], asked["shape"], {**asked["parameters"], "epochs": ENDLESS})
+    with processes.joined(device), devices.reproducible(0, made.fit.threads):
+        drawn = rows(made, asked["rows"], device)
+        yield Training(processes.replica(made, Trainer.model_validate(asked["trainer"]), device), drawn)
 
 
 def recipe(kind: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Recipe:

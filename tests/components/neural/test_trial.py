@@ -5,12 +5,12 @@ import json
 import pytest
 import torch
 
-from components.common.config.neural import Trainer
 from components.neural import simulated
 from components.neural.collectives import Measured
-from components.neural.trial import ENDLESS, Trial, main
+from components.neural.trial import Trial, measured
 
-SMALL = {"epochs": ENDLESS, "threads": 1}
+CPU = torch.device("cpu")
+SMALL = {"threads": 1, "batch_size": 30}
 NETWORKS = {
     "mlp": ({"inputs": 3}, {"hidden": 8}),
     "resnet": ({"side": 8, "channels": 3, "classes": 2}, {"stages": "1", "width": 8}),
@@ -21,11 +21,12 @@ NETWORKS = {
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end(kind: str) -> None:
     shape, parameters = NETWORKS[kind]
-    recipe = simulated.recipe(kind, shape, {**SMALL, **parameters, "batch_size": 30})
+    asked = {"kind": kind, "shape": shape, "parameters": SMALL | parameters, "rows": 100, "trainer": {}}
 
-    found = Trial(recipe, Trainer(), simulated.rows(recipe, 100, torch.device("cpu")))
+    with simulated.training(asked, CPU) as training:
+        found = Trial(training)
+        stretches = [found.stretch() for _ in range(3)]
 
-    stretches = [found.stretch() for _ in range(3)]
     assert {each["rows"] for each in stretches} == {30 * found.steps}
     assert all(each["seconds"] > 0 and each["cpu_seconds"] > 0 for each in stretches)
 
@@ -35,7 +36,7 @@ def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -
     asked |= {"parameters": {"batch_size": 30}, "trainer": {}}
 
     with pytest.raises(SystemExit, match="2"):
-        main(json.dumps(asked))
+        simulated.answer(json.dumps(asked), measured)
 
     refused = "batch_size is 30, and there are 20 rows; give more with --rows"
     assert json.loads(capsys.readouterr().out)["refused"] == refused
