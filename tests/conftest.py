@@ -1,4 +1,5 @@
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from tests.kubeflow import Kubeflow, serve
 # how long an example takes is the machine's load
 settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")
+# what a shell starts in the background ignores Ctrl-C, and so would whatever a test starts to interrupt it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 LOSSES = [(5, 0.5), (10, 0.25)]
 INPUTS = Inputs(numeric=["amount", "customer_count_1d"], categorical={"channel": ["shop", "it's web"]})
 

@@ -45,6 +45,7 @@ class Aws:
 
     def __init__(self, url: str, fleet: Fleet) -> None:
         self.fleet, self.counted = fleet, Counted()
+        self._drawn = random.Random(0)  # noqa: S311 which variant answers
         self._pending: dict[str, str] = {}  # endpoint -> the configuration that is coming, or "" for none
         keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
         self.client = boto3.client("sagemaker", endpoint_url=url, **keys)
@@ -68,6 +69,7 @@ class Aws:
         for kind in ("_models", "endpoint_configs", "endpoints"):
             getattr(self.backend, kind).clear()
         self._pending = {}
+        self._drawn.seed(0)
         self.counted.calls.clear()
 
     def pause(self, _: float) -> None:
@@ -184,7 +186,7 @@ class Aws:
         asked = request.headers.get("X-Amzn-SageMaker-Target-Variant")
         variant = asked.decode() if isinstance(asked, bytes) else asked
         if variant is None:
-            (variant,) = random.choices(list(shares), list(shares.values()))  # noqa: S311
+            (variant,) = self._drawn.choices(list(shares), list(shares.values()))
         variants = self.backend.endpoint_configs[endpoint.endpoint_config_name].production_variants
         model = next(each["ModelName"] for each in variants if each["VariantName"] == variant)
         body = request.body if isinstance(request.body, bytes) else request.body.encode()
