@@ -18,6 +18,7 @@ Inputs = npt.NDArray[Any]
 
 # weights of 7 bits: CPUs without VNNI add pairs of products of 8 bits in 16, which overflow
 SAFE = {"reduce_range": True}
+AT_ONCE = 16  # rows by which scales are chosen: all that a network computes of them is in memory
 ACCELERATED = {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}
 
 
@@ -107,7 +108,8 @@ def int8_static(content: bytes, sample: Inputs) -> bytes:
     """
     from onnxruntime import quantization
 
-    model, rows = _parsed(content), iter([{INPUT: sample}])
+    model = _parsed(content)
+    rows = iter([{INPUT: sample[start : start + AT_ONCE]} for start in range(0, len(sample), AT_ONCE)])
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> Any:

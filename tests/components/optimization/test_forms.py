@@ -14,7 +14,7 @@ MAKERS = ("graph", "int8 dynamic", "int8 static", "fp16")
 ROWS = np.random.default_rng(0).normal(size=(200, WIDTH)).astype(np.float32)
 
 
-def perceptron() -> bytes:
+def perceptron(rows: int | str = "n") -> bytes:
     make, random = onnx.helper, np.random.default_rng(1)
 
     def weights(name: str, *shape: int):
@@ -30,8 +30,8 @@ def perceptron() -> bytes:
     body = make.make_graph(
         nodes,
         "perceptron",
-        [make.make_tensor_value_info(package.INPUT, onnx.TensorProto.FLOAT, ["n", WIDTH])],
-        [make.make_tensor_value_info(package.OUTPUT, onnx.TensorProto.FLOAT, ["n"])],
+        [make.make_tensor_value_info(package.INPUT, onnx.TensorProto.FLOAT, [rows, WIDTH])],
+        [make.make_tensor_value_info(package.OUTPUT, onnx.TensorProto.FLOAT, [rows])],
         [weights("w1", WIDTH, 32), weights("b1", 32), weights("w2", 32, 1), weights("b2", 1),
          onnx.numpy_helper.from_array(np.array([-1]), "flat")],
     )  # fmt: skip
@@ -50,6 +50,12 @@ def test_a_form_takes_the_same_inputs_and_scores_nearly_the_same(made, name: str
     assert form.graph.score(ROWS[:1]).shape == (1,)
     assert Graph(form.content).score(ROWS) == pytest.approx(form.graph.score(ROWS))
     assert form.content != perceptron()
+
+
+def test_scales_are_chosen_from_a_few_rows_at_a_time() -> None:
+    """All that a network computes of them is in memory at once."""
+    sample = np.resize(ROWS, (3 * forms.AT_ONCE, WIDTH))
+    assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.AT_ONCE), sample)
 
 
 def test_int8_makes_the_weights_smaller(made) -> None:
