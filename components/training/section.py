@@ -48,7 +48,7 @@ def _losses(package: ModelPackage) -> Chart:
     return Chart(
         title="Training loss (dashed: candidates that were not selected)",
         x=Axis.from_zero("steps", [step for step, _ in points]),
-        y=Axis.from_zero("mean loss since the point before", [loss for _, loss in points]),
+        y=Axis.from_zero("mean loss", [loss for _, loss in points]),
         series=[
             Series(name=name, style="line" if name == package.selected else "reference", points=losses)
             for name, losses in found.items()
