@@ -29,7 +29,7 @@ from components.release.targets.sagemaker import Clients, Place, SageMaker
 from tests.components import samples
 from tests.components.release import use_cases
 from tests.components.release.targets.aws import Aws, aws
-from tests.components.release.targets.versions import Fleet, Killed
+from tests.components.release.targets.versions import FEATURES, Fleet, Killed
 from tests.components.release.use_cases import UseCase
 from tests.components.serving.conftest import serving
 from tests.components.states import state
@@ -274,7 +274,7 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
         for number in (1, 3):
             version = registry.find(stocked, "fraud", number)
             server = serving(version.uri, tmp_path / str(number) / "current.json")
-            fleet.add(places.part("", version, 1.0), stack.enter_context(server).url)
+            fleet.add(FEATURES, places.part("", version, 1.0), stack.enter_context(server).url)
         account = stack.enter_context(aws(fleet))
 
         def sagemaker(_: State, name: str) -> SageMaker:
