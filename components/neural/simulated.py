@@ -45,7 +45,7 @@ def answer(request: str, work: Callable[[Request, torch.device], None]) -> None:
 def say(found: Mapping[str, Any]) -> None:
     """Answer a line."""
     if step.is_first():
-        print(json.dumps(found), flush=True)  # noqa: T201
+        print(json.dumps(found), flush=True)  # noqa: T201 the answer of a program
 
 
 @contextmanager

@@ -135,7 +135,7 @@ class Axis(Part):
     @classmethod
     def from_zero(cls, label: str, values: Iterable[float], scale: Scale = "linear") -> Self:
         """Return an axis of five round ticks, from 0 to the largest of some values or just beyond."""
-        largest = max(0.0, *values) or 1.0
+        largest = max([0.0, *values]) or 1.0
         power = 10.0 ** floor(log10(largest))
         top = next(power * each for each in TOPS if power * each >= largest * 0.999)
         return cls(label=label, ticks=[round(top * part / 4, 12) for part in range(5)], scale=scale)

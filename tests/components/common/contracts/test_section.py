@@ -2,6 +2,7 @@ import pytest
 from pydantic import ValidationError
 
 from components.common.contracts.section import (
+    Axis,
     Bars,
     Column,
     Estimate,
@@ -51,3 +52,11 @@ def test_what_does_not_fit_together_is_refused():
         Bars(title="Days", labels=["today"], heights=[1.0, 2.0])
     with pytest.raises(ValidationError):
         Row(cells=[float("nan")])
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [([], [0, 0.25, 0.5, 0.75, 1]), ([0.0], [0, 0.25, 0.5, 0.75, 1]), ([7.0, 61.0], [0, 20, 40, 60, 80])],
+)
+def test_an_axis_from_zero_ends_at_or_just_beyond_its_values_if_there_are_any(values, ticks):
+    assert Axis.from_zero("ms", values).ticks == ticks
