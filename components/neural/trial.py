@@ -1,15 +1,17 @@
 """`python -m components.neural.trial REQUEST`: trains a network on request, for `components/profiling/tuning.py`.
 
 REQUEST is what `components/neural/simulated.py` takes. The program says what it has found, then answers each line of
-its input with what a stretch of steps took.
+its input: an empty one with what a stretch of steps took, another one when the trace of a stretch lies where it says.
 """
 
 import signal
 import sys
 import time
+from enum import IntEnum
 
 import torch
 import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from components.common import step
 from components.neural import simulated
@@ -18,6 +20,14 @@ from components.neural.trainer import Training
 
 SECONDS = 0.05  # of a stretch
 FIRST = 3  # stretches that do not count: memory is allocated, kernels are chosen, blocks are compiled
+
+
+class Asked(IntEnum):
+    """What a line of the input asks all processes for."""
+
+    END = 0
+    STRETCH = 1
+    TRACE = 2
 
 
 class Trial:
@@ -43,6 +53,17 @@ class Trial:
         seconds, cpu_seconds = taken.tolist()
         return {"rows": rows, "seconds": seconds, "cpu_seconds": cpu_seconds}
 
+    def trace(self, path: str) -> None:
+        """Take some steps under torch.profiler; the first process writes what it has seen, `.json.gz`."""
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._device.type == "cuda" else [])]
+        with profile(activities=activities, acc_events=True) as profiler:
+            for number in range(self.steps):
+                with record_function(f"ProfilerStep#{number}"):
+                    self._step()
+            self._wait()
+        if step.is_first():
+            profiler.export_chrome_trace(path)
+
     def _step(self) -> int:
         batch = next(self._batches)
         self._training.step(batch)
@@ -59,16 +80,22 @@ def measured(asked: Request, device: torch.device) -> None:
         trial = Trial(training)
         gpu = torch.cuda.get_device_name() if device.type == "cuda" else ""
         simulated.say({"flops": training.replica.recipe.flops(), "gpu": gpu})
-        while _is_asked():
-            simulated.say(trial.stretch())
+        while (asks := _next())[0] is not Asked.END:
+            if asks[0] is Asked.TRACE:
+                trial.trace(asks[1])
+                simulated.say({"trace": asks[1]})
+            else:
+                simulated.say(trial.stretch())
 
 
-def _is_asked() -> bool:
-    """Return whether there is another line, which only the first process sees."""
-    more = torch.tensor(int(step.is_first() and bool(sys.stdin.readline())))
+def _next() -> tuple[Asked, str]:
+    """Return what the next line asks for, and the path it holds, both of which only the first process sees."""
+    line = sys.stdin.readline() if step.is_first() else ""
+    path = line.strip()
+    asked = torch.tensor(Asked.TRACE if path else Asked.STRETCH if line else Asked.END)
     if dist.is_initialized():
-        dist.broadcast(more, 0)
-    return bool(more)
+        dist.broadcast(asked, 0)
+    return Asked(int(asked)), path
 
 
 if __name__ == "__main__":

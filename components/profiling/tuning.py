@@ -179,11 +179,18 @@ class Side:
 
     def stretch(self) -> Stretch:
         """Train for a stretch."""
+        return Stretch(**self._asked(""))
+
+    def trace(self, path: str) -> None:
+        """Train for a stretch under torch.profiler, whose trace is then at a path that ends with `.json.gz`."""
+        self._asked(path)
+
+    def _asked(self, line: str) -> dict[str, Any]:
         assert self._process.stdin
         with suppress(BrokenPipeError):  # the answer says it
-            self._process.stdin.write("\n")
+            self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
-        return Stretch(**self._answer())
+        return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout
@@ -206,8 +213,9 @@ def answered(line: str) -> dict[str, Any]:
 
 def environment(processes: int) -> dict[str, str]:
     """Return the environment variables of so many processes."""
+    quiet = {"KINETO_LOG_LEVEL": "99"}  # of the profiler, which tells people when it starts
     # torchrun sets it too, with a warning
-    return {"OMP_NUM_THREADS": "1", **os.environ} if processes > 1 else dict(os.environ)
+    return quiet | ({"OMP_NUM_THREADS": "1"} if processes > 1 else {}) | os.environ
 
 
 def launcher(processes: int) -> list[str]:

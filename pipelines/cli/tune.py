@@ -12,7 +12,19 @@ from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 from components.common.figures import written
 from components.profiling import tuning
-from components.profiling.tuning import AXES, PROCESSES, Network, Search, Setting, Side, Speed, Tried, Tuned, Variant
+from components.profiling.tuning import (
+    AXES,
+    PROCESSES,
+    Network,
+    Search,
+    Setting,
+    Side,
+    Speed,
+    Start,
+    Tried,
+    Tuned,
+    Variant,
+)
 from components.tabular import windows
 from pipelines import configs
 from pipelines.cli import options
@@ -36,6 +48,7 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--batch-size", type=int, nargs="+", default=[], help="sizes to try; another training each")
     command.add_argument("--rows", type=int, help="drawn at random (default: 50000 of a table, else 8 batches)")
     command.add_argument("--inputs", type=int, help="of a table's row (default: the config's, one for each category)")
+    command.add_argument("--traces", help="folder for traces of before and after (default: runs/tune-CONFIG-CANDIDATE)")
     command.add_argument("--dry-run", action="store_true", help="leave the config as it is")
     command.set_defaults(command=tune)
 
@@ -50,11 +63,16 @@ def tune(args: argparse.Namespace) -> int:
     setting = _setting(args, network)
     options.say(f"{name} on {args.device}, {setting.rows:,} rows of {width(network.shape)}")
     search = Search(partial(Side, setting=setting), setting, lambda tried: options.say(line(tried, setting)))
-    trainer = config.task.trainer.model_dump(mode="json")
-    found = tuning.tuned(Variant(network.parameters, trainer, args.processes[0]), search)
+    given = Variant(network.parameters, config.task.trainer.model_dump(mode="json"), args.processes[0])
+    found = tuning.tuned(given, search)
     for said in conclusion(found, setting):
         options.say(said)
-    return kept(found, configs.file_of(args.config), name, args.dry_run) if found.is_faster else 0
+    if not found.is_faster:
+        return 0
+    folder = Path(args.traces or f"runs/tune-{config.name}-{name}")
+    for said in traced({"before": given, "after": found.best}, search.start, folder):
+        options.say(said)
+    return kept(found, configs.file_of(args.config), name, args.dry_run)
 
 
 def line(tried: Tried, setting: Setting) -> str:
@@ -79,6 +97,22 @@ def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
         yield f"changes what is learned, so compare the models: {', '.join(another)}"
     if found.best.processes > 1:
         yield f"start it by: python -m {' '.join(tuning.launcher(found.best.processes))} components.training ..."
+
+
+def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
+    """Record a trace of each variant; yield which three operations took longest, and what says more."""
+    from components.profiling.traces import kernels, kineto, names  # NumPy, too
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {name: folder / f"{name}.json.gz" for name in variants}
+    for name, variant in variants.items():
+        with start(variant) as side:
+            side.trace(str(paths[name].resolve()))
+        with paths[name].open("rb") as file:
+            longest = kernels.longest(kineto.read(file, str(paths[name])))
+        said = ", ".join(f"{names.short(each)} {written(share, 'percent')}" for each, share in longest)
+        yield f"longest {name}: {said}"
+    yield f"more of it: python -m components.profiling --trace {paths['after']} --output {folder / 'profile'}"
 
 
 def _said(decision: Decision) -> str:

@@ -125,6 +125,12 @@ def top_operations(trace: Trace) -> list[Operation]:
     ]
 
 
+def longest(trace: Trace) -> list[tuple[str, float]]:
+    """Return the three names with the most time, and their shares: kernels, or operations of the host without a GPU."""
+    found = [(each.name, each.pct / 100) for each in top_kernels([trace])]
+    return (found or [(each.name, each.share) for each in top_operations(trace)])[:3]
+
+
 def _own_times(rows: Rows) -> Floats:
     """Return the time of each row without that of the rows inside it on the same thread."""
     own = rows["end"] - rows["start"]

@@ -58,6 +58,14 @@ def test_scales_are_chosen_from_a_few_rows_at_a_time() -> None:
     assert b"DequantizeLinear" in forms.int8_static(perceptron(rows=forms.AT_ONCE), sample)
 
 
+def test_activations_of_static_int8_are_unsigned(made) -> None:
+    """Convolutions of signed ones are no faster than float32."""
+    found = onnx.load_from_string(made["int8 static"].content).graph
+    types = {each.name: each.data_type for each in found.initializer}
+    zeros = [types[node.input[2]] for node in found.node if node.op_type == "QuantizeLinear"]
+    assert set(zeros) == {onnx.TensorProto.UINT8}
+
+
 def test_int8_makes_the_weights_smaller(made) -> None:
     assert b"MatMulInteger" in made["int8 dynamic"].content
     assert b"DequantizeLinear" in made["int8 static"].content

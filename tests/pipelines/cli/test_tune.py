@@ -9,6 +9,7 @@ import yaml
 
 from components.common.config.neural import Trainer
 from components.common.errors import UserError
+from components.profiling.traces import analysis, read
 from components.profiling.tuning import Tuned, Value, Variant
 from pipelines import configs
 from pipelines.cli.__main__ import _parser
@@ -37,7 +38,9 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     file = config(tmp_path)
     before = file.read_text()
 
-    assert called("tune", "--config", str(file), "--batch-size", "512", "--try", "compression", "--rows", "1024") == 0
+    traces = tmp_path / "traces"
+    words = ["--batch-size", "512", "--try", "compression", "--rows", "1024", "--traces", str(traces)]
+    assert called("tune", "--config", str(file), *words) == 0
 
     said = capsys.readouterr().out
     assert file.read_text() == before.replace("batch_size: 4}  # ours", "batch_size: 512}  # ours")
@@ -48,6 +51,11 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     assert re.fullmatch(rf"  batch_size 512 +[\d,.]+ rows/s +\+[\d.]+ %  {figures}", row)
     assert "changes what is learned, so compare the models: batch_size" in said
     assert f"written into {file}:\n" in said
+    for name in ("before", "after"):
+        assert re.search(rf"^longest {name}: (aten::|Optimizer)\S+ [\d.]+ %, \S+ [\d.]+ %, \S+ [\d.]+ %$", said, re.M)
+        profiled = analysis.analyze([read.read(str(traces / f"{name}.json.gz"))], analysis.Known())
+        assert profiled.step_ms
+        assert profiled.step_ms > 0
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,8 @@ def test_networks_of_images_and_of_texts_are_tuned_too(
     file = tmp_path / "mine.yaml"
     file.write_text(yaml.safe_dump(value))
 
-    assert called("tune", "--config", str(file), "--batch-size", "32", "--try", "recompute", "--rows", "32") == 0
+    words = ["--batch-size", "32", "--try", "recompute", "--rows", "32", "--traces", str(tmp_path)]
+    assert called("tune", "--config", str(file), *words) == 0
 
     first, row, *_ = capsys.readouterr().out.splitlines()
     assert first == said
