@@ -4,18 +4,22 @@ from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import roc_auc_score
 
 Scores = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.int64]
 
 BINS = 15  # of confidence
+TOP = 5  # classes, among which the true one is looked for
 
 
 class Metrics(TypedDict):
-    """A scorer's metrics on some rows."""
+    """A scorer's metrics on some rows; None where one has no meaning."""
 
     accuracy: float
+    top_5_accuracy: float | None
     macro_f1: float
+    auc_roc: float | None
     log_loss: float
     calibration_error: float
 
@@ -30,7 +34,9 @@ def evaluate(labels: Labels, scores: Scores) -> Metrics:
     counts = confusion(labels, scores.argmax(1), scores.shape[1])
     return {
         "accuracy": float(np.trace(counts) / len(labels)),
+        "top_5_accuracy": top_accuracy(labels, scores),
         "macro_f1": float(macro_f1(counts)),
+        "auc_roc": auc_roc(labels, scores),
         "log_loss": log_loss(labels, scores),
         "calibration_error": calibration_error(labels, scores),
     }
@@ -58,6 +64,22 @@ def macro_f1(counts: npt.NDArray[Any]) -> Scores:
     _, _, f1 = by_class(counts)
     found: Scores = np.nanmean(np.where(counts.sum(-1) > 0, f1, np.nan), axis=-1)
     return found
+
+
+def top_accuracy(labels: Labels, scores: Scores) -> float | None:
+    """Return the share of rows whose class is among the `TOP` most probable ones; None where there are no others."""
+    if scores.shape[1] <= TOP:
+        return None
+    most_probable = np.argpartition(scores, -TOP, axis=1)[:, -TOP:]
+    return float((most_probable == labels[:, None]).any(1).mean())
+
+
+def auc_roc(labels: Labels, scores: Scores) -> float | None:
+    """Return the mean area under the ROC curve of each class that occurs against all others; None with one class."""
+    present = np.unique(labels)
+    if len(present) < 2:
+        return None
+    return float(np.mean([roc_auc_score(labels == each, scores[:, each]) for each in present]))
 
 
 def log_loss(labels: Labels, scores: Scores) -> float:

@@ -89,7 +89,7 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
 def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place], Version | None]) -> dict[str, Any]:
     """Measure, compare, write the figures, then the verdict, where a task has classes."""
     from components.classes import bootstrap, shards
-    from components.evaluation import classes, classes_card, classes_section, mistakes, visuals
+    from components.evaluation import classes, classes_card, classes_section, classes_slices, mistakes, visuals
 
     fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
     model = package.load(args.model)
@@ -106,7 +106,8 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
     judged = classes.judge(challenger, champion, config)
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
     test = LabeledWindow(first=fold.test.first, last=fold.test.last, rows=len(unseen))
-    trial = classes.Trial(config, model, test, left_out, candidates, champion, judged)
+    slices = classes_slices.slices(model.classes, inputs, chosen.argmax(1) == rows.labels)
+    trial = classes.Trial(config, model, test, left_out, candidates, champion, judged, slices)
     figures = trial.figures(classes.calibration(rows, chosen))
     figures.write(storage.join(args.evaluation, evaluation.FILE))
     place = storage.join(args.evaluation, "model_card.md")

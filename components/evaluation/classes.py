@@ -15,6 +15,7 @@ from components.common.contracts.package import ModelPackage
 from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
 from components.evaluation.core import Comparison, Resampled
 
+LOWER_IS_BETTER = ("log_loss", "calibration_error")
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
 
 
@@ -55,8 +56,13 @@ class Contender(Resampled):
     resamples: dict[str, npt.NDArray[np.float64]] = field(repr=False)
     version: int | None = None
 
+    @property
+    def figures(self) -> contract.Metrics:
+        """The metrics by name."""
+        return dict(self.metrics)  # type: ignore[arg-type]
+
     def value(self, name: str) -> float:
-        """Return a metric on the rows themselves."""
+        """Return a metric on the rows themselves, one that has a meaning for any rows."""
         return float(self.metrics[name])  # type: ignore[literal-required]
 
     def weakest(self, least: int) -> tuple[int, float] | None:
@@ -79,6 +85,7 @@ class Trial:
         candidates: each of the model's candidates, measured on the test rows.
         champion: measured on the same rows, or a sentence why there is none.
         verdict: what became of it.
+        slices: how good the challenger is on parts of the test rows.
     """
 
     config: Config
@@ -88,6 +95,7 @@ class Trial:
     candidates: dict[str, Contender]
     champion: Contender | str
     verdict: Verdict
+    slices: list[contract.OfSlice]
 
     @property
     def challenger(self) -> Contender:
@@ -106,13 +114,14 @@ class Trial:
         return contract.ClassEvaluation(
             test=self.test,
             left_out=self.left_out,
-            models={name: {**found.metrics} for name, found in self.candidates.items()},
+            models={name: found.figures for name, found in self.candidates.items()},
             selected=self.model.selected,
             intervals={name: found.intervals() for name, found in self.candidates.items()},
-            champion=contract.Champion(version=rival.version or 0, sha256=rival.sha256, metrics={**rival.metrics})
+            champion=contract.Champion(version=rival.version or 0, sha256=rival.sha256, metrics=rival.figures)
             if rival
             else None,
             gains=gains and {name: contract.Estimate(**asdict(gain)) for name, gain in gains.items()},
+            slices=self.slices,
             classes=of_classes(self.challenger.counts, self.config.classes.classes),
             confusion=self.challenger.counts.tolist(),
             calibration=calibration,
@@ -208,11 +217,11 @@ def _measures(challenger: Contender, rival: Contender | None, config: Config) ->
     limits, sure = config.evaluation, challenger.estimates()
     yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
-    for name in challenger.metrics:
+    for name, value in challenger.figures.items():
         found, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
-        interval = found and (found.low, found.high)
-        better = name in sure
-        yield Measure(name=name, value=challenger.value(name), limit=limit, interval=interval, higher_is_better=better)
+        interval, better = found and (found.low, found.high), name not in LOWER_IS_BETTER
+        if value is not None:
+            yield Measure(name=name, value=value, limit=limit, interval=interval, higher_is_better=better)
     if weakest := challenger.weakest(limits.min_class_rows):
         yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)
     if rival:

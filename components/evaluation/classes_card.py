@@ -21,6 +21,7 @@ def render(trial: Trial, figures: ClassEvaluation) -> str:
         "Metrics on the test days": _metrics(trial),
         "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
         "Classes": _classes(figures),
+        "Slices": _slices(figures),
         "Limits": [f"- {line}" for line in _limits(trial)],
     }
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
@@ -37,11 +38,11 @@ def _data(trial: Trial) -> list[str]:
 def _metrics(trial: Trial) -> list[str]:
     cells = []
     for name, found in trial.candidates.items():
-        sure, measured = found.estimates(), found.metrics
+        sure, measured = found.estimates(), found.figures
         label = f"**{name}**" if name == trial.model.selected else name
-        shown = f"{measured['log_loss']:.3f}", f"{measured['calibration_error']:.3f}"
+        shown = [_number(measured[key]) for key in ("top_5_accuracy", "auc_roc", "log_loss", "calibration_error")]
         cells.append((label, str(sure["accuracy"]), str(sure["macro_f1"]), *shown))
-    head = ("Candidate", "Accuracy", "Macro F1", "Log loss", "Calibration error")
+    head = ("Candidate", "Accuracy", "Macro F1", "Top 5", "ROC AUC", "Log loss", "Calibration error")
     note = "In brackets: 95 % intervals from a bootstrap of the test rows by group."
     return [*table(head, cells), "", note]
 
@@ -52,6 +53,11 @@ def _classes(figures: ClassEvaluation) -> list[str]:
         for each in figures.classes
     ]
     return table(("Class", "Test rows", "Precision", "Recall", "F1"), cells)
+
+
+def _slices(figures: ClassEvaluation) -> list[str]:
+    cells = [(each.name, f"{each.rows:,}", f"{each.accuracy:.3f}") for each in figures.slices]
+    return table(("Slice", "Test rows", "Accuracy"), cells)
 
 
 def _limits(trial: Trial) -> Iterable[str]:

@@ -21,7 +21,9 @@ from components.evaluation.section import SHARES, framed
 
 NAMES = {
     "accuracy": "Accuracy",
+    "top_5_accuracy": "Top 5",
     "macro_f1": "Macro F1",
+    "auc_roc": "ROC AUC",
     "log_loss": "Log loss",
     "calibration_error": "Calibration error",
 }
@@ -59,11 +61,13 @@ def _blocks(trial: Trial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     yield Text(
         sentences=[
             "Brackets: 95 % intervals, from a bootstrap of the test rows by group.",
-            "Macro F1 is the mean over classes; calibration error, that of the gap between confidence and accuracy.",
+            "Top 5: the class is among the five most probable ones. Macro F1 and ROC AUC are means over classes, "
+            "calibration error is that of the gap between confidence and accuracy.",
         ],
         is_fine_print=True,
     )
     yield _classes(figures)
+    yield _slices(figures)
     if confused := _confused(figures):
         yield confused
     yield _reliability(figures.calibration)
@@ -81,7 +85,7 @@ def _metrics(trial: Trial) -> Table:
 def _scored(name: str, found: Contender, is_selected: bool) -> Row:
     sure = found.estimates()
     values = [
-        Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high) if key in sure else found.value(key)
+        Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high) if key in sure else found.figures[key]
         for key in NAMES
     ]
     return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
@@ -93,6 +97,16 @@ def _classes(figures: contract.ClassEvaluation) -> Table:
     weakest_first = sorted(figures.classes, key=lambda each: 1 if each.recall is None else each.recall)
     rows = [Row(cells=[each.name, each.rows, each.precision, each.recall, each.f1]) for each in weakest_first]
     return Table(title="Classes, the weakest first", columns=columns, rows=rows, shown=CONFUSED)
+
+
+def _slices(figures: contract.ClassEvaluation) -> Table:
+    columns = [
+        Column(title="Slice"),
+        Column(title="Test rows", format="count"),
+        Column(title="Accuracy", format="score"),
+    ]
+    rows = [Row(cells=[each.name, each.rows, each.accuracy]) for each in figures.slices]
+    return Table(title="Slices of the test days", columns=columns, rows=rows)
 
 
 def _confused(figures: contract.ClassEvaluation) -> Table | None:

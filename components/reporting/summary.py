@@ -13,7 +13,7 @@ from components.common.config.section import Kind
 State = Literal["done", "failed", "skipped", "reused"]
 
 
-CLASS_SCORES = ("accuracy", "macro_f1", "log_loss", "calibration_error")
+CLASS_SCORES = ("accuracy", "top_5_accuracy", "macro_f1", "auc_roc", "log_loss", "calibration_error")
 
 
 def _utc(moment: datetime) -> datetime:
@@ -155,7 +155,7 @@ class Summary(Part):
     models: dict[str, dict[str, float | None]] = Field(
         description="candidate -> its metrics on the test window: `auc_roc`, `average_precision`, "
         "`precision_at_{k}` and `precision_at_{k}_ceiling`, where k is `config.evaluation.top_k`; where a task has "
-        "classes, `accuracy`, `macro_f1`, `log_loss` and `calibration_error`; "
+        "classes, `accuracy`, `top_5_accuracy`, `macro_f1`, `auc_roc`, `log_loss` and `calibration_error`; "
         "a metric is null where it has no meaning"
     )
     selected: str | None = Field(description="the candidate that was judged and registered")

@@ -72,6 +72,14 @@ class OfClass(Part):
     f1: float | None
 
 
+class OfSlice(Part):
+    """How often the class is right on a part of the test rows that are alike in something."""
+
+    name: str = Field(description="what they have in common")
+    rows: int = Field(description="test rows of the part")
+    accuracy: float
+
+
 class Curves(Part):
     """Curves of the selected candidate."""
 
@@ -105,6 +113,7 @@ class ClassEvaluation(Artifact):
     intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")
     champion: Champion | None = Field(description="null where there is none to compare with")
     gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
+    slices: list[OfSlice] = Field(description="of the selected candidate: thirds by what can be said of a row")
     classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
     confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")
     calibration: Calibration = Field(description="confidence, the highest score, against the share predicted right")

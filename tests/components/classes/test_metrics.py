@@ -20,6 +20,16 @@ def test_metrics_are_those_of_scikit_learn():
     f1 = sklearn.f1_score(LABELS, predicted, labels=range(5), average="macro")
     assert found["macro_f1"] == pytest.approx(f1)
     assert found["log_loss"] == pytest.approx(sklearn.log_loss(LABELS, SCORES, labels=range(6)))
+    assert found["top_5_accuracy"] == sklearn.top_k_accuracy_score(LABELS, SCORES, k=5, labels=range(6))
+    five = SCORES[:, :5] / SCORES[:, :5].sum(1, keepdims=True)
+    ours, theirs = metrics.auc_roc(LABELS, five), sklearn.roc_auc_score(LABELS, five, multi_class="ovr")
+    assert ours == pytest.approx(theirs)
+    assert found["auc_roc"] == metrics.auc_roc(LABELS, SCORES)
+
+
+def test_metrics_without_a_meaning_are_none():
+    assert metrics.evaluate(LABELS, SCORES[:, :5])["top_5_accuracy"] is None
+    assert metrics.evaluate(np.zeros_like(LABELS), SCORES)["auc_roc"] is None
 
 
 def test_each_class_has_the_figures_of_scikit_learn():

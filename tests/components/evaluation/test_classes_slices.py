@@ -1,0 +1,39 @@
+"""Parts of the test rows by what can be said of them."""
+
+import numpy as np
+
+from components.classes import statistics
+from components.classes.scorer import AT_ONCE
+from components.common.contracts.package import Texts
+from components.evaluation.classes_slices import slices
+
+SEEN = Texts(classes=["new", "old"], length=8, tokenizer=None, tokenizer_sha256="", vocabulary=100, pad=0)
+
+
+def tokens(*lengths: int) -> np.ndarray:
+    return np.array([[*range(1, length + 1), *[0] * (8 - length)] for length in lengths], np.int32)
+
+
+def test_every_row_is_in_one_third_of_each_statistic():
+    right = np.arange(3 * AT_ONCE) % 2 == 0
+    found = slices(SEEN, tokens(*np.repeat([2, 4, 6], AT_ONCE)), right)
+    by_length = [(each.name, each.rows, each.accuracy) for each in found if each.name.startswith("tokens")]
+    assert by_length == [("tokens up to 2", 256, 0.5), ("tokens 2 to 4", 256, 0.5), ("tokens above 4", 256, 0.5)]
+    for name in statistics.names(SEEN):
+        assert sum(each.rows for each in found if each.name.startswith(name)) == len(right)
+
+
+def test_a_model_that_errs_on_short_texts_shows_it():
+    found = slices(SEEN, tokens(1, 1, 5, 5, 7, 7), np.array([False, True, True, True, True, True]))
+    assert {each.name: each.accuracy for each in found if each.name.startswith("tokens")} == {
+        "tokens up to 1": 0.5,
+        "tokens 1 to 5": 1.0,
+        "tokens above 5": 1.0,
+    }
+
+
+def test_rows_that_are_all_alike_are_one_part():
+    assert [each.name for each in slices(SEEN, tokens(3, 3), np.array([True, True]))] == [
+        "tokens up to 3",
+        "variety up to 1",
+    ]
