@@ -34,13 +34,13 @@ def reproducible(seed: int, threads: int) -> Iterator[None]:
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(True)
     # else PyTorch fills all memory that it allocates, 8 % of ResNet-50's step; nothing here reads it unwritten
-    deterministic.fill_uninitialized_memory = False
+    deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.manual_seed(seed)
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(False)
-        deterministic.fill_uninitialized_memory = True
+        deterministic.fill_uninitialized_memory = True  # type: ignore[attr-defined]
         torch.set_num_threads(before)
 
 
