@@ -1,20 +1,23 @@
 """ResNet-50 at 224 pixels and BERT-base at 128 tokens, with weights by chance: other forms of them, and served.
 
-    python -m benchmarks.networks [forms] [served] [loader]
+    python -m benchmarks.networks [forms] [served] [triton] [loader]
 
 Forms and servers are asked in turn, a row a call, and each ratio is of medians of the same run. What a form does to the
-accuracy depends on the weights, so the step `optimization` judges it; here stands by how much probabilities move.
+accuracy depends on the weights, so the step `optimization` judges it; here stands by how much probabilities move. Our
+server and the real Triton score the same INT8 package.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -32,17 +35,19 @@ from torch.utils.data import DataLoader, Dataset
 from components.classes import images, preprocessing
 from components.classes.shards import Shards
 from components.common.config import parse
-from components.common.config.classes import Images
+from components.common.config.classes import Images, Texts
 from components.common.contracts import package
-from components.common.contracts.package import DecisionRule
+from components.common.contracts.package import OUTPUT, DecisionRule, ModelPackage
 from components.common.graph import Graph
 from components.optimization import forms
 from components.optimization.forms import Form
 from components.serving.items import tasks
+from components.serving.triton.config import Settings
+from components.serving.triton.repository import Wanted, publish
 from components.training import images as training
 from components.training import onnx_export, texts, texts_export
 from pipelines import configs
-from tests import packages
+from tests import packages, triton
 from tests.processes import wait_until
 from tests.servers import free_port
 
@@ -56,14 +61,30 @@ console = Console(width=110)
 
 @dataclass(frozen=True)
 class Network:
-    """A shipped config's network as a package, a body that asks for a score, and rows to calibrate with."""
+    """A shipped config's network, bodies that each ask for a score, and rows to calibrate with."""
 
     name: str
-    manifest: package.ModelPackage
+    task: Images | Texts
     graph: bytes
-    body: bytes
+    bodies: Sequence[bytes]
     media_type: str
     sample: Array
+
+    def manifest(self) -> ModelPackage:
+        """Return the network's package without its files."""
+        signature = training.signature if isinstance(self.task, Images) else texts.signature
+        return packages.manifest(
+            {"network": self.graph},
+            signature=signature(self.task),
+            preprocessing=preprocessing.of(self.task),
+            decision=DecisionRule(threshold=None),
+        )
+
+    def in_int8(self) -> "Network":
+        """Return it in the INT8 form that is made for its operations."""
+        is_static = isinstance(self.task, Images)
+        graph = forms.int8_static(self.graph, self.sample) if is_static else forms.int8_dynamic(self.graph)
+        return replace(self, name=f"{self.name}, INT8", graph=graph)
 
 
 def resnet50() -> Network:
@@ -72,10 +93,8 @@ def resnet50() -> Network:
     torch.manual_seed(0)
     graph = onnx_export.images(recipe.model().eval(), recipe)
     pixels = np.random.default_rng(0).integers(0, 256, (SAMPLE, task.side, task.side, 3), dtype=np.uint8)
-    body = jpeg(np.asarray(Image.fromarray(pixels[0]).resize((500, 375))))
-    return Network(
-        "ResNet-50, 224 px", _manifest(task, training.signature(task), graph), graph, body, "image/jpeg", pixels
-    )
+    files = [jpeg(np.asarray(Image.fromarray(each).resize((500, 375)))) for each in pixels]
+    return Network("ResNet-50, 224 px", task, graph, files, "image/jpeg", pixels)
 
 
 def bert_base() -> Network:
@@ -84,10 +103,8 @@ def bert_base() -> Network:
     torch.manual_seed(0)
     graph = texts_export.transformer(recipe.model().eval(), recipe)
     tokens = np.random.default_rng(0).integers(2, recipe.vocabulary, (SAMPLE, task.length), dtype=np.int32)
-    body = (WORDS * 10).encode()
-    return Network(
-        "BERT-base, 128 tokens", _manifest(task, texts.signature(task), graph), graph, body, "text/plain", tokens
-    )
+    bodies = [(WORDS[shift:] + WORDS * 10).encode() for shift in range(SAMPLE)]
+    return Network("BERT-base, 128 tokens", task, graph, bodies, "text/plain", tokens)
 
 
 NETWORKS = (resnet50, bert_base)
@@ -113,20 +130,47 @@ def measure_forms(network: Network) -> None:
 
 def measure_served(network: Network) -> None:
     """The server, asked with a file or a text, beside the same work in a process."""
-    with tempfile.TemporaryDirectory() as folder:
-        uri = f"{folder}/model"
-        package.save(uri, network.manifest, {"network": network.graph}, pd.DataFrame())
-        items, graph = tasks.of(network.manifest, uri), Graph(network.graph)
-        headers = {"Content-Type": network.media_type}
-        with served(uri) as ask:
-            taken = in_turn(
-                {
-                    "alone": lambda: graph.score(items.seen(network.body)[None]),
-                    "served": lambda: ask("/score", content=network.body, headers=headers).raise_for_status(),
-                }
-            )
+    body, headers = network.bodies[0], {"Content-Type": network.media_type}
+    with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
+        items, graph = tasks.of(network.manifest(), uri), Graph(network.graph)
+        taken = in_turn(
+            {
+                "alone": lambda: graph.score(items.seen(body)[None]),
+                "served": lambda: ask("/score", content=body, headers=headers).raise_for_status(),
+            }
+        )
     ms = ", ".join(f"{name} {1e3 * seconds:.1f} ms" for name, seconds in taken.items())
     console.print(f"{network.name}, a request with one row: {ms}, ratio {taken['served'] / taken['alone']:.3f}")
+
+
+def measure_triton(network: Network) -> None:
+    """The same package in our server and in the real Triton: how far their scores differ."""
+    with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
+        publish(models := Path(folder, "models"), uri, Wanted("network", 1, settings=Settings(rows=SAMPLE)))
+        with triton.serve(Path(folder), models) as url, httpx.Client(base_url=url, timeout=60) as client:
+            client.post("/v2/repository/models/network_raw/load").raise_for_status()
+            ours = [scores(ask, "network", network, body) for body in network.bodies]
+            theirs = [scores(client.post, "network_raw", network, body) for body in network.bodies]
+    apart = np.abs(np.subtract(ours, theirs)).max()
+    console.print(f"{network.name}: {len(ours)} requests, scores of the real Triton differ by at most {apart:.1e}")
+
+
+def scores(post: Callable[..., httpx.Response], model: str, network: Network, body: bytes) -> list[float]:
+    """Ask for one row by the Open Inference Protocol, whose binary tensors have a length before each element."""
+    values = len(body).to_bytes(4, "little") + body
+    name = preprocessing.of(network.task).item
+    tensor = {"name": name, "datatype": "BYTES", "shape": [1, 1], "parameters": {"binary_data_size": len(values)}}
+    head = json.dumps({"inputs": [tensor], "outputs": [{"name": OUTPUT}]}).encode()
+    headers = {"Inference-Header-Content-Length": str(len(head))}
+    answer = post(f"/v2/models/{model}/infer", content=head + values, headers=headers).raise_for_status()
+    return list(answer.json()["outputs"][0]["data"])
+
+
+def saved(network: Network, folder: str) -> str:
+    """Write a package; return its URI."""
+    uri = f"{folder}/model"
+    package.save(uri, network.manifest(), {"network": network.graph}, pd.DataFrame())
+    return uri
 
 
 class Decoded(Dataset[Tensor]):
@@ -213,22 +257,15 @@ def _answers(client: httpx.Client) -> bool:
         return False
 
 
-def _manifest(task: Any, signature: Any, graph: bytes) -> package.ModelPackage:
-    seen = preprocessing.of(task)
-    return packages.manifest(
-        {"network": graph}, signature=signature, preprocessing=seen, decision=DecisionRule(threshold=None)
-    )
-
-
-NETWORKS_MEASURED = {"forms": measure_forms, "served": measure_served}
-
-
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["forms", "served", "loader"]
+    asked = sys.argv[1:] or ["forms", "served", "triton", "loader"]
     if "loader" in asked:
         measure_loader()
     for make in NETWORKS:
         made = make()
-        for name, measure in NETWORKS_MEASURED.items():
-            if name in asked:
-                measure(made)
+        if "forms" in asked:
+            measure_forms(made)
+        for each in (made, made.in_int8()) if "served" in asked else ():
+            measure_served(each)
+        if "triton" in asked:
+            measure_triton(made.in_int8())
