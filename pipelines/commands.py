@@ -37,8 +37,6 @@ class Commands:
         if kind == "parameter":
             kfp_type, source = task.parameters[name]
             return ir.text(self._value(source), kfp_type)
-        if kind == "run":
-            return self.name
         if kind == "input":
             return self.uri(task.artifacts[name])
         return self.uri(ir.Artifact(task.name, name)) if kind == "output" else json.dumps(self._executor_input(task))
@@ -56,6 +54,8 @@ class Commands:
         return dict(made.get(artifact.output, {}).get("artifacts", [{}])[0].get("metadata", {}))
 
     def _value(self, source: ir.Constant | ir.Reference) -> Any:
+        if source == ir.Constant(ir.RUN_NAME):
+            return self.name
         return source.value if isinstance(source, ir.Constant) else self.arguments[source.name]
 
     def _executor_output(self, task: str) -> str:

@@ -25,7 +25,7 @@ def define(site: Site) -> Any:
         """
         given = {"config": config, "date": date, "data": data, "state": state}
         events = ingestion(**given)
-        report = reporting(**given, device="cpu", events=events.output)
+        report = reporting(**given, device="cpu", events=events.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.LIGHT, events, report)
         always_run(events, report)
 

@@ -17,9 +17,10 @@ import yaml
 from components.common.errors import UserError
 
 _PLACEHOLDER = re.compile(
-    r"\{\{\$(?:\.(?P<run>pipeline_job_name)|\.inputs\.parameters\['(?P<parameter>[^']+)'\]"
+    r"\{\{\$(?:\.inputs\.parameters\['(?P<parameter>[^']+)'\]"
     r"|\.inputs\.artifacts\['(?P<input>[^']+)'\]\.uri|\.outputs\.artifacts\['(?P<output>[^']+)'\]\.uri)?\}\}"
 )
+RUN_NAME = "{{$.pipeline_job_name}}"  # stands for it as a step's argument; Kubeflow leaves it in a command line
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Constant:
-    """A step's argument that is fixed in the pipeline."""
+    """A step's argument that is fixed in the pipeline, or `RUN_NAME`."""
 
     value: Any
 
@@ -131,8 +132,8 @@ def argv(task: Task, fill: Callable[[str, str], str]) -> list[str]:
 
     Args:
         task: the step.
-        fill: gives the text for (kind, name); the kinds are `parameter`, `input` and `output` (URIs), `run`
-            (the run's name) and `executor_input` (KFP's JSON).
+        fill: gives the text for (kind, name); the kinds are `parameter`, `input` and `output` (URIs) and
+            `executor_input` (KFP's JSON).
     """
     return [_filled(word, fill) for word in task.command]
 
@@ -246,7 +247,7 @@ def _binding(name: str, key: str, given: dict[str, Any] | None, definition: dict
         return Reference(given["componentInputParameter"])
     if "runtimeValue" in given:
         value = given["runtimeValue"]["constant"]
-        if re.search(r"\{[{%#]", json.dumps(value)):
+        if value != RUN_NAME and re.search(r"\{[{%#]", json.dumps(value)):
             raise _refused(name, f"a placeholder or Jinja marker in the constant of {key!r}")
         return Constant(value)
     raise _refused(name, f"parameter {key!r} from another step's output (taskOutputParameter)")

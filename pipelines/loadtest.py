@@ -34,7 +34,7 @@ def define(site: Site) -> Any:
         """
         found = loadtest(config=config, state=state, load=load)
         where = {"date": date, "data": data, "device": device, "state": state}
-        report = reporting(config=config, **where, loadtest=found.output)
+        report = reporting(config=config, **where, loadtest=found.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.LIGHT, found, report)
         always_run(found, report)
 

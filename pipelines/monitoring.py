@@ -48,7 +48,7 @@ def define(site: Site) -> Any:
         launch = retraining(**day, **given, state=state, request=decision.output)
         steps = {"events": events, "scores": scores, "drift": shift, "request": decision, "launch": launch}
         made = rows | {name: step.output for name, step in steps.items()}
-        report = reporting(**day, **made, device=device, data=data, state=state)
+        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.LIGHT, events, scores, shift, decision, report)
         place(site, Role.LAUNCHER, launch)
         always_run(events, scores, shift, decision, launch, report)

@@ -35,10 +35,10 @@ def define(site: Site) -> Any:
         day = {"config": config, "date": date}
         events = ingestion(**day, data=data, state=state)
         table = features(**day, device=device, state=state, events=events.output)
-        step = release(**day, state=state, features=table.output)
+        step = release(**day, state=state, features=table.output, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.GPU, table)
         made = {"events": events.output, "features": table.output, "release": step.output}
-        report = reporting(**day, **made, device=device, data=data, state=state)
+        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.LIGHT, events, report)
         place(site, Role.RELEASE, step)
         always_run(events, step, report)

@@ -32,7 +32,7 @@ def define(site: Site) -> Any:
         scores = scoring_of_champion(**day, state=state, features=table.output)
         place(site, Role.GPU, table)
         made = {"events": events.output, "features": table.output, "scores": scores.output}
-        report = reporting(**day, **made, device=device, data=data, state=state)
+        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.LIGHT, events, scores, report)
         always_run(events, scores, report)
 

@@ -44,11 +44,11 @@ def define(site: Site) -> Any:
         scores = scoring(**day, **rows, state=state, model=optimized.output)
         shift = drift(**day, **rows, scores=scores.output)
         found = {"model": optimized.output, "evaluation": verdict.outputs["evaluation"], "drift": shift.output}
-        release = deployment(**day, **rows, **found, state=state)
+        release = deployment(**day, **rows, **found, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         steps = {"events": events, "profile": profile, "scores": scores, "deployment": release}
         made = rows | found | {name: step.output for name, step in steps.items()}
         made |= {"model": trained.output, "optimized": optimized.output}
-        report = reporting(**day, **made, device=device, data=data, state=state)
+        report = reporting(**day, **made, device=device, data=data, state=state, run=dsl.PIPELINE_JOB_NAME_PLACEHOLDER)
         place(site, Role.GPU, table, profile)
         place(site, Role.TRAINING, trained)
         place(site, Role.LIGHT, events, optimized, verdict, scores, shift, release, report)

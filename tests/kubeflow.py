@@ -6,7 +6,7 @@ experiment or pipeline of the same name, a cron of five fields.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
@@ -70,6 +70,7 @@ class Kubeflow:
     pipelines: list[Any] = field(default_factory=list)
     versions: list[Any] = field(default_factory=list)
     count: int = 0
+    execute: Callable[[Any], None] = lambda run: None  # is given each run that is created
 
     def bodies(self, path: str) -> list[Any]:
         """What has been posted to a path."""
@@ -122,8 +123,20 @@ class Kubeflow:
     def create_run(self, request: Request) -> Any:
         run = _read(request.body, "V2beta1Run")
         self._check(run)
+        return self._started(run)
+
+    def trigger(self, name: str) -> Any:
+        """Let the clock start what a recurring run names."""
+        (recurring,) = [each for each in self.recurring if each.display_name == name]
+        same = "experiment_id", "pipeline_spec", "pipeline_version_reference", "runtime_config", "service_account"
+        values = {field: getattr(recurring, field) for field in same}
+        name = f"{name}-{self.count}"
+        return self._started(api.V2beta1Run(display_name=name, recurring_run_id=recurring.recurring_run_id, **values))
+
+    def _started(self, run: Any) -> Any:
         run.run_id, run.state, run.created_at = self._id("run"), "PENDING", self._now()
         self.runs.append(run)
+        self.execute(run)
         return run
 
     def get_run(self, request: Request, run_id: str) -> Any:

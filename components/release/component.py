@@ -12,6 +12,7 @@ def release(
     config: dict[str, Any],
     date: str,
     state: dict[str, Any],
+    run: str,
     features: dsl.Input[dsl.Dataset],
     release: dsl.Output[dsl.Artifact],
 ) -> dsl.ContainerSpec:
@@ -23,7 +24,7 @@ def release(
             "--config", config,
             "--date", date,
             "--state", state,
-            "--run", dsl.PIPELINE_JOB_NAME_PLACEHOLDER,
+            "--run", run,
             "--features", features.uri,
             "--release", release.uri,
             "--executor-input", dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER,

@@ -12,11 +12,13 @@ import pytest
 from components.common.cluster import ACCOUNT
 from components.common.errors import UserError
 from components.common.image import UNPLACED
+from components.common.kubeflow import Definition
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs
-from pipelines.environments import AWS, LOCAL, SITES, Site, local
+from pipelines.environments import AWS, GCP, LOCAL, SITES, Site, local
 from pipelines.ir import Retry
+from tests.kubeflow_runs import launcher, spec
 from tests.pipelines.samples import shipped
 
 Compile = Callable[[Site, Path], list[Path]]
@@ -109,6 +111,19 @@ def test_every_step_understands_the_command_line_it_is_given(name: str, tmp_path
         assert command[:3] == ["python", "-m", f"components.{module}"]
         parsed = importlib.import_module(f"components.{module}.__main__").parser().parse_args(command[3:])
         assert vars(parsed).get("date", options.get("date")) == options.get("date")  # a load test is about no day
+
+
+@pytest.mark.parametrize("site", [AWS.name, GCP.name])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_kubeflow_leaves_no_placeholder_in_a_command_line(name: str, site: str) -> None:
+    whole = Definition.read(arguments.compiled(name, site).yaml).fields["pipeline_spec"]
+    given = dict.fromkeys(arguments.compiled(name, site).parameters, "given")
+    facts = spec.Facts(name, "run-1", "the-run", given, "s3://bucket/pipelines")
+
+    for task, inputs in spec.walked(whole, facts):
+        words = launcher.filled(spec.command(task, inputs), inputs)
+        assert [word for word in words if "{{$" in word] == []
+        assert "--run" not in words or words[words.index("--run") + 1] == "the-run"
 
 
 def test_a_step_of_the_monitoring_carries_its_request_out() -> None:

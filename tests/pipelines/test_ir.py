@@ -10,6 +10,7 @@ from kfp import dsl, kubernetes
 
 from components.common.errors import UserError
 from pipelines import ir
+from pipelines.commands import Commands
 from tests.pipelines.samples import compiled, copy, shell, typed, write
 
 
@@ -68,6 +69,19 @@ def test_a_parameter_that_a_step_is_not_given_has_its_default_or_none(tmp_path: 
     wanted = {"inputDefinitions": {"parameters": {"left": {"parameterType": "STRING"}}}}
 
     assert loaded(tmp_path, {"inputs": {}}, wanted).parameters == {"left": ("STRING", ir.Constant(None))}
+
+
+def test_the_runs_name_is_an_argument_and_in_a_command_line_refused_since_kubeflow_leaves_it_there(
+    tmp_path: Path,
+) -> None:
+    constant = {"runtimeValue": {"constant": ir.RUN_NAME}}
+    wanted = {"inputDefinitions": {"parameters": {"run": {"parameterType": "STRING"}}}}
+
+    step = loaded(tmp_path, {"inputs": {"parameters": {"run": constant}}}, wanted)
+    assert step.parameters == {"run": ("STRING", ir.Constant(ir.RUN_NAME))}
+    assert Commands("/runs/first", {}).fill(step, "parameter", "run") == "first"
+    with pytest.raises(UserError, match="a placeholder the engines do not fill in"):
+        loaded(tmp_path, executor={"container": {"image": "alpine:3", "args": [ir.RUN_NAME]}})
 
 
 def test_all_that_a_step_says_is_read(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""What Kubeflow's driver makes of a pipeline: its tasks, and what each of them is given and is to leave behind."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+Json = dict[str, Any]
+PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
+TASK = {"cachingOptions", "componentRef", "dependentTasks", "inputs", "retryPolicy", "taskInfo"}
+COMPONENT = {"executorLabel", "inputDefinitions", "outputDefinitions"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A node of the graph: how it is placed in it, what it takes and makes, and its container."""
+
+    name: str
+    node: Json
+    component: Json
+    container: Json
+    platform: Json
+
+    @property
+    def needs(self) -> list[str]:
+        return list(self.node.get("dependentTasks", []))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is the same for all tasks of a run; `root` is the URI below which their artifacts lie."""
+
+    pipeline: str
+    run_id: str
+    name: str
+    parameters: Json
+    root: str
+
+    @property
+    def known(self) -> dict[str, str]:
+        """What a constant stands for that is such a placeholder as a whole; nowhere else does it stand for anything."""
+        return {"{{$.pipeline_job_name}}": self.name, "{{$.pipeline_job_uuid}}": self.run_id}
+
+
+def tasks(whole: Json) -> dict[str, Task]:
+    """Read the graph of a pipeline, as the API holds it."""
+    spec = whole.get("pipeline_spec", whole)
+    platform = whole.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
+    options = platform.get("deploymentSpec", {}).get("executors", {})
+    found = {}
+    for name, node in spec["root"]["dag"]["tasks"].items():
+        component = spec["components"][node["componentRef"]["name"]]
+        assert set(node) <= TASK and set(component) <= COMPONENT, (name, set(node), set(component))
+        label = component["executorLabel"]
+        container = spec["deploymentSpec"]["executors"][label]["container"]
+        found[name] = Task(name, node, component, container, options.get(label, {}))
+    return found
+
+
+def parameters(whole: Json, given: Json) -> Json:
+    """The parameters of a run, with the pipeline's defaults."""
+    declared = whole.get("pipeline_spec", whole)["root"].get("inputDefinitions", {}).get("parameters", {})
+    defaults = {name: each["defaultValue"] for name, each in declared.items() if "defaultValue" in each}
+    return defaults | given
+
+
+def executor_input(task: Task, facts: Facts, made: Mapping[str, Json], salt: str) -> Json:
+    """What a task is given (`made` holds the artifacts of those before it), and what it is to leave behind."""
+    given = task.node.get("inputs", {})
+    values = {name: _value(source, facts) for name, source in given.get("parameters", {}).items()}
+    sources = {name: each["taskOutputArtifact"] for name, each in given.get("artifacts", {}).items()}
+    artifacts = {name: made[each["producerTask"]][each["outputArtifactKey"]] for name, each in sources.items()}
+    return {"inputs": {"parameterValues": values, "artifacts": artifacts}, "outputs": _outputs(task, facts, salt)}
+
+
+def walked(whole: Json, facts: Facts) -> Iterator[tuple[Task, Json]]:
+    """Yield each task with what it is given, as if those before it had left everything in its place."""
+    found, made = tasks(whole), {}
+    for name in TopologicalSorter({name: task.needs for name, task in found.items()}).static_order():
+        given = executor_input(found[name], facts, made, "salt")
+        made[name] = given["outputs"]["artifacts"]
+        yield found[name], given
+
+
+def _value(source: Json, facts: Facts) -> Any:
+    if "componentInputParameter" in source:
+        return facts.parameters[source["componentInputParameter"]]
+    value = source["runtimeValue"]["constant"]
+    return facts.known.get(value, value) if isinstance(value, str) else value
+
+
+def _outputs(task: Task, facts: Facts, salt: str) -> Json:
+    """The places of a task's artifacts, to which Kubeflow adds the lines that it prints."""
+    folder = f"{facts.root}/{facts.pipeline}/{facts.run_id}/{task.name}/{salt}"
+    declared = task.component.get("outputDefinitions", {})
+    assert "parameters" not in declared, task.name
+    kinds = {name: each["artifactType"] for name, each in declared.get("artifacts", {}).items()}
+    kinds["executor-logs"] = {"schemaTitle": "system.Artifact"}
+    artifacts = {
+        name: {"artifacts": [{"name": name, "uri": f"{folder}/{name}", "type": kind}]} for name, kind in kinds.items()
+    }
+    scheme, _, path = folder.partition("://")
+    # its launcher has a folder for each kind of store, steps know no minio
+    assert scheme in ("s3", "gs"), folder
+    local = f"/{'gcs' if scheme == 'gs' else scheme}/{path}"
+    return {"artifacts": artifacts, "outputFile": f"{local}/output_metadata.json"}
+
+
+def command(task: Task, given: Json) -> list[str]:
+    """A task's command line with its parameters; its launcher fills in the rest."""
+    values = given["inputs"]["parameterValues"]
+    words = [*task.container.get("command", []), *task.container.get("args", [])]
+    return [PARAMETER.sub(lambda match: text(values[match[1]]), word) for word in words]
+
+
+def text(value: Any) -> str:
+    """A value as Go writes it: JSON but for texts, keys in order, whole numbers without a fraction."""
+    if isinstance(value, str):
+        return value
+    written = json.dumps(_whole(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "".join(f"\\u{ord(letter):04x}" if letter in "<>&" else letter for letter in written)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
