@@ -15,9 +15,10 @@ from pipelines.environments import Site
 class Silent:
     def __init__(self) -> None:
         self.states: dict[str, str] = {}
+        self.logs: dict[str, Path] = {}
 
     def started(self, task: ir.Task, log: Path) -> None:
-        pass
+        self.logs[task.name] = log
 
     def finished(self, task: ir.Task, outcome: Outcome) -> None:
         self.states[task.name] = outcome.state
@@ -25,6 +26,7 @@ class Silent:
 
 WRITE = 'mkdir -p "$(dirname "$1")" && printf %s "$0" > "$1"'
 COPY = 'cp "$0" "$1"'
+FOLDER = 'mkdir -p "$1/deep" && printf %s "$0" > "$1/deep/file"'
 
 
 @dsl.container_component
@@ -35,6 +37,16 @@ def write(text: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
 @dsl.container_component
 def copy(taken: dsl.Input[dsl.Artifact], made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
     return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[taken.uri, made.uri])
+
+
+@dsl.container_component
+def fetch(source: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", COPY], args=[source, made.uri])
+
+
+@dsl.container_component
+def folder(text: str, made: dsl.Output[dsl.Artifact]) -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=["sh", "-c", FOLDER], args=[text, made.uri])
 
 
 @dsl.container_component

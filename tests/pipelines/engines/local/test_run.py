@@ -5,13 +5,15 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import ClassVar, Self
 
 import pytest
+from kfp import kubernetes
 
 from components.common.step import PREEMPTIONS
 from pipelines import ir
 from pipelines.engines.local.run import Run
-from tests.pipelines.samples import Silent, compiled, compiled_file, copy, inspect, shell, write
+from tests.pipelines.samples import Silent, compiled, compiled_file, copy, fetch, folder, inspect, shell, write
 from tests.processes import SECONDS, content, engine, started
 
 
@@ -137,12 +139,124 @@ def test_a_step_learns_what_the_steps_before_measured(tmp_path: Path) -> None:
     assert seen["outputs"]["outputFile"] == str(tmp_path / "run/inspect/executor_output.json")
 
 
+def test_a_step_is_run_again_when_its_command_has_changed(tmp_path: Path) -> None:
+    def pipeline(text: str) -> None:
+        write(text=text)
+
+    this = compiled(pipeline, tmp_path)
+    states = [execute(this, tmp_path / "run", text=text)[1]["write"] for text in ("a", "a", "b", "b")]
+    assert states == ["done", "reused", "done", "reused"]
+    assert (tmp_path / "run/write/made").read_text() == "b"
+
+
+def test_a_step_is_run_again_when_what_it_takes_has_changed(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+
+    def pipeline() -> None:
+        copy(taken=fetch(source=str(source)).set_caching_options(False).output)
+
+    this, states = compiled(pipeline, tmp_path), []
+    for text in ("a", "a", "b"):
+        source.write_text(text)
+        states.append(execute(this, tmp_path / "run")[1]["copy"])
+    assert states == ["done", "reused", "done"]
+
+
+@pytest.mark.parametrize("change", ["names", "contents", "deep"])
+def test_a_step_that_makes_a_folder_is_run_again_when_anything_in_it_has_changed(change: str, tmp_path: Path) -> None:
+    def pipeline() -> None:
+        folder(text="a")
+
+    this, made = compiled(pipeline, tmp_path), tmp_path / "run/folder/made"
+    execute(this, tmp_path / "run")
+    assert execute(this, tmp_path / "run")[1] == {"folder": "reused"}
+    if change == "names":
+        (made / "deep/file").rename(made / "deep/other")
+    else:
+        (made / ("deep/file" if change == "deep" else "more")).write_text("b")
+    assert execute(this, tmp_path / "run")[1] == {"folder": "done"}
+
+
+class Fake:
+    """Runs nothing, takes 5 bytes, and ends with the codes it was given; what a step measures is what it says."""
+
+    name: ClassVar[str] = "fake"
+    ignored: ClassVar[str] = "everything"
+
+    def __init__(self, *codes: int, measured: int | None = None) -> None:
+        self.codes, self.measured, self.logs = list(codes), measured, list[Path]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def run(self, task: ir.Task, command: list[str], log: Path) -> tuple[int, int]:
+        log.write_text("".join(f"line {number}\n" for number in range(5)))
+        self.logs.append(log)
+        if self.measured is not None:
+            metadata = {"artifacts": [{"metadata": {"peak_memory_bytes": self.measured}}]}
+            (log.parent / "executor_output.json").write_text(json.dumps({"artifacts": {"made": metadata}}))
+        return self.codes.pop(0), 5
+
+    def stop(self) -> None:
+        pass
+
+
+def test_the_record_says_how_each_step_went(tmp_path: Path) -> None:
+    def pipeline(text: str) -> None:
+        shell(script="true").after(write(text=text))
+
+    this, told = compiled(pipeline, tmp_path), Silent()
+    run = Run(this, {"text": "a"}, tmp_path / "deep" / "run", "now", runner=Fake(0, 1), engine="some")
+    assert not run.execute(told)
+
+    seconds = {name: outcome.seconds for name, outcome in run.outcomes.items()}
+    assert all(0 <= taken < SECONDS and taken == round(taken, 3) for taken in seconds.values())
+    logs = {name: str(run.folder / name / "log.txt") for name in seconds}
+    assert told.logs == {name: Path(log) for name, log in logs.items()}
+    head = {"pipeline": "sample", "engine": "some", "started": "now", "parameters": {"text": "a"}, "complete": False}
+    common = {name: {"seconds": seconds[name], "peak_memory_bytes": 5, "log": logs[name]} for name in logs}
+    steps = {
+        "write": common["write"] | {"state": "done", "error": None},
+        "shell": common["shell"] | {"state": "failed", "error": "line 2\nline 3\nline 4"},
+    }
+    assert json.loads((run.folder / "run.json").read_text()) == {**head, "steps": steps, "ignored": ["everything"]}
+    assert (run.folder / "pipeline.yaml").read_bytes() == this.yaml
+    failed = json.loads((run.folder / "shell/outcome.json").read_text())
+    assert failed["command"] == ["sh", "-c", "true"]
+    assert failed["exit_code"] == 1
+
+
+@pytest.mark.parametrize(("measured", "peak"), [(None, 5), (7, 7)])
+def test_a_step_that_measures_its_memory_itself_is_believed(measured: int | None, peak: int, tmp_path: Path) -> None:
+    def pipeline() -> None:
+        write(text="a")
+
+    run = Run(compiled(pipeline, tmp_path), {}, tmp_path / "run", runner=Fake(0, measured=measured))
+    run.execute(Silent())
+    assert run.outcomes["write"].peak_memory_bytes == peak
+
+
+def test_a_step_that_a_signal_has_ended_is_not_tried_again(tmp_path: Path) -> None:
+    def pipeline() -> None:
+        shell(script="true").set_retry(5, "0s", 1.0)
+
+    run = Run(compiled(pipeline, tmp_path), {}, tmp_path / "run", runner=Fake(1, -9, 0))
+    assert not run.execute(Silent())
+    assert run.outcomes["shell"].exit_code == -9
+
+
 def test_the_record_names_what_a_local_run_does_not_give(tmp_path: Path) -> None:
     def pipeline() -> None:
-        shell(script="true").set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1)
+        step = shell(script="true").set_accelerator_type("nvidia.com/gpu").set_accelerator_limit(1).set_cpu_limit("2")
+        kubernetes.add_node_selector(step, "pool", "gpu")
+        shell(script="true").set_cpu_limit("2")
 
     execute(compiled(pipeline, tmp_path), tmp_path / "run")
-    assert json.loads((tmp_path / "run/run.json").read_text())["ignored"][1:] == ["shell: accelerator"]
+    ignored = json.loads((tmp_path / "run/run.json").read_text())["ignored"]
+    assert ignored[1:] == ["shell: accelerator, nodeSelector"]
 
 
 def test_ctrl_c_ends_the_steps_under_way(tmp_path: Path) -> None:
