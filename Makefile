@@ -10,6 +10,8 @@ AIRFLOW_VENV := .venv-airflow
 INFRA_VENV := .venv-infra
 # the real Triton, for tests, which are skipped without it; its Python backend wants NumPy 1
 TRITON_VENV := .venv-triton
+# RAPIDS and torch of the GPU image
+GPU_VENV := .venv-gpu
 # certificates of the system's, which a proxy may have added to
 export UV_SYSTEM_CERTS := 1
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
@@ -28,7 +30,7 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags lint format compile images sbom audit bench drift-bench \
+.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu lint format compile images sbom audit bench drift-bench \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -57,6 +59,10 @@ test-project:
 # beside the others, since it mostly waits for Airflow
 test-dags:
 	$(AIRFLOW_VENV)/bin/pytest -c tests/dags/pytest.ini tests/dags
+
+# what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
+test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
+	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check
@@ -131,7 +137,7 @@ cluster-uninstall: $(VENV)/.run ## Remove it with all its disks and load balance
 	@commands=$$($(BIN)/python -m infra.cluster uninstall $(CLOUD) $(ENV)) && $(if $(DRY_RUN),echo,bash -euxo pipefail -c) "$$commands"
 
 clean: ## Remove the environment and everything runs have made
-	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) $(TRITON_VENV) lake registry runs audit .airflow *.egg-info
+	rm -rf $(VENV) $(AIRFLOW_VENV) $(INFRA_VENV) $(TRITON_VENV) $(GPU_VENV) lake registry runs audit .airflow *.egg-info
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
@@ -183,4 +189,9 @@ $(INFRA_VENV)/.installed: constraints/infra-py$(MINOR).txt $(BIN)/uv
 $(TRITON_VENV)/.installed: constraints/triton-py3.11.txt $(BIN)/uv
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(TRITON_VENV)
 	$(INSTALL) $(TRITON_VENV) -r constraints/triton-py3.11.txt
+	@touch $@
+
+$(GPU_VENV)/.installed: pyproject.toml constraints/gpu-py3.11.txt $(BIN)/uv
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(GPU_VENV)
+	$(INSTALL) $(GPU_VENV) -c constraints/gpu-py3.11.txt -e '.[gpu,kfp,aws,test]'
 	@touch $@

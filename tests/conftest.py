@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -20,6 +21,19 @@ settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")
 # what a shell starts in the background ignores Ctrl-C, and so would whatever a test starts to interrupt it
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what compares a GPU with the CPU where there is none; `make test-gpu` wants one, and fails."""
+    if item.get_closest_marker("gpu") is None:
+        return
+    from torch import cuda
+
+    if not cuda.is_available():
+        tell = pytest.fail if "NIGHTSHIFT_TEST_GPU" in os.environ else pytest.skip
+        tell("there is no GPU here; on a machine with one run: make test-gpu")
+
+
 LOSSES = [(5, 0.5), (10, 0.25)]
 INPUTS = Inputs(numeric=["amount", "customer_count_1d"], categorical={"channel": ["shop", "it's web"]})
 

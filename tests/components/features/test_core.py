@@ -298,11 +298,9 @@ def test_the_committed_example_is_reproduced():
         np.testing.assert_allclose(result[name], example[name].astype(float), rtol=1e-12, err_msg=name)
 
 
-def test_a_gpu_gives_the_same_bits_as_the_cpu():
-    try:
-        cuda = frames.backend("cuda")
-    except UserError as error:
-        pytest.skip(str(error))
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_gpu_gives_the_same_bits_as_the_cpu(device):
+    there = frames.backend(device)
     rng = np.random.default_rng(0)
     rows = zip(
         *(rng.integers(0, high, 20_000).tolist() for high in (90 * DAY, 300, 500, 100_000)),
@@ -310,5 +308,5 @@ def test_a_gpu_gives_the_same_bits_as_the_cpu():
         strict=True,
     )
     events, chosen = frame(rows), config((1, 7, 30), 7)
-    on_gpu = cuda.to_host(core.features(cuda.from_host(events), chosen, cuda)).astype({"label": "Int8"})
-    same(on_gpu, core.features(events, chosen, CPU))
+    found = there.to_host(core.features(there.from_host(events), chosen, there)).astype({"label": "Int8"})
+    same(found, core.features(events, chosen, CPU))

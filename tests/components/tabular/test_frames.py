@@ -38,11 +38,9 @@ def test_cuda_without_rapids_names_what_is_missing_and_what_to_do():
         frames.backend("cuda")
 
 
+@pytest.mark.gpu
 def test_cuda_computes_with_cupy_and_cudf_and_brings_frames_back():
-    try:
-        cuda = frames.backend("cuda")
-    except UserError as error:
-        pytest.skip(str(error))
+    cuda = frames.backend("cuda")
     frame = pd.DataFrame({"a": [1.5, 2.5], "b": ["x", "y"]})
     assert (cuda.arrays.__name__, cuda.frames.__name__) == ("cupy", "cudf")
     pd.testing.assert_frame_equal(cuda.to_host(cuda.from_host(frame)), frame, check_dtype=False)

@@ -1,0 +1,73 @@
+"""What is fitted on a GPU beside its CPU twin. On the CPU each case meets itself, so that the cases run everywhere."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score
+
+from components.common.graph import Graph
+from components.neural import devices, simulated
+from components.neural.data import Resident
+from components.neural.replica import Replica
+from components.neural.trainer import Training
+from components.training import estimators
+from components.training.estimators import Job
+from tests.components.training import samples
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+CPU = torch.device("cpu")
+ROWS = 32
+NETWORKS: dict[str, tuple[Mapping[str, int], Mapping[str, Any]]] = {
+    "mlp": ({"inputs": 15}, {"hidden": 64, "layers": 2}),
+    "resnet": ({"side": 16, "channels": 3, "classes": 4}, {"stages": "1,1", "width": 16}),
+    "bert": ({"vocabulary": 50, "pad": 0, "length": 12, "classes": 4}, {"width": 32, "heads": 2, "layers": 2}),
+}
+KINDS = {model["kind"]: model["parameters"] for model in samples.MODELS.values()}
+
+
+def stepped(kind: str, device: torch.device, **fit: Any) -> tuple[float, np.ndarray]:
+    """The loss and the weights of a network after a step."""
+    shape, parameters = NETWORKS[kind]
+    recipe = simulated.recipe(kind, shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
+    with devices.reproducible(0, 1), devices.exact():
+        inputs, labels = next(simulated.rows(recipe, ROWS, CPU).epoch())
+        rows = Resident(inputs.to(device), labels.to(device), ROWS)
+        training = Training(Replica(recipe, device), rows)
+        loss = training.step((rows.inputs, rows.labels))
+        weights = [each.detach().cpu().flatten() for each in training.replica.model.parameters()]
+    return float(loss), torch.cat(weights).numpy()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("fit", [{}, {"microbatches": 4, "clip": 1.0}, {"recompute": True}], ids=str)
+def test_a_network_takes_the_same_step_on_a_gpu(kind: str, device: str, fit: dict[str, Any]) -> None:
+    loss, weights = stepped(kind, torch.device(device), **fit)
+    expected, others = stepped(kind, CPU, **fit)
+    assert loss == pytest.approx(expected, rel=1e-4)
+    # Adam's first step is the learning rate in the direction of the gradient's sign, which is chance where it is near 0
+    assert np.mean(np.abs(weights - others) < 1e-5) > 0.99
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_bf16_is_near_to_float32(kind: str, device: str) -> None:
+    loss, _ = stepped(kind, torch.device(device), precision="bf16")
+    assert loss == pytest.approx(stepped(kind, CPU)[0], rel=0.03)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_is_fitted_on_a_gpu_is_as_good(kind: Any, device: str) -> None:
+    matrix, labels = samples.matrix()
+    unseen, truth = samples.matrix(seed=1)
+
+    def precision(where: str) -> float:
+        job = Job("task.candidates.mine.parameters", KINDS[kind], 0, 1, where)
+        graph = estimators.fit(kind, job, matrix, labels).graph
+        return float(average_precision_score(truth, Graph(graph).score(unseen)))
+
+    assert precision(device) == pytest.approx(precision("cpu"), abs=0.03)
