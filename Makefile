@@ -62,7 +62,7 @@ test-dags:
 
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
-	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu
+	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check
@@ -193,5 +193,5 @@ $(TRITON_VENV)/.installed: constraints/triton-py3.11.txt $(BIN)/uv
 
 $(GPU_VENV)/.installed: pyproject.toml constraints/gpu-py3.11.txt $(BIN)/uv
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(GPU_VENV)
-	$(INSTALL) $(GPU_VENV) -c constraints/gpu-py3.11.txt -e '.[gpu,kfp,aws,test]'
+	$(INSTALL) $(GPU_VENV) -c constraints/gpu-py3.11.txt -e '.[gpu,aws,test]' kfp-server-api
 	@touch $@
