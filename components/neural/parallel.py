@@ -33,9 +33,9 @@ def arranged(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
     """
     mesh = arrangement(recipe, trainer, device, dist.get_world_size())
     if trainer.zero:
-        from components.neural.zero import STAGES
+        from components.neural.zero import Zero
 
-        return STAGES[trainer.zero](recipe, trainer, device, mesh)
+        return Zero(recipe, trainer, device, mesh)
     if trainer.pipeline > 1:
         from components.neural.pipeline import Pipelined
 
@@ -49,10 +49,10 @@ def arrangement(recipe: Recipe, trainer: Trainer, device: torch.device, processe
     given = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
     if processes % together:
         raise UserError(f"{given} is {together}, which does not divide {processes} processes; start a multiple of it")
-    if together > 1 and trainer.zero:
-        raise UserError(f"{given}: with zero: {trainer.zero} all processes share the same; write 1 for each, or zero: 0")
+    if trainer.zero and together > 1:
+        raise UserError(f"{given}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
     if trainer.zero:
-        given = f"task.trainer.zero: {trainer.zero}"
+        given = f"task.trainer: zero {trainer.zero}"
     is_shared = together > 1 or trainer.zero > 0
     if is_shared and trainer.compression is not Compression.NONE:
         raise UserError(f"{given}: compression is for processes that only replicate; leave it out")

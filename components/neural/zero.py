@@ -1,15 +1,15 @@
-"""A network trained by DeepSpeed's ZeRO: every process has a piece of the optimizer's state, gradients and parameters.
+"""A network that DeepSpeed's ZeRO spreads over all processes: optimizer state and gradients, and parameters as well.
 
-Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020. A piece is some elements
-in a row of each weight, flattened; no process may have any of a small one. Checkpoints are ours, not DeepSpeed's, which
-are pickles: weights in their own shapes, each shared by its first dimension, as FSDP's are.
+Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models, 2020. Its own checkpoints are
+pickles, so they are ours: weights and moments in their own shapes, spread by rows, as FSDP2's are.
 """
 
 import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,30 +21,43 @@ from components.common.errors import UserError
 from components.neural.parallel import Shared, local
 from components.neural.replica import Values
 
-if TYPE_CHECKING:
-    from deepspeed import DeepSpeedEngine
-
-# DeepSpeed's calls of PyTorch, one a gradient
+# DeepSpeed's calls of PyTorch, again and again
 warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # of PyTorch's Adam
 
 
+@dataclass(frozen=True)
+class Piece:
+    """The elements of a weight that this process updates: some that follow each other once it is flattened, or none.
+
+    Attributes:
+        shape: of the whole weight.
+        first: number of the first element.
+        weight: float32 (elements,), as they change.
+        moments: what the optimizer keeps of them, likewise; empty where a weight is not trained.
+    """
+
+    shape: torch.Size
+    first: int
+    weight: Tensor
+    moments: Values
+
+
 class Zero(Shared):
-    """A network of which each process has a piece; a subclass knows where DeepSpeed keeps it."""
+    """A network of which every process updates a piece."""
 
     def _distribute(self) -> None:
-        dist.barrier()  # DeepSpeed's own groups wait half an hour only
+        dist.barrier()  # DeepSpeed's own groups do not wait as long as ours
         self.called = self._engine = engine(self.model, self.fit, self.trainer, self.device)
         self._optimizer: Any = self._engine.optimizer
-        self._parameters: dict[str, Any] = {name: each for name, each in self.model.named_parameters() if self._is_split(each)}
-        for flat in self._flats():  # here, since a checkpoint may be loaded into it before the first step
-            moments = {kind: torch.zeros_like(flat) for kind in MOMENTS}
-            self._optimizer.state[flat] = {"step": torch.zeros((), device=flat.device), **moments}
+        allocate(self._optimizer)
+        found = {name: piece(each, self._optimizer) for name, each in self.model.named_parameters()}
+        self._pieces_here = {name: each for name, each in found.items() if each}
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Add up gradients, of which each process keeps its piece."""
+        """Have no step follow: each process adds to the gradients of its piece."""
         self._engine.set_gradient_accumulation_boundary(False)
         yield
         self._engine.set_gradient_accumulation_boundary(True)
@@ -55,147 +68,65 @@ class Zero(Shared):
         return optimizer
 
     def clip(self, limit: float) -> None:
-        """Leave it to the optimizer's step."""
+        """Leave it to the optimizer, which does it in its step."""
 
     def weights(self) -> Values:
-        """Return pieces of the weights, float32 (elements,), and the statistics of batches, as they change."""
-        return self.model.state_dict() | {name: self._piece(each) for name, each in self._parameters.items()}
+        """Return the pieces of weights, and the statistics of batches, as they change."""
+        return self.model.state_dict() | {name: each.weight for name, each in self._pieces_here.items()}
 
     def moments(self, optimizer: torch.optim.Optimizer) -> dict[str, Values]:
-        """Return pieces of what the optimizer keeps of the weights, and how many steps it has taken."""
-        trained = {name: each for name, each in self._parameters.items() if each.requires_grad}
+        """Return what the optimizer keeps of the pieces, as it changes: kind -> name of the weight -> value."""
+        trained = {name: each.moments for name, each in self._pieces_here.items() if each.moments}
         step = next(iter(optimizer.state.values()))["step"]
-        found = {kind: {name: self._piece(each, kind) for name, each in trained.items()} for kind in MOMENTS}
+        found = {kind: {name: moments[kind] for name, moments in trained.items()} for kind in MOMENTS}
         return found | {"step": dict.fromkeys(trained, step)}
 
     def saved(self, name: str, value: Tensor) -> Tensor:
-        """Return one of `weights` or `moments` in the weight's own shape, shared by its first dimension."""
+        """Return one of `weights` or `moments` in the weight's own shape, spread over processes by rows."""
         if not self._is_piece(name, value):
             return value
         rows = distribute_tensor(self._gathered(name, value), self.mesh["replicate"], [Shard(0)], src_data_rank=None)
-        return rows.clone()  # not as a view, which would keep the whole
+        return rows.clone()  # else the others' rows would be kept too
 
     def restore(self, name: str, value: Tensor, saved: Tensor) -> None:
-        """Have a piece be what was loaded into `saved`; call `restored` after the last one."""
+        """Have one of `weights` or `moments` be what was loaded into `saved`; call `restored` after the last one."""
         if self._is_piece(name, value):
-            start = self._first(self._parameters[name])
-            value.copy_(local(saved).flatten()[start : start + len(value)])
+            first = self._pieces_here[name].first
+            value.copy_(local(saved).flatten()[first : first + len(value)])
 
     def restored(self) -> None:
         """Have the network compute with `weights`, which were changed."""
-        first, *others = (state["step"] for state in self._optimizer.state.values())
+        known, *others = (state["step"] for state in self._optimizer.state.values())
         for step in others:
-            step.copy_(first)
+            step.copy_(known)
+        if self.trainer.zero == 2:
+            self._optimizer.update_lp_params()
+            return
+        parameters: dict[str, Any] = dict(self.model.named_parameters())
+        for name, each in self._pieces_here.items():
+            parameters[name].ds_tensor.detach()[: len(each.weight)] = each.weight
 
     def whole(self) -> nn.Sequential:
         """Return the whole network, in every process, with the statistics of batches that this one has seen."""
         model, here = self.recipe.model().to(self.device), self.weights()
         for name, place in model.state_dict().items():
-            place.copy_(self._gathered(name, here[name]) if name in self._parameters else here[name])
+            place.copy_(self._gathered(name, here[name]) if name in self._pieces_here else here[name])
         return model
 
     def _is_piece(self, name: str, value: Tensor) -> bool:
-        return name in self._parameters and value.dim() > 0
+        return name in self._pieces_here and value.dim() > 0
 
     def _gathered(self, name: str, value: Tensor) -> Tensor:
-        """Return the whole of what each process has a piece of."""
-        parameter = self._parameters[name]
-        shape, start = self._shape(parameter), self._first(parameter)
-        flat = torch.zeros(shape.numel(), device=self.device)
-        flat[start : start + len(value)] = value
+        """Return a whole weight, or moment, of which each process has a piece."""
+        own = self._pieces_here[name]
+        flat = torch.zeros(own.shape.numel(), device=self.device)
+        flat[own.first : own.first + len(value)] = value
         dist.all_reduce(flat)
-        return flat.view(shape)
-
-    def _is_split(self, parameter: nn.Parameter) -> bool:
-        raise NotImplementedError
-
-    def _flats(self) -> list[Tensor]:
-        """Return what PyTorch's optimizer changes: the pieces of many weights, one after the other."""
-        raise NotImplementedError
-
-    def _shape(self, parameter: Any) -> torch.Size:
-        raise NotImplementedError
-
-    def _first(self, parameter: Any) -> int:
-        """Return at which element of a weight its piece begins."""
-        raise NotImplementedError
-
-    def _piece(self, parameter: Any, moment: str | None = None) -> Tensor:
-        """Return the piece of a weight or of one of its moments, (elements,), to be changed in place."""
-        raise NotImplementedError
+        return flat.view(own.shape)
 
 
-class Zero2(Zero):
-    """All pieces of all weights stand in a row, which is cut into equal parts: a process may have none of a weight."""
-
-    def restored(self) -> None:
-        """Have the network compute with `weights`, which were changed."""
-        super().restored()
-        self._optimizer.update_lp_params()
-
-    def _is_split(self, parameter: nn.Parameter) -> bool:
-        return parameter.requires_grad
-
-    def _flats(self) -> list[Tensor]:
-        flats: list[Tensor] = self._optimizer.single_partition_of_fp32_groups
-        return flats
-
-    def _shape(self, parameter: Any) -> torch.Size:
-        shape: torch.Size = parameter.shape
-        return shape
-
-    def _first(self, parameter: Any) -> int:
-        return parameter._hp_mapping.lp_fragment_address.start if parameter._hp_mapping else 0
-
-    def _piece(self, parameter: Any, moment: str | None = None) -> Tensor:
-        mapping = parameter._hp_mapping
-        if mapping is None:
-            return torch.zeros(0, device=self.device)
-        flat = self._flats()[mapping.param_group_index]
-        place = mapping.hp_fragment_address
-        whole: Tensor = self._optimizer.state[flat][moment] if moment else flat
-        return whole.detach()[place.start : place.start + place.numel]
-
-
-class Zero3(Zero):
-    """Each weight is cut into equal parts, of which the last ones are padded."""
-
-    def restored(self) -> None:
-        """Have the network compute with `weights`, which were changed."""
-        super().restored()
-        for parameter in self._parameters.values():
-            parameter.ds_tensor.data.copy_(self._padded(parameter))
-
-    def _is_split(self, parameter: nn.Parameter) -> bool:  # noqa: ARG002
-        return True
-
-    def _flats(self) -> list[Tensor]:
-        flats: list[Tensor] = self._optimizer.fp32_partitioned_groups_flat
-        return flats
-
-    def _shape(self, parameter: Any) -> torch.Size:
-        shape: torch.Size = parameter.ds_shape
-        return shape
-
-    def _first(self, parameter: Any) -> int:
-        first: int = min(self.index * parameter.partition_numel(), parameter.ds_numel)
-        return first
-
-    def _piece(self, parameter: Any, moment: str | None = None) -> Tensor:
-        piece: Tensor = self._padded(parameter, moment)[: parameter.ds_numel - self._first(parameter)]
-        return piece
-
-    def _padded(self, parameter: Any, moment: str | None = None) -> Tensor:
-        trained = parameter.requires_grad
-        padded: Tensor = self._optimizer.get_local_fp32_param(parameter, moment) if trained else parameter.ds_tensor
-        return padded.detach()
-
-
-STAGES = {2: Zero2, 3: Zero3}
-
-
-def engine(model: nn.Module, fit: Fit, trainer: Trainer, device: torch.device) -> "DeepSpeedEngine":
-    """Return DeepSpeed's engine of a network, in which all processes have a piece.
+def engine(model: nn.Module, fit: Fit, trainer: Trainer, device: torch.device) -> Any:
+    """Return DeepSpeed's engine of a network, which it takes apart.
 
     Raises:
         UserError: when DeepSpeed is not installed.
@@ -205,10 +136,10 @@ def engine(model: nn.Module, fit: Fit, trainer: Trainer, device: torch.device) -
         import deepspeed
     except ImportError:
         raise UserError(
-            f"task.trainer.zero: is {trainer.zero}, and DeepSpeed is not installed; "
-            "DS_BUILD_OPS=0 pip install --no-build-isolation -e '.[deepspeed]', or write shard: the number of processes"
+            f"task.trainer.zero: is {trainer.zero}, and DeepSpeed is missing; in the checkout run "
+            "pip install -e '.[deepspeed]', or write shard: the number of processes"
         ) from None
-    deepspeed.ops.__compatible_ops__ = {}  # else it compiles one for the CPU, and says so
+    deepspeed.ops.__compatible_ops__ = {}  # else it compiles one that exchanges gradients on the CPU
     adam = torch.optim.Adam(model.parameters(), lr=fit.learning_rate, fused=True)
     made, *_ = deepspeed.initialize(model=model, optimizer=adam, config=settings(fit, trainer))
     made.set_gradient_accumulation_boundary(True)
@@ -219,20 +150,58 @@ def settings(fit: Fit, trainer: Trainer) -> dict[str, Any]:
     """Return DeepSpeed's config."""
     elements = max(1, int(trainer.bucket_mb * 2**20 / 4))
     return {
-        "train_micro_batch_size_per_gpu": 1,  # it does not see batches
+        "train_micro_batch_size_per_gpu": 1,  # it has to be there, and rows are ours to share
         "gradient_clipping": fit.clip,
         "zero_allow_untested_optimizer": True,  # PyTorch's Adam
         "torch_autocast": {
             "enabled": fit.precision is Precision.BF16,
             "dtype": "bfloat16",
-            "lower_precision_safe_modules": [],  # of which gradients would be exchanged as bf16
+            "lower_precision_safe_modules": [],  # of these, gradients would be exchanged as bf16
         },
         "zero_optimization": {
             "stage": trainer.zero,
             "reduce_bucket_size": elements,
             "allgather_bucket_size": elements,
             "stage3_prefetch_bucket_size": elements,
-            "stage3_param_persistence_threshold": 0,  # small ones are shared too
-            "memory_efficient_linear": False,  # replaces a function of PyTorch's for the whole process
+            "stage3_param_persistence_threshold": 0,  # small weights are spread too
+            "memory_efficient_linear": False,  # replaces a function of PyTorch's for the rest of the process
         },
     }
+
+
+def allocate(optimizer: Any) -> None:
+    """Have Adam's state be there before its first step, since a checkpoint may be loaded into it."""
+    flats = "single_partition_of_fp32_groups", "fp32_partitioned_groups_flat"  # of stage 2, of stage 3
+    for flat in next(getattr(optimizer, name) for name in flats if hasattr(optimizer, name)):
+        moments = {kind: torch.zeros_like(flat) for kind in MOMENTS}
+        optimizer.state[flat] = {"step": torch.zeros((), device=flat.device), **moments}
+
+
+def piece(parameter: Any, optimizer: Any) -> Piece | None:
+    """Return this process's piece of a parameter; None of one that all processes have."""
+    return cut(parameter, optimizer) if hasattr(parameter, "ds_id") else in_a_row(parameter, optimizer)
+
+
+def in_a_row(parameter: Any, optimizer: Any) -> Piece | None:
+    """Return a piece in stage 2, where all trained weights form one row, which is cut into equal parts."""
+    if not parameter.requires_grad:
+        return None
+    mapping = parameter._hp_mapping
+    if mapping is None:
+        nothing = torch.zeros(0, device=parameter.device)
+        return Piece(parameter.shape, 0, nothing, dict.fromkeys(MOMENTS, nothing))
+    flat, place = optimizer.single_partition_of_fp32_groups[mapping.param_group_index], mapping.hp_fragment_address
+    own = slice(place.start, place.start + place.numel)
+    moments = {kind: optimizer.state[flat][kind][own] for kind in MOMENTS}
+    return Piece(parameter.shape, mapping.lp_fragment_address.start, flat.detach()[own], moments)
+
+
+def cut(parameter: Any, optimizer: Any) -> Piece:
+    """Return a piece in stage 3, where each weight is cut into equal parts, of which the last ones are padded."""
+    first = min(dist.get_rank() * parameter.partition_numel(), parameter.ds_numel)
+    own = slice(parameter.ds_numel - first)
+    if not parameter.requires_grad:
+        return Piece(parameter.ds_shape, first, parameter.ds_tensor.detach()[own], {})
+    weight = optimizer.get_local_fp32_param(parameter).detach()[own]
+    moments = {kind: optimizer.get_local_fp32_param(parameter, kind)[own] for kind in MOMENTS}
+    return Piece(parameter.ds_shape, first, weight, moments)

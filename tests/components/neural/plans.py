@@ -1,12 +1,16 @@
 """Started by torchrun: train one network under every plan for so many processes, and compare with one process.
 
+With the word `zero`: under those of DeepSpeed.
+
 Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
 """
 
+import importlib.util
 import sys
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -18,6 +22,9 @@ from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.replica import Replica
 from tests.components.neural import resumable
 
+needs_deepspeed = pytest.mark.skipif(
+    importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is missing; pip install -e '.[deepspeed]'"
+)
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
 PIPELINE = {"pipeline": 2}
@@ -58,6 +65,17 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
     },
 }
+# of 2 processes, where DeepSpeed is installed
+ZERO: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "zero-2": ({"zero": 2}, {}),
+    "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+    "zero-2, small buckets, warmed up": ({"zero": 2, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
+    "zero-2, bf16": ({"zero": 2}, {"precision": "bf16"}),
+    "zero-3": ({"zero": 3}, {}),
+    "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
+    "zero-3, small buckets, warmed up": ({"zero": 3, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
+    "zero-3, bf16": ({"zero": 3}, {"precision": "bf16"}),
+}
 
 
 def fitted(shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -74,11 +92,9 @@ def fitted(shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, to
 
 
 def main() -> None:
-    names = sys.argv[1:]
     with processes.joined(CPU):
-        for name, (shared, given) in PLANS[dist.get_world_size()].items():
-            if names and name not in names:
-                continue
+        plans = ZERO if sys.argv[1:] == ["zero"] else PLANS[dist.get_world_size()]
+        for name, (shared, given) in plans.items():
             together, alone = fitted(shared, given), fitted(None, given)
             gap = torch.stack([(together[each] - alone[each]).abs().max() for each in alone]).max().double()
             dist.all_reduce(gap, dist.ReduceOp.MAX)

@@ -28,6 +28,7 @@ from components.neural.trainer import Training
 from tests import processes
 from tests.components.common import s3
 from tests.components.neural import elastic, resumable
+from tests.components.neural.plans import needs_deepspeed
 from tests.components.neural.resumable import CPU, PARAMETERS, STEPS
 
 
@@ -258,6 +259,29 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
     subprocess.run(elastic.command(four, 4, layout, 1000, 0), check=True, timeout=600, stderr=subprocess.DEVNULL)
     assert close(torch.load(four / "weights.pt"), expected)
     assert elastic.lines(four)[0] == f"resumed {saved}"
+
+
+@pytest.mark.slow
+@needs_deepspeed
+def test_a_training_is_handed_from_one_process_to_deepspeed_to_fsdp_and_back(tmp_path):
+    """Each saves after a step and ends; the next one, of another layout, resumes there."""
+    with pytest.raises(PreemptedError), checkpoints.kept(str(tmp_path / "kept"), 1000) as kept:
+        fitted(Stopping(kept, 5, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+
+    saved = [5]
+    for start, layout in enumerate(['{"zero": 3}', '{"shard": 2}', '{"zero": 2}'], 1):
+        command = elastic.command(tmp_path, 2, layout, 1000, 0.2)
+        with processes.started(command, stderr=subprocess.PIPE) as launcher:
+            elastic.reached(tmp_path, saved[-1] + 3, start)
+            launcher.send_signal(signal.SIGTERM)
+            _, said = launcher.communicate(timeout=processes.SECONDS)
+        assert launcher.returncode == 75, said.decode()
+        saved.append(int(elastic.lines(tmp_path)[-1].split()[1]))
+
+    alone = Stopping(Checkpoints(str(tmp_path / "kept"), 1000, Notice()))
+    assert close(fitted(alone), fitted())
+    resumed = [int(line.split()[1]) for line in elastic.lines(tmp_path) if line.startswith("resumed")]
+    assert [*resumed, alone.resumed] == saved
 
 
 @pytest.mark.slow
