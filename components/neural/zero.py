@@ -140,6 +140,7 @@ def engine(model: nn.Module, fit: Fit, trainer: Trainer, device: torch.device) -
             "pip install -e '.[deepspeed]', or write shard: the number of processes"
         ) from None
     deepspeed.ops.__compatible_ops__ = {}  # else it compiles one that exchanges gradients on the CPU
+    model.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # it cannot flatten channels-last
     adam = torch.optim.Adam(model.parameters(), lr=fit.learning_rate, fused=True)
     made, *_ = deepspeed.initialize(model=model, optimizer=adam, config=settings(fit, trainer))
     made.set_gradient_accumulation_boundary(True)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from components.common.config.neural import Trainer
 from components.neural import devices, processes, trainer
@@ -75,15 +76,26 @@ ZERO: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
     "zero-3, small buckets, warmed up": ({"zero": 3, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
     "zero-3, bf16": ({"zero": 3}, {"precision": "bf16"}),
+    "zero-2, mixed": ({"zero": 2}, PIECES),
+    "zero-3, mixed": ({"zero": 3}, PIECES),
 }
 
 
-def fitted(shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+class Mixed(MLP):
+    """Begins with a convolution whose weights are channels-last, and a block that is not trained."""
+
+    def model(self) -> nn.Sequential:
+        first, *others = super().model()
+        convolution = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 5, 1), nn.Flatten())
+        return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
+
+
+def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """103 rows: neither batches nor processes nor pieces divide them."""
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = MLP(5, Parameters.model_validate(BASE | given))
+    recipe = kind(5, Parameters.model_validate(BASE | given))
     with devices.reproducible(0, threads=1):
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
@@ -95,7 +107,8 @@ def main() -> None:
     with processes.joined(CPU):
         plans = ZERO if sys.argv[1:] == ["zero"] else PLANS[dist.get_world_size()]
         for name, (shared, given) in plans.items():
-            together, alone = fitted(shared, given), fitted(None, given)
+            kind = Mixed if "mixed" in name else MLP
+            together, alone = fitted(kind, shared, given), fitted(kind, None, given)
             gap = torch.stack([(together[each] - alone[each]).abs().max() for each in alone]).max().double()
             dist.all_reduce(gap, dist.ReduceOp.MAX)
             if dist.get_rank() == 0:
