@@ -100,7 +100,17 @@ def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
         found = trainer.fit(replica, Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size))
+        if shared and shared.get("zero"):
+            check_pieces(replica, shared["zero"])
         return resumable.left(found)
+
+
+def check_pieces(replica: Replica, stage: int) -> None:
+    """Of two processes, each keeps half of the optimizer's state, and in stage 3 of the parameters."""
+    trained = sum(each.numel() for each in replica.recipe.model().parameters() if each.requires_grad)
+    state = sum(value.numel() for kept in replica.optimizer().state.values() for value in kept.values())
+    assert 0.4 < state / (2 * trained) < 0.6
+    assert (sum(each.numel() for each in replica.model.parameters()) == 0) == (stage == 3)
 
 
 def main() -> None:
