@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import Shard, distribute_tensor
 
+from components.common import registry
 from components.common.config.neural import Fit, Precision, Trainer
 from components.common.errors import UserError
 from components.neural.parallel import Shared, local
@@ -131,7 +132,8 @@ def engine(model: nn.Module, fit: Fit, trainer: Trainer, device: torch.device) -
     Raises:
         UserError: when DeepSpeed is not installed.
     """
-    os.environ["DS_ACCELERATOR"] = device.type  # else it takes a GPU where there is one
+    # else it takes a GPU where there is one; and it imports MLflow, which would report that it is used
+    os.environ.update(registry.SETTINGS | dict(os.environ), DS_ACCELERATOR=device.type)
     try:
         import deepspeed
     except ImportError:

@@ -5,6 +5,8 @@ import pickle
 import re
 import signal
 import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,7 @@ from components.neural.replica import Replica
 from components.neural.trainer import Training
 from tests import processes
 from tests.components.common import s3
-from tests.components.neural import elastic, resumable
+from tests.components.neural import elastic, handed, resumable
 from tests.components.neural.plans import needs_deepspeed
 from tests.components.neural.resumable import CPU, PARAMETERS, STEPS
 
@@ -263,25 +265,18 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
 
 @pytest.mark.slow
 @needs_deepspeed
-def test_a_training_is_handed_from_one_process_to_deepspeed_to_fsdp_and_back(tmp_path):
-    """Each saves after a step and ends; the next one, of another layout, resumes there."""
-    with pytest.raises(PreemptedError), checkpoints.kept(str(tmp_path / "kept"), 1000) as kept:
-        fitted(Stopping(kept, 5, lambda: os.kill(os.getpid(), signal.SIGTERM)))
+def test_a_training_is_handed_from_whole_networks_to_deepspeed_to_fsdp_and_back(tmp_path):
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "tests.components.neural.handed", str(tmp_path)]
+    command = [sys.executable, "-m", "components.neural", *words]
 
-    saved = [5]
-    for start, layout in enumerate(['{"zero": 3}', '{"shard": 2}', '{"zero": 2}'], 1):
-        command = elastic.command(tmp_path, 2, layout, 1000, 0.2)
-        with processes.started(command, stderr=subprocess.PIPE) as launcher:
-            elastic.reached(tmp_path, saved[-1] + 3, start)
-            launcher.send_signal(signal.SIGTERM)
-            _, said = launcher.communicate(timeout=processes.SECONDS)
-        assert launcher.returncode == 75, said.decode()
-        saved.append(int(elastic.lines(tmp_path)[-1].split()[1]))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
-    alone = Stopping(Checkpoints(str(tmp_path / "kept"), 1000, Notice()))
-    assert close(fitted(alone), fitted())
-    resumed = [int(line.split()[1]) for line in elastic.lines(tmp_path) if line.startswith("resumed")]
-    assert [*resumed, alone.resumed] == saved
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert close(torch.load(tmp_path / "weights.pt"), fitted())
+    starts = [int(line) for line in done.stdout.splitlines()]
+    assert starts[0] == 0
+    assert all(before < after < STEPS for before, after in pairwise(starts))
+    assert len(starts) == len(handed.LAYOUTS) - 1
 
 
 @pytest.mark.slow
