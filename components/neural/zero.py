@@ -54,7 +54,7 @@ class Zero(Shared):
         self._optimizer: Any = self._engine.optimizer
         allocate(self._optimizer)
         found = {name: piece(each, self._optimizer) for name, each in self.model.named_parameters()}
-        self._pieces_here = {name: each for name, each in found.items() if each}
+        self._own = {name: each for name, each in found.items() if each}
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -73,11 +73,11 @@ class Zero(Shared):
 
     def weights(self) -> Values:
         """Return the pieces of weights, and the statistics of batches, as they change."""
-        return self.model.state_dict() | {name: each.weight for name, each in self._pieces_here.items()}
+        return self.model.state_dict() | {name: each.weight for name, each in self._own.items()}
 
     def moments(self, optimizer: torch.optim.Optimizer) -> dict[str, Values]:
         """Return what the optimizer keeps of the pieces, as it changes: kind -> name of the weight -> value."""
-        trained = {name: each.moments for name, each in self._pieces_here.items() if each.moments}
+        trained = {name: each.moments for name, each in self._own.items() if each.moments}
         step = next(iter(optimizer.state.values()))["step"]
         found = {kind: {name: moments[kind] for name, moments in trained.items()} for kind in MOMENTS}
         return found | {"step": dict.fromkeys(trained, step)}
@@ -92,7 +92,7 @@ class Zero(Shared):
     def restore(self, name: str, value: Tensor, saved: Tensor) -> None:
         """Have one of `weights` or `moments` be what was loaded into `saved`; call `restored` after the last one."""
         if self._is_piece(name, value):
-            first = self._pieces_here[name].first
+            first = self._own[name].first
             value.copy_(local(saved).flatten()[first : first + len(value)])
 
     def restored(self) -> None:
@@ -104,22 +104,22 @@ class Zero(Shared):
             self._optimizer.update_lp_params()
             return
         parameters: dict[str, Any] = dict(self.model.named_parameters())
-        for name, each in self._pieces_here.items():
+        for name, each in self._own.items():
             parameters[name].ds_tensor.detach()[: len(each.weight)] = each.weight
 
     def whole(self) -> nn.Sequential:
         """Return the whole network, in every process, with the statistics of batches that this one has seen."""
         model, here = self.recipe.model().to(self.device), self.weights()
         for name, place in model.state_dict().items():
-            place.copy_(self._gathered(name, here[name]) if name in self._pieces_here else here[name])
+            place.copy_(self._gathered(name, here[name]) if name in self._own else here[name])
         return model
 
     def _is_piece(self, name: str, value: Tensor) -> bool:
-        return name in self._pieces_here and value.dim() > 0
+        return name in self._own and value.dim() > 0
 
     def _gathered(self, name: str, value: Tensor) -> Tensor:
         """Return a whole weight, or moment, of which each process has a piece."""
-        own = self._pieces_here[name]
+        own = self._own[name]
         flat = torch.zeros(own.shape.numel(), device=self.device)
         flat[own.first : own.first + len(value)] = value
         dist.all_reduce(flat)
