@@ -3,9 +3,7 @@
 Polyak & Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992.
 """
 
-from collections.abc import Iterable
-
-from torch import nn
+from components.neural.replica import Values
 
 
 class Average:
@@ -15,14 +13,13 @@ class Average:
         values: the average so far, by the names that the weights have.
 
     Args:
-        parts: of the network, in this process.
+        weights: those that lie in this process, which change while the network is trained.
         decay: share of the average that a step leaves, at most.
     """
 
-    def __init__(self, parts: Iterable[nn.Module], decay: float) -> None:
+    def __init__(self, weights: Values, decay: float) -> None:
         self._decay = decay
-        state = {name: value for part in parts for name, value in part.state_dict().items()}
-        self._newest = {name: value for name, value in state.items() if value.is_floating_point()}
+        self._newest = {name: value for name, value in weights.items() if value.is_floating_point()}
         self.values = {name: value.clone() for name, value in self._newest.items()}
 
     def update(self, steps: int) -> None:

@@ -32,6 +32,10 @@ def arranged(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
         UserError: when the processes cannot share it as the config says.
     """
     mesh = arrangement(recipe, trainer, device, dist.get_world_size())
+    if trainer.zero:
+        from components.neural.zero import Zero
+
+        return Zero(recipe, trainer, device, mesh)
     if trainer.pipeline > 1:
         from components.neural.pipeline import Pipelined
 
@@ -45,11 +49,16 @@ def arrangement(recipe: Recipe, trainer: Trainer, device: torch.device, processe
     given = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
     if processes % together:
         raise UserError(f"{given} is {together}, which does not divide {processes} processes; start a multiple of it")
-    if together > 1 and trainer.compression is not Compression.NONE:
+    if trainer.zero and together > 1:
+        raise UserError(f"{given}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
+    if trainer.zero:
+        given = f"task.trainer: zero {trainer.zero}"
+    is_shared = together > 1 or trainer.zero > 0
+    if is_shared and trainer.compression is not Compression.NONE:
         raise UserError(f"{given}: compression is for processes that only replicate; leave it out")
     if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is Schedule.ZERO_BUBBLE:
         raise UserError(f"{given}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
-    if together > 1 and recipe.fit.precision is Precision.FP16:
+    if is_shared and recipe.fit.precision is Precision.FP16:
         raise UserError(f"{given}: fp16 scales the loss of whole networks only; write precision: bf16")
     shape = (trainer.pipeline, processes // together, trainer.shard, trainer.tensor)
     return init_device_mesh(device.type, shape, mesh_dim_names=AXES)

@@ -12,6 +12,8 @@ from components.common.config.neural import Fit, Precision
 from components.neural.data import Batch
 from components.neural.recipes import Recipe
 
+Values = dict[str, Tensor]  # by the names that weights have in the whole network
+
 TYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
@@ -51,9 +53,36 @@ class Replica:
         """Keep gradients in this process."""
         return nullcontext()
 
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return what changes the weights by their gradients; call it once."""
+        parameters = [each for part in self.parts for each in part.parameters() if each.requires_grad]
+        return torch.optim.Adam(parameters, lr=self.fit.learning_rate, fused=True)
+
     def clip(self, limit: float) -> None:
         """Scale the gradients down to a norm."""
         nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+
+    def weights(self) -> Values:
+        """Return the weights, and the statistics of batches, that lie in this process, as they change."""
+        return {name: value for part in self.parts for name, value in part.state_dict().items()}
+
+    def moments(self, optimizer: torch.optim.Optimizer) -> dict[str, Values]:
+        """Return what the optimizer keeps of the weights, as it changes: kind -> name of the weight -> value."""
+        found: dict[str, Values] = {}
+        for name, parameter in (each for part in self.parts for each in part.named_parameters()):
+            for kind, value in optimizer.state[parameter].items():
+                found.setdefault(kind, {})[name] = value.detach()
+        return found
+
+    def saved(self, name: str, value: Tensor) -> Tensor:  # noqa: ARG002
+        """Return one of `weights` or `moments` in the weight's own shape, as a checkpoint takes it."""
+        return value
+
+    def restore(self, name: str, value: Tensor, saved: Tensor) -> None:
+        """Have one of `weights` or `moments` be what was loaded into `saved`; call `restored` after the last one."""
+
+    def restored(self) -> None:
+        """Have the network compute with `weights`, which were changed."""
 
     def whole(self) -> nn.Sequential:
         """Return the whole network, in every process."""

@@ -13,7 +13,7 @@ from components.neural.data import Batch, Resident
 from components.neural.ema import Average
 from components.neural.losses import Losses, Points
 from components.neural.progress import Progress
-from components.neural.replica import Replica
+from components.neural.replica import Replica, Values
 
 
 class Training:
@@ -31,10 +31,9 @@ class Training:
         self.replica, self.rows, self.fit = replica, rows, replica.fit
         self.steps, self.done = self.fit.epochs * len(rows), 0
         self.losses = Losses(self.steps, replica.device)
-        parameters = [each for part in replica.parts for each in part.parameters() if each.requires_grad]
-        self.optimizer = torch.optim.Adam(parameters, lr=self.fit.learning_rate, fused=True)
+        self.optimizer = replica.optimizer()
         self.scaler = torch.amp.GradScaler(replica.device.type, enabled=self.fit.precision is Precision.FP16)
-        self._ema = Average(replica.parts, self.fit.ema_decay) if self.fit.ema_decay else None
+        self._ema = Average(replica.weights(), self.fit.ema_decay) if self.fit.ema_decay else None
 
     def batches(self) -> Iterator[Batch]:
         """Yield what is left of all epochs."""
@@ -61,30 +60,37 @@ class Training:
         if self._ema:
             self._ema.take()
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> Values:
         """Return parameters, their average, optimizer and order of rows, by names that no layout changes."""
         if not self.optimizer.state:
             self._allocate()
         found = {"rows": self.rows.state()}
-        for part in self.replica.parts:
-            found |= {f"model.{name}": value for name, value in part.state_dict().items()}
-            for name, parameter in part.named_parameters():
-                values = self.optimizer.state[parameter].items()
-                found |= {f"optimizer.{name}.{key}": value.detach() for key, value in values}
-        if self._ema:
-            found |= {f"ema.{name}": value for name, value in self._ema.values.items()}
+        for form, values in self._kept():
+            found |= {form.format(name): self.replica.saved(name, value) for name, value in values.items()}
         return found
 
     def notes(self) -> dict[str, Any]:
         """Return what there is to save beside tensors, as JSON has it; all processes call it after the same step."""
         return {"step": self.done, "scaler": self.scaler.state_dict(), "losses": self.losses.state()}
 
-    def load(self, state: dict[str, Tensor], notes: dict[str, Any]) -> None:
+    def load(self, state: Values, notes: dict[str, Any]) -> None:
         """Go on after the step that the notes name; `state` is that of `state()`, filled in place."""
         self.rows.load(state["rows"])
+        for form, values in self._kept():
+            for name, value in values.items():
+                self.replica.restore(name, value, state[form.format(name)])
+        self.replica.restored()
         self.done = notes["step"]
         self.scaler.load_state_dict(notes["scaler"])
         self.losses.load(notes["losses"])
+
+    def _kept(self) -> Iterator[tuple[str, Values]]:
+        """Yield what lies in this process, with the form of its names in a checkpoint."""
+        yield "model.{}", self.replica.weights()
+        for kind, values in self.replica.moments(self.optimizer).items():
+            yield f"optimizer.{{}}.{kind}", values
+        if self._ema:
+            yield "ema.{}", self._ema.values
 
     def _allocate(self) -> None:
         """Have the optimizer make its state, by a step that changes nothing."""

@@ -112,7 +112,7 @@ def _microbatches(now: Variant, _: Setting) -> Iterable[Value]:
 
 
 def _compression(now: Variant, _: Setting) -> Iterable[Value]:
-    replicates = all(now.trainer[name] == 1 for name in ("shard", "tensor", "pipeline"))
+    replicates = all(now.trainer[name] == 1 for name in ("shard", "tensor", "pipeline")) and not now.trainer["zero"]
     # PowerSGD is another training
     return (Compression.NONE.value, Compression.BF16.value) if replicates and now.processes > 1 else ()
 

@@ -37,8 +37,10 @@ def scale(args: argparse.Namespace) -> int:
         raise UserError(f"--processes is {max(args.processes)}, and there are {cores} cores, one for each")
     name = chosen(config, args.candidate)
     network, trainer = network_of(config, name, args.inputs), config.task.trainer
-    if max(trainer.shard, trainer.tensor, trainer.pipeline) > 1:
-        raise UserError("task.trainer: shards a network, and this measures replicas; leave out shard, tensor, pipeline")
+    if max(trainer.shard, trainer.tensor, trainer.pipeline) > 1 or trainer.zero:
+        raise UserError(
+            "task.trainer: splits a network, and this measures replicas; leave out shard, tensor, pipeline and zero"
+        )
     job = Job(
         network=network,
         trainer=trainer.model_dump(mode="json"),

@@ -1,7 +1,7 @@
 """How networks are trained, whatever the task: batches and precision, and how processes share the work."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import annotated_types
 from pydantic import Field
@@ -76,6 +76,9 @@ class Trainer(Section):
     tensor: Positive = Field(1, description="processes that share each layer")
     pipeline: Positive = Field(1, description="processes that share the layers, one after the other")
     schedule: Schedule = Schedule.ONE_F_ONE_B
+    zero: Literal[0, 2, 3] = Field(
+        0, description="stage of DeepSpeed's ZeRO: all share gradients and optimizer state (2), and parameters (3)"
+    )
     compression: Compression = Compression.NONE
     bucket_mb: Annotated[float, annotated_types.Gt(0)] = Field(
         25, description="of gradients that replicas exchange at once, while they compute the others"

@@ -1,14 +1,19 @@
 """Started by torchrun: train one network under every plan for so many processes, and compare with one process.
 
+With the word `zero`: under those of DeepSpeed.
+
 Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
 """
 
+import importlib.util
 import sys
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from components.common.config.neural import Trainer
 from components.neural import devices, processes, trainer
@@ -18,6 +23,9 @@ from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.replica import Replica
 from tests.components.neural import resumable
 
+needs_deepspeed = pytest.mark.skipif(
+    importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is missing; pip install -e '.[deepspeed]'"
+)
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
 PIPELINE = {"pipeline": 2}
@@ -58,28 +66,59 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
     },
 }
+# of 2 processes, where DeepSpeed is installed
+ZERO: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "zero-2": ({"zero": 2}, {}),
+    "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+    "zero-2, small buckets, warmed up": ({"zero": 2, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
+    "zero-2, bf16": ({"zero": 2}, {"precision": "bf16"}),
+    "zero-3": ({"zero": 3}, {}),
+    "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
+    "zero-3, small buckets, warmed up": ({"zero": 3, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
+    "zero-3, bf16": ({"zero": 3}, {"precision": "bf16"}),
+    "zero-2, mixed": ({"zero": 2}, PIECES),
+    "zero-3, mixed": ({"zero": 3}, PIECES),
+}
 
 
-def fitted(shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+class Mixed(MLP):
+    """Begins with a convolution whose weights are channels-last, and a block that is not trained."""
+
+    def model(self) -> nn.Sequential:
+        first, *others = super().model()
+        convolution = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 5, 1), nn.Flatten())
+        return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
+
+
+def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """103 rows: neither batches nor processes nor pieces divide them."""
     rng = np.random.default_rng(0)
     matrix = rng.normal(size=(103, 5)).astype(np.float32)
     labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
-    recipe = MLP(5, Parameters.model_validate(BASE | given))
+    recipe = kind(5, Parameters.model_validate(BASE | given))
     with devices.reproducible(0, threads=1):
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
         found = trainer.fit(replica, Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size))
+        if shared and shared.get("zero"):
+            check_pieces(replica, shared["zero"])
         return resumable.left(found)
 
 
+def check_pieces(replica: Replica, stage: int) -> None:
+    """Of two processes, each keeps half of the optimizer's state, and in stage 3 of the parameters."""
+    trained = sum(each.numel() for each in replica.recipe.model().parameters() if each.requires_grad)
+    state = sum(value.numel() for kept in replica.optimizer().state.values() for value in kept.values())
+    assert 0.4 < state / (2 * trained) < 0.6
+    assert (sum(each.numel() for each in replica.model.parameters()) == 0) == (stage == 3)
+
+
 def main() -> None:
-    names = sys.argv[1:]
     with processes.joined(CPU):
-        for name, (shared, given) in PLANS[dist.get_world_size()].items():
-            if names and name not in names:
-                continue
-            together, alone = fitted(shared, given), fitted(None, given)
+        plans = ZERO if sys.argv[1:] == ["zero"] else PLANS[dist.get_world_size()]
+        for name, (shared, given) in plans.items():
+            kind = Mixed if "mixed" in name else MLP
+            together, alone = fitted(kind, shared, given), fitted(kind, None, given)
             gap = torch.stack([(together[each] - alone[each]).abs().max() for each in alone]).max().double()
             dist.all_reduce(gap, dist.ReduceOp.MAX)
             if dist.get_rank() == 0:

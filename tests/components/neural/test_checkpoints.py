@@ -5,6 +5,8 @@ import pickle
 import re
 import signal
 import subprocess
+import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,8 @@ from components.neural.replica import Replica
 from components.neural.trainer import Training
 from tests import processes
 from tests.components.common import s3
-from tests.components.neural import elastic, resumable
+from tests.components.neural import elastic, handed, resumable
+from tests.components.neural.plans import needs_deepspeed
 from tests.components.neural.resumable import CPU, PARAMETERS, STEPS
 
 
@@ -258,6 +261,22 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
     subprocess.run(elastic.command(four, 4, layout, 1000, 0), check=True, timeout=600, stderr=subprocess.DEVNULL)
     assert close(torch.load(four / "weights.pt"), expected)
     assert elastic.lines(four)[0] == f"resumed {saved}"
+
+
+@pytest.mark.slow
+@needs_deepspeed
+def test_a_training_is_handed_from_whole_networks_to_deepspeed_to_fsdp_and_back(tmp_path):
+    words = ["--standalone", "--nproc-per-node", "2", "-m", "tests.components.neural.handed", str(tmp_path)]
+    command = [sys.executable, "-m", "components.neural", *words]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert close(torch.load(tmp_path / "weights.pt"), fitted())
+    starts = [int(line) for line in done.stdout.splitlines()]
+    assert starts[0] == 0
+    assert all(before < after < STEPS for before, after in pairwise(starts))
+    assert len(starts) == len(handed.LAYOUTS) - 1
 
 
 @pytest.mark.slow

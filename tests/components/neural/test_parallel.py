@@ -11,23 +11,27 @@ from components.common.config.neural import Trainer
 from components.common.errors import UserError
 from components.neural import parallel, pipeline
 from components.neural.recipes.mlp import MLP, Parameters
-from tests.components.neural.plans import PLANS
+from tests.components.neural.plans import PLANS, ZERO, needs_deepspeed
 
 # what is computed or sent in fewer bits differs by more
 COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 4])  # and 8: python -m benchmarks.trainer plans
-def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_process(processes):
-    words = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.components.neural.plans"]
-    command = [sys.executable, "-m", "torch.distributed.run", *words]
+@pytest.mark.parametrize(
+    ("processes", "plans", "words"),  # and 8: python -m benchmarks.trainer plans
+    [(2, PLANS[2], []), (4, PLANS[4], []), pytest.param(2, ZERO, ["zero"], marks=needs_deepspeed)],
+    ids=["2", "4", "2, DeepSpeed"],
+)
+def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_process(processes, plans, words):
+    module = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.components.neural.plans"]
+    command = [sys.executable, "-m", "torch.distributed.run", *module, *words]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
 
     assert done.returncode == 0, done.stderr[-5000:]
     gaps = {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
-    assert set(gaps) == set(PLANS[processes])
+    assert set(gaps) == set(plans)
     for name, gap in gaps.items():
         limits = [limit for word, limit in COARSE.items() if word in name]
         assert gap < (limits[0] if limits else 1e-5), name
@@ -40,6 +44,9 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
         ({"shard": 3}, {}, "shard 3 x tensor 1 x pipeline 1 is 3, which does not divide 8 processes"),
         ({"shard": 2, "compression": "bf16"}, {}, "compression is for processes that only replicate"),
         ({"tensor": 2}, {"precision": "fp16"}, "fp16 scales the loss of whole networks only; write precision: bf16"),
+        ({"zero": 3, "shard": 2}, {}, "shard 2 x tensor 1 x pipeline 1: zero: 3 is for all processes alike; write 1"),
+        ({"zero": 2, "compression": "bf16"}, {}, "zero 2: compression is for processes that only replicate"),
+        ({"zero": 2}, {"precision": "fp16"}, "zero 2: fp16 scales the loss of whole networks only"),
         ({"shard": 2, "pipeline": 2, "schedule": "zero-bubble"}, {}, "zero-bubble .* FSDP does not; write shard: 1"),
     ],
 )

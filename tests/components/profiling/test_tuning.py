@@ -159,6 +159,7 @@ def test_what_is_there_and_cannot_run_is_an_error() -> None:
         ("cpu", 1, {}, {}, {"threads": [4], "precision": ["bf16"], "compile": [True]}),
         ("cpu", 2, {}, {"threads": 2}, {"threads": [1], "compression": ["bf16"]}),
         ("cpu", 2, {"shard": 2}, {}, {"threads": [2], "compression": []}),
+        ("cpu", 2, {"zero": 2}, {}, {"threads": [2], "compression": []}),
         ("cuda", 1, {}, {"precision": "bf16"}, {"threads": [], "precision": ["float32", "fp16"]}),
         ("cpu", 1, {}, {}, {"channels_last": []}),
         ("cuda", 2, {"pipeline": 2}, {"microbatches": 2}, {"microbatches": [4, 8], "compression": []}),

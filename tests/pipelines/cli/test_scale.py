@@ -1,10 +1,13 @@
 """`nightshift scale` as a person calls it, with real processes."""
 
 import re
+from pathlib import Path
 
 import pytest
+import yaml
 
 from components.common.errors import UserError
+from pipelines import configs
 from pipelines.cli.__main__ import _parser
 
 
@@ -46,3 +49,14 @@ def test_a_planted_fault_is_found(
 def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         called(*words)
+
+
+@pytest.mark.parametrize("layout", [{"shard": 2}, {"zero": 2}])
+def test_a_network_that_processes_split_is_not_measured(layout: dict[str, int], tmp_path: Path) -> None:
+    value = configs.load("fraud")
+    value["task"]["trainer"] = layout
+    file = tmp_path / "split.yaml"
+    file.write_text(yaml.safe_dump(value))
+
+    with pytest.raises(UserError, match="splits a network, and this measures replicas"):
+        called("--config", str(file))
