@@ -35,6 +35,7 @@ for version in ("3.11", "3.12", "3.13"):
     (FOLDER / f"py{version}.txt").write_text("".join(project))
     for name, group in (("airflow", "airflow-test"), ("infra", "infra")):
         (FOLDER / f"{name}-py{version}.txt").write_text("".join(resolve(version, "--group", f"{PROJECT}:{group}")))
-# of the one GPU image, and of the Triton in tests
+# of the GPU images, and of the Triton in tests
+(FOLDER / "serving-gpu-py3.11.txt").write_text("".join(resolve("3.11", "--group", f"{PROJECT}:serving-gpu")))
 (FOLDER / "gpu-py3.11.txt").write_text("".join(resolve("3.11", *extras(GPU))))
 (FOLDER / "triton-py3.11.txt").write_text("".join(resolve("3.11", "--group", f"{PROJECT}:triton")))

@@ -1,25 +1,36 @@
 """Runs a model's graph with ONNX Runtime."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.common.contracts.package import EMBEDDING, INPUT, OUTPUT
+from components.common.errors import UserError
 
-CPU = "CPUExecutionProvider"
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+PROVIDERS = {"cpu": CPU, "cuda": CUDA}  # by the name of the device
 
 
 class Graph:
-    """An ONNX graph, `inputs` (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime."""
+    """An ONNX graph, `inputs` (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime.
+
+    Raises:
+        UserError: when what is to run it cannot. There is no fallback.
+    """
 
     def __init__(self, content: bytes, threads: int = 1, provider: str = CPU) -> None:
         onnxruntime = runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
+        _check(provider, onnxruntime.get_available_providers())
+        if provider == CUDA:
+            onnxruntime.preload_dlls()  # of the wheels that bring CUDA, which the loader does not know
         self._session = onnxruntime.InferenceSession(content, options, providers=[provider])
+        _check(provider, self._session.get_providers()[:1])  # what does not load is replaced by the CPU
 
     def score(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, (n,), or of each class, (n, classes); float32."""
@@ -32,6 +43,14 @@ class Graph:
     def _given(self, output: str, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         (found,) = self._session.run([output], {INPUT: inputs})
         return np.asarray(found, dtype=np.float32)
+
+
+def _check(provider: str, there: Sequence[str]) -> None:
+    if provider not in there:
+        raise UserError(
+            f"ONNX Runtime has no working {provider} here, only {', '.join(there)}; use the image serving-gpu on a "
+            "machine with an NVIDIA GPU, or --device cpu"
+        )
 
 
 def runtime() -> Any:

@@ -23,6 +23,7 @@ def parser() -> Parser:
     flags.add_argument("--token-file", help="file with the bearer token of requests; needed beyond this machine")
     for name, what in (("rows", "of a request and of one call of the model"), ("queue", "that may wait for a call")):
         flags.add_argument(f"--max-{name}", default=str(getattr(Limits, name)), help=f"rows {what} (%(default)s)")
+    flags.add_argument("--device", help=f"where graphs run, cpu or cuda (cpu, or what {options.DEVICE} says)")
     flags.add_argument("--workers", default="1", help="processes that answer (%(default)s)")
     flags.add_argument(
         "--redis-file", help="file with the URL of a Redis that keeps the online state of several workers or servers"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.common.errors import UserError
+from components.common.graph import PROVIDERS
 from components.serving import platforms
 from components.serving.batching import Limits
 from components.serving.platforms import Platform
@@ -15,6 +16,7 @@ HOST = "127.0.0.1"
 PORT = 8321
 PORTS = 21
 MOST_WORKERS = 256
+DEVICE = "NIGHTSHIFT_DEVICE"  # which the image for GPUs sets: platforms start it without our flags
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Options:
         workers: processes that answer.
         redis: URL of what keeps the online state; None: files of this machine do.
         predictions: folder or URI of the prediction log, None without one.
+        device: where graphs run, `cpu` or `cuda`.
     """
 
     name: str
@@ -48,6 +51,7 @@ class Options:
     workers: int
     redis: str | None
     predictions: str | None
+    device: str
 
 
 def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
@@ -71,10 +75,17 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
         workers=number("workers", args.workers, MOST_WORKERS),
         redis=_secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
         predictions=args.predictions,
+        device=_device(args.device or environment.get(DEVICE, "cpu")),
     )
     if bool(found.registry) == bool(found.model):
         raise UserError("what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER")
     return found
+
+
+def _device(given: str) -> str:
+    if given not in PROVIDERS:
+        raise UserError(f"device is {given!r}; give one of {', '.join(PROVIDERS)}, with --device or in {DEVICE}")
+    return given
 
 
 def _limits(args: argparse.Namespace) -> Limits:

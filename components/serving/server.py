@@ -82,7 +82,7 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
 
 def _opened(options: Options) -> Callable[[], Current]:
     """Return what opens the version that is to be served, and its online state."""
-    loaded = partial(load, options.name, limits=options.limits)
+    loaded = partial(load, options.name, limits=options.limits, device=options.device)
     if options.registry is None:
         return partial(Current, cache(partial(_package, str(options.model))), loaded)
     ask = partial(files.pointed_at, files.pointer_uri(options.registry, options.name))

@@ -15,7 +15,7 @@ from components.common.assignment import is_answered
 from components.common.contracts import package
 from components.common.contracts.package import Datatype, ModelPackage, Tabular, Tensor, Windows, read_graph
 from components.common.errors import UserError
-from components.common.graph import Graph
+from components.common.graph import PROVIDERS, Graph
 from components.common.step import log
 from components.serving.batching import Batcher, Limits
 from components.serving.files import Pointer
@@ -117,16 +117,18 @@ class Split:
         return [(model, places[key]) for key, model in ((False, champion), (True, self.model)) if places[key]]
 
 
-def load(name: str, pointer: Pointer, limits: Limits) -> Model:
+def load(name: str, pointer: Pointer, limits: Limits, device: str = "cpu") -> Model:
     """Load a version and call it once.
 
     Raises:
-        UserError: when its files are not those that were registered, or its task cannot be served.
+        UserError: when its files are not those that were registered, its task cannot be served, or the device is
+            not there.
     """
     manifest = package.load(pointer.uri)
     if manifest.sha256 != pointer.sha256:
         raise UserError(f"{pointer.uri} holds model {manifest.sha256[:8]}, not {pointer.sha256[:8]}; restore its files")
-    graph, made = Graph(read_graph(pointer.uri, manifest, manifest.selected)), manifest.preprocessing
+    content, made = read_graph(pointer.uri, manifest, manifest.selected), manifest.preprocessing
+    graph = Graph(content, provider=PROVIDERS[device])
     (taken,) = manifest.signature.inputs
     example = np.zeros((1, *taken.shape[1:]), taken.datatype.dtype)
     if isinstance(made, Tabular):

@@ -50,15 +50,28 @@ def test_dockerfiles_have_nothing_for_trivy_to_say() -> None:
     assert len(json.loads(done.stdout)["Results"]) == len(DOCKERFILES)
 
 
-def test_the_pins_of_the_gpu_image_exist_and_agree() -> None:
-    constraints = Path("constraints/gpu-py3.11.txt")
-    extras = [word for name in ("gpu", "dask", "dask-cuda", "aws", "gcp") for word in ("--extra", name)]
-    wanted = (*extras, "-c", str(constraints), "pyproject.toml")
+def resolved(*wanted: str) -> set[str]:
+    """What would be installed, `name==version`."""
     there = ("--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28")
     done = tool("uv", "pip", "compile", "--system-certs", "--quiet", "--no-header", "--no-annotate", *there, *wanted)
     assert done.returncode == 0, done.stderr
-    planned = set(done.stdout.split())
+    return set(done.stdout.split())
+
+
+def test_the_pins_of_the_gpu_image_exist_and_agree() -> None:
+    constraints = Path("constraints/gpu-py3.11.txt")
+    extras = [word for name in ("gpu", "dask", "dask-cuda", "aws", "gcp") for word in ("--extra", name)]
+    planned = resolved(*extras, "-c", str(constraints), "pyproject.toml")
     assert {"torch==2.10.0", "cudf-cu12==26.2.1", "cuml-cu12==26.2.0", "dask-cuda==26.2.0"} <= planned
+    assert planned <= set(constraints.read_text().split())
+
+
+def test_the_pins_of_the_gpu_server_exist_and_agree() -> None:
+    constraints = Path("constraints/serving-gpu-py3.11.txt")
+    planned = resolved("--group", "pyproject.toml:serving-gpu", "-c", str(constraints))
+    cpu = set(Path("constraints/py3.11.txt").read_text().split())
+    (version,) = (each.partition("==")[2] for each in cpu if each.startswith("onnxruntime=="))
+    assert f"onnxruntime-gpu=={version}" in planned
     assert planned <= set(constraints.read_text().split())
 
 

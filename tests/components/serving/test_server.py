@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from components.common.errors import UserError
+from components.common.graph import CUDA, runtime
 from components.serving.__main__ import body, parser
 from components.serving.platforms import Platform, detect
 from tests.processes import SECONDS, started, wait_until
@@ -38,6 +39,10 @@ def test_a_port_that_is_none_is_refused(port) -> None:
         (["--delay-ms", "nan"], "delay-ms is 'nan'; give a number from 0 to 1000"),
         ([], "what to serve is not clear; give --registry FOLDER with --name, or --model FOLDER"),
         (["--registry", "a", "--model", "b"], "what to serve is not clear"),
+        (
+            ["--device", "gpu", "--model", "m"],
+            "device is 'gpu'; give one of cpu, cuda, with --device or in NIGHTSHIFT_",
+        ),
         (["--workers", "0", "--model", "m"], "workers is '0'; give a number from 1 to 256"),
         (["--registry", "/nowhere"], "/nowhere/endpoint/model/current.json does not exist"),
         (["--host", "192.0.2.7"], "host is '192.0.2.7', which other machines can reach; give --token-file FILE"),
@@ -46,6 +51,18 @@ def test_a_port_that_is_none_is_refused(port) -> None:
 )
 def test_a_wrong_flag_is_told_what_is_allowed(words, said) -> None:
     assert refused(*words).startswith(said)
+
+
+@pytest.mark.skipif(CUDA in runtime().get_available_providers(), reason="ONNX Runtime has CUDA here")
+@pytest.mark.parametrize(("words", "environment"), [(["--device", "cuda"], {}), ([], {"NIGHTSHIFT_DEVICE": "cuda"})])
+def test_a_gpu_that_is_not_there_ends_the_server_and_is_never_replaced_by_the_cpu(words, environment, package) -> None:
+    command = [sys.executable, "-m", "components.serving", "--model", package, *words]
+    done = subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("serving: ONNX Runtime has no working CUDAExecutionProvider here, only ")
+    assert done.stderr.endswith("use the image serving-gpu on a machine with an NVIDIA GPU, or --device cpu\n")
 
 
 def test_a_token_file_without_a_token_is_refused(tmp_path) -> None:
