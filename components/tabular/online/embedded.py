@@ -23,6 +23,7 @@ from components.tabular.online.refusals import earlier
 from components.tabular.online.state import Label, State
 from components.tabular.online.store import in_order
 
+COMMITTED = 10_000  # records that a swap writes at a time: a commit is read as a whole
 LOCK_SECONDS = 5  # one that was killed may hold it for a moment longer
 
 
@@ -189,9 +190,11 @@ class Embedded:
 def _carry(log: Log, start: int, state: State, target: Log) -> int:
     """Copy what a new snapshot does not cover from a log's durable records; return where those end."""
     end = start
-    for record, after in records(log.path, start, log.durable):
+    for number, (record, after) in enumerate(records(log.path, start, log.durable), 1):
         end = after
         if not state.covers(record):
             state.restore(record)
             target.append(record)
+        if number % COMMITTED == 0:
+            target.commit()
     return end

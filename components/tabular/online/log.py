@@ -1,26 +1,31 @@
-"""A write-ahead log: a record a line, each with its checksum, so that a torn one is recognized.
+"""A write-ahead log: a commit a line, each with its checksum, so that a torn one is recognized.
 
-A record is durable once `commit` has returned. Threads that commit at the same time share one write and one `fsync`.
-What the disk refuses is written again by the next commit, from the last durable byte on: after a failed `fsync` nobody
-knows which part of it the disk has.
+A record is durable once `commit` has returned. Threads that commit at the same time share one write and one sync. What
+the disk refuses is written again by the next commit, from the last durable byte on: after a failed sync nobody knows
+which part of it the disk has.
+
+Lines are written over zeros, so `fdatasync` has no new length to make durable, and does not wait for the file system's
+journal. A power loss may leave any of a commit's pages as zeros; it is then torn as a whole, and none follows it.
 """
 
-import json
 import os
 import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from components.common.errors import UnavailableError, UserError
 from components.tabular.online.state import Entry, Label
 
 CHECKSUM = 8  # hexadecimal digits
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+AHEAD = 2**20  # zeros that are written at a time, bytes
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has the latter only
 
 
 class Log:
-    """A log that is appended to; a torn record at its end is cut off when it is opened.
+    """A log that is appended to; a torn commit at its end is cut off when it is opened.
 
     Attributes:
         path: the file.
@@ -31,17 +36,17 @@ class Log:
     def __init__(self, path: Path) -> None:
         path.touch()
         self.path, self.durable = path, _sound(path)
-        self._file = path.open("ab", buffering=0)
-        self._file.truncate(self.durable)
+        self._file = path.open("r+b", buffering=0)
+        self._clear()
         self._pending: list[bytes] = []
         self._adding, self._writing = threading.Lock(), threading.Lock()
         self.problem: str | None = None
 
     def append(self, record: Entry | Label) -> None:
         """Add a record, which is not durable yet."""
-        line = _line(record)
+        text = msgspec.json.encode(record)
         with self._adding:
-            self._pending.append(line)
+            self._pending.append(text)
 
     def commit(self) -> None:
         """Make every record durable that was added before.
@@ -51,13 +56,13 @@ class Log:
         """
         with self._writing:
             with self._adding:
-                lines, self._pending = self._pending, []
+                texts, self._pending = self._pending, []
             try:
-                if lines:
-                    self._write(b"".join(lines))
+                if texts:
+                    self._write(_line(texts))
             except OSError as error:
                 with self._adding:
-                    self._pending[:0] = lines
+                    self._pending[:0] = texts
                 self.problem = f"{self.path}: {error.strerror}; make room"
                 raise UnavailableError(self.problem) from error
             self.problem = None
@@ -66,58 +71,65 @@ class Log:
         """Close the file; what was not committed is lost."""
         self._file.close()
 
-    def _write(self, content: bytes) -> None:
+    def _clear(self) -> None:
+        """Cut off what is not durable, and the zeros."""
+        self._file.truncate(self.durable)
+        self._size = self.durable
+
+    def _write(self, line: bytes) -> None:
         if self.problem:
-            self._file.truncate(self.durable)
-        rest = memoryview(content)
+            self._clear()
+        end = self.durable + len(line)
+        rest = memoryview(line if end <= self._size else line + bytes(AHEAD))
+        self._file.seek(self.durable)
         while rest:
             rest = rest[self._file.write(rest) :]
-        os.fsync(self._file.fileno())
-        self.durable += len(content)
+        _sync(self._file.fileno())
+        self._size, self.durable = max(self._size, self._file.tell()), end
 
 
 def records(path: Path, start: int, stop: int) -> Iterator[tuple[Entry | Label, int]]:
-    """Yield the records of a log and where each ends; a torn one ends it.
+    """Yield the records of a log and where the commit of each ends; a torn one ends it.
 
     Args:
         path: the log.
-        start: where a record begins.
+        start: where a commit begins.
         stop: where one ends.
 
     Raises:
-        UserError: when a record is damaged that others follow.
+        UserError: when a commit is damaged that others follow.
     """
     end = start
     with path.open("rb") as file:
         file.seek(start)
         while end < stop:
             line = file.readline()
-            record = _record(line)
-            if record is None:
-                if any(map(_record, file)):
+            found = _records(line)
+            if found is None:
+                if any(map(_records, file)):
                     raise UserError(f"{path} is damaged at byte {end}; restore it, or remove it to lose what came in")
                 return
             end += len(line)
-            yield record, end
+            for record in found:
+                yield record, end
 
 
 def _sound(path: Path) -> int:
-    """Return where the last whole record of a log ends."""
+    """Return where the last whole commit of a log ends."""
     end = 0
     for _, end in records(path, 0, path.stat().st_size):  # noqa: B007 - the last one counts
         pass
     return end
 
 
-def _line(record: Entry | Label) -> bytes:
-    text = _encode(record).encode()
+def _line(texts: list[bytes]) -> bytes:
+    text = b"[%b]" % b",".join(texts)
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def _record(line: bytes) -> Entry | Label | None:
+def _records(line: bytes) -> list[Entry | Label] | None:
     """Read a line; None when it is torn."""
     text = line[CHECKSUM + 1 : -1]
     if line[-1:] != b"\n" or line[:CHECKSUM] != b"%08x" % zlib.crc32(text):
         return None
-    values = json.loads(text)
-    return Label(*values) if len(values) == len(Label._fields) else Entry(*values)
+    return [Label(*each) if len(each) == len(Label._fields) else Entry(*each) for each in msgspec.json.decode(text)]

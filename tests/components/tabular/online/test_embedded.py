@@ -9,11 +9,13 @@ import sys
 import tempfile
 import threading
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from components.common.errors import UnavailableError, UserError
 from components.tabular.online.embedded import Embedded
+from components.tabular.online.log import records
 from components.tabular.online.state import Label
 from components.tabular.windows import DAY
 from tests.components.tabular.online.streams import FIRST, START, config, event, offline, stored
@@ -40,6 +42,15 @@ def past(days=PAST, events=EVENTS):
 def probed(store) -> list[list[float]]:
     """What the store says of events that see everything."""
     return store.take(PROBES)
+
+
+def written(store, folder) -> Path:
+    """The log of two commits, the second one with the last nine events."""
+    for part in (LATER[:-9], LATER[-9:]):
+        store.take(part)
+        store.commit()
+    store.close()
+    return folder / "1.log"
 
 
 @pytest.fixture
@@ -74,24 +85,32 @@ def test_a_request_that_is_not_in_order_of_time_is_taken_in_order_of_time_and_id
 
 
 @pytest.mark.parametrize("cut", [1, 9, 30])
-def test_a_torn_last_record_is_dropped_and_the_next_ones_are_whole(opened, tmp_path, cut):
-    store = opened(past())
-    store.take(LATER)
-    store.close()
-    log = tmp_path / "1.log"
-    log.write_bytes(log.read_bytes()[:-cut])
+def test_a_torn_last_commit_is_dropped_and_the_next_ones_are_whole(opened, tmp_path, cut):
+    log = written(opened(past()), tmp_path)
+    log.write_bytes(log.read_bytes().rstrip(b"\0")[:-cut])
     again = opened(past())
-    again.take(LATER[-1:])  # sent again, since it was not acknowledged
+    again.take(LATER[-9:])  # sent again, since it was not acknowledged
     again.close()
-    assert len(log.read_bytes().splitlines()) == len(LATER)
+    assert len(list(records(log, 0, log.stat().st_size))) == len(LATER)
     assert probed(opened(past())) == EXPECTED
 
 
+@pytest.mark.parametrize("part", [slice(-200, -100), slice(-100, None)])
+def test_a_commit_of_which_a_power_loss_has_left_a_part_as_zeros_is_dropped_as_a_whole(opened, tmp_path, part):
+    log = written(opened(past()), tmp_path)
+    whole = bytearray(log.read_bytes().rstrip(b"\0"))
+    whole[part] = bytes(len(whole[part]))
+    log.write_bytes(whole + bytes(1000))
+    again = opened(past())
+    assert [record.event_id for record, _ in records(log, 0, log.stat().st_size)] == [
+        each.event_id for each in LATER[:-9]
+    ]
+    again.take(LATER[-9:])
+    assert probed(again) == EXPECTED
+
+
 def test_a_record_that_is_damaged_before_others_is_named_and_nothing_is_dropped(opened, tmp_path):
-    store = opened(past())
-    store.take(LATER)
-    store.close()
-    log = tmp_path / "1.log"
+    log = written(opened(past()), tmp_path)
     whole = bytearray(log.read_bytes())
     whole[20] ^= 1
     log.write_bytes(whole)
