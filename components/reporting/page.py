@@ -107,6 +107,9 @@ def _remarks(summary: Summary) -> Iterator[Block]:
         sentences.append(f"No measurements arrived from {', '.join(unmeasured)}; shown is what the engine saw.")
     if any(step.state == "reused" for step in summary.steps.values()):
         sentences.append("A reused step did not run again; its figures are those of the attempt that ran it.")
+    if summary.device == "cuda":
+        on_cpu = ", ".join(name for name, step in summary.steps.items() if step.device == "cpu")
+        sentences.append(f"CUDA was asked for. Computed on the CPU: {on_cpu or 'nothing'}.")
     if sentences:
         yield Text(sentences=sentences, is_fine_print=True)
     if summary.ignored:

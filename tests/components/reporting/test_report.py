@@ -229,6 +229,19 @@ def test_missing_measures_are_said_to_be_missing(sample):
     assert f"No measurements arrived from {', '.join(dict.fromkeys(STEPS))};" in bare
 
 
+@pytest.mark.parametrize(
+    ("on_cpu", "said"),
+    [({"features", "training"}, "features, training"), (set(), "nothing")],
+)
+def test_where_the_cpu_was_used_though_cuda_was_asked_for_is_said(sample, on_cpu, said):
+    sample.flags["device"] = "cuda"
+    for value in sample.executor_input["inputs"]["artifacts"].values():
+        metadata = value["artifacts"][0]["metadata"]
+        metadata["device"] = "cpu" if metadata["step"] in on_cpu else "cuda"
+    _, html = sample.report()
+    assert f"CUDA was asked for. Computed on the CPU: {said}." in html
+
+
 def test_what_the_engine_ignored_is_listed(sample):
     text = texts(Page(sample.report()[1]))
     assert "Requests that this engine ignored training: accelerator profiling: accelerator" in text
