@@ -117,6 +117,7 @@ def split(recipe: Recipe, part: nn.Sequential, mesh: DeviceMesh) -> None:
         parallelize_module(part, mesh["tensor"], recipe.tensor_plan(part))
     # a hybrid of both: with one process along `shard` it only replicates, which DDP does not for shared layers
     if mesh["shard"].size() > 1 or (mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not is_cut(mesh)):
+        part.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # it refuses channels-last
         rows = mesh["shard"] if mesh["replicate"].size() == 1 else mesh["replicate", "shard"]
         for block in part:
             fully_shard(block, mesh=rows)

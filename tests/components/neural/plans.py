@@ -40,6 +40,7 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
         "fsdp": ({"shard": 2}, {}),
         "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "fsdp, mixed": ({"shard": 2}, PIECES),
         "tp": ({"tensor": 2}, {}),
         "tp, two hidden layers, clipped": ({"tensor": 2}, {"layers": 2, "clip": 0.05}),
         "pp 1f1b": (PIPELINE, PIECES),
@@ -86,7 +87,7 @@ class Mixed(MLP):
 
     def model(self) -> nn.Sequential:
         first, *others = super().model()
-        convolution = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 5, 1), nn.Flatten())
+        convolution = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 5, 3, padding=1), nn.Flatten())
         return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
 
 
