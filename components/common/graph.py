@@ -17,12 +17,18 @@ PROVIDERS = {"cpu": CPU, "cuda": CUDA}  # by the name of the device
 class Graph:
     """An ONNX graph, `inputs` (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime.
 
+    Args:
+        content: the graph.
+        threads: of the CPU, in a call.
+        provider: what runs it; the CPU runs the operations that it does not have.
+        onnxruntime: the library; None: the one that is installed.
+
     Raises:
         UserError: when what is to run it cannot. There is no fallback.
     """
 
-    def __init__(self, content: bytes, threads: int = 1, provider: str = CPU) -> None:
-        onnxruntime = runtime()
+    def __init__(self, content: bytes, threads: int = 1, provider: str = CPU, onnxruntime: Any = None) -> None:
+        onnxruntime = onnxruntime or runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
@@ -31,6 +37,7 @@ class Graph:
             onnxruntime.preload_dlls()  # of the wheels that bring CUDA, which the loader does not know
         self._session = onnxruntime.InferenceSession(content, options, providers=[provider])
         _check(provider, self._session.get_providers()[:1])  # what does not load is replaced by the CPU
+        self._session.disable_fallback()  # nor does a call that fails move the session to the CPU
 
     def score(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Return the probability of the positive class of each row, (n,), or of each class, (n, classes); float32."""
