@@ -12,6 +12,9 @@ from components.common.errors import UserError
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 PROVIDERS = {"cpu": CPU, "cuda": CUDA}  # by the name of the device
+# TF32 keeps ten bits of a factor, and a release compares scores to 0.0001; batches have many sizes, and the exhaustive
+# search is made anew for each
+OPTIONS = {CUDA: {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}}
 
 
 class Graph:
@@ -35,7 +38,9 @@ class Graph:
         _check(provider, onnxruntime.get_available_providers())
         if provider == CUDA:
             onnxruntime.preload_dlls()  # of the wheels that bring CUDA, which the loader does not know
-        self._session = onnxruntime.InferenceSession(content, options, providers=[provider])
+        self._session = onnxruntime.InferenceSession(
+            content, options, providers=[(provider, OPTIONS.get(provider, {}))]
+        )
         _check(provider, self._session.get_providers()[:1])  # what does not load is replaced by the CPU
         self._session.disable_fallback()  # nor does a call that fails move the session to the CPU
 

@@ -20,6 +20,7 @@ from components.release.core import Slo
 
 TOLERANCE = 1e-4  # of a score: another processor adds up in another order
 ASKS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked
+GPU = "nvidia.com/gpu"  # as Kubernetes and Cloud Run call the resource
 STORED = "mlflow-artifacts:"  # what a tracking server calls its own store
 
 
@@ -191,6 +192,11 @@ def files(version: Version, artifacts: str) -> str:
             "for, such as s3://bucket/mlflow"
         )
     return uri
+
+
+def on_gpu(accelerator: object) -> list[str]:
+    """Return what the server of a machine is told, which uses a GPU where it has one."""
+    return ["--device", "cuda"] if accelerator else []
 
 
 def percents(parts: Sequence[Part], platform: str) -> list[int]:

@@ -15,7 +15,18 @@ from typing import Any
 
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.release.targets import BadVersionError, Part, check, files, insist, parsed, percents, signin
+from components.release.targets import (
+    GPU,
+    BadVersionError,
+    Part,
+    check,
+    files,
+    insist,
+    on_gpu,
+    parsed,
+    percents,
+    signin,
+)
 
 LABEL = "nightshift"
 PORT = 8080
@@ -33,10 +44,11 @@ class Place:
     Attributes:
         project: of Google Cloud.
         region: such as us-central1.
-        image: of `containers/serving`, in a registry that Cloud Run can reach.
+        image: of `containers/serving`, in a registry that Cloud Run can reach; of `serving-gpu` for a GPU.
         account: e-mail of the service account that the containers act under, which may read the registry.
         cpu: CPUs of an instance: 1, 2, 4 or 8.
         memory: of an instance.
+        accelerator: its GPU, such as nvidia-l4, one an instance; empty without.
         min_replicas: instances of a version, at least; 0 lets one go that gets no requests.
         max_replicas: and at most.
         concurrency: requests that an instance is given at the same time.
@@ -49,6 +61,7 @@ class Place:
     account: str
     cpu: int = 1
     memory: str = "1Gi"
+    accelerator: str = ""
     min_replicas: int = 0
     max_replicas: int = 4
     concurrency: int = 80
@@ -202,13 +215,13 @@ class CloudRun:
     def _content(self, part: Part) -> Object:
         """Return what a version runs."""
         place = self._place
-        limits = {"cpu": str(place.cpu), "memory": place.memory}
+        limits = {"cpu": str(place.cpu), "memory": place.memory} | ({GPU: "1"} if place.accelerator else {})
         container = {
             "image": place.image,
             "command": ["python", "-m", "components.serving"],
-            "args": ["--model", files(part.version, self._place.artifacts), "--name", self._name],
+            "args": ["--model", files(part.version, place.artifacts), "--name", self._name, *on_gpu(place.accelerator)],
             "ports": [{"containerPort": PORT}],
-            "resources": {"limits": limits, "cpuIdle": True},
+            "resources": {"limits": limits, "cpuIdle": not place.accelerator},  # a GPU is paid as long as it is there
             "startupProbe": STARTUP,
         }
         return {
@@ -216,7 +229,7 @@ class CloudRun:
             "maxInstanceRequestConcurrency": place.concurrency,
             "serviceAccount": place.account,
             "containers": [container],
-        }
+        } | ({"nodeSelector": {"accelerator": place.accelerator}} if place.accelerator else {})
 
     def _revision(self, part: Part) -> str:
         content = storage.fingerprint([part.version.sha256, self._content(part)])

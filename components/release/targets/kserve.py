@@ -14,7 +14,7 @@ from typing import Any
 from components.common import cluster
 from components.common.cluster import FULL, MissingError
 from components.common.errors import UnavailableError, UserError
-from components.release.targets import BadVersionError, Part, files, holds, insist, parsed
+from components.release.targets import GPU, BadVersionError, Part, files, holds, insist, on_gpu, parsed
 
 GROUP = "serving.kserve.io"
 SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
@@ -24,6 +24,7 @@ POLL_SECONDS, POLLS = 5.0, 240
 # a pod that admission keeps out: by Pod Security, a quota, a limit range, an account that is missing, a webhook
 REFUSED = re.compile(r'pods "\S+" is forbidden: |admission webhook "\S+" denied the request')
 RESOURCES = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
+TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}  # of the taint of nodes that have one
 
 Object = dict[str, Any]
 
@@ -34,12 +35,13 @@ class Place:
 
     Attributes:
         namespace: of the object.
-        image: of `containers/serving`.
+        image: of `containers/serving`; of `serving-gpu` for a GPU.
         account: the service account, which may read the models.
         secret: a Secret whose key `token` holds the bearer token of requests.
         artifacts: where the registry's server keeps its files, such as s3://bucket/mlflow; empty without a server.
         min_replicas: at least.
         max_replicas: at most, while there are many requests.
+        gpus: of a replica, 0 or 1.
     """
 
     namespace: str
@@ -49,6 +51,7 @@ class Place:
     artifacts: str = ""
     min_replicas: int = 1
     max_replicas: int = 4
+    gpus: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_replicas <= self.max_replicas or not self.max_replicas:
@@ -56,6 +59,8 @@ class Place:
                 f"state.serving.min_replicas is {self.min_replicas} and max_replicas {self.max_replicas}; "
                 "allowed: 0 <= min_replicas <= max_replicas, which is at least 1"
             )
+        if self.gpus not in (0, 1):
+            raise UserError(f"state.serving.gpus is {self.gpus}; the server uses one: give 0 or 1")
 
 
 class KServe:
@@ -189,7 +194,8 @@ class KServe:
         }
 
     def _predictor(self, part: Part) -> Object:
-        return {
+        there = {"tolerations": [TOLERATION]} if self._place.gpus else {}
+        return there | {
             "minReplicas": self._place.min_replicas,
             "maxReplicas": self._place.max_replicas,
             "serviceAccountName": self._place.account,
@@ -206,11 +212,16 @@ class KServe:
             "image": self._place.image,
             "command": ["python", "-m", "components.serving"],
             "args": [
-                str(word) for name, value in (flags | {"token-file": TOKEN}).items() for word in (f"--{name}", value)
+                *(
+                    str(word)
+                    for name, value in (flags | {"token-file": TOKEN}).items()
+                    for word in (f"--{name}", value)
+                ),
+                *on_gpu(self._place.gpus),
             ],
             "ports": [{"containerPort": PORT, "protocol": "TCP"}],
             "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
-            "resources": RESOURCES,
+            "resources": _resources(self._place.gpus),
             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             "volumeMounts": [{"name": "token", "mountPath": TOKEN.rpartition("/")[0], "readOnly": True}],
         }
@@ -227,6 +238,11 @@ class KServe:
         method = getattr(self._api, f"{verb}_namespaced_custom_object")
         place = {**kind, "namespace": self._place.namespace}
         return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**place, **given))
+
+
+def _resources(gpus: int) -> Object:
+    limits = RESOURCES["limits"] | ({GPU: str(gpus)} if gpus else {})
+    return RESOURCES | {"limits": limits}
 
 
 def key(part: Part) -> str:

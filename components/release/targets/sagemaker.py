@@ -6,6 +6,7 @@ one and drops again where it does not become healthy.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,11 +17,14 @@ from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
 from components.release.core import Slo
 from components.release.targets import BadVersionError, NoAnswerError, Part, holds, insist, parsed
+from components.serving.options import DEVICE
 
 TAG = "nightshift"
 READY, FAILED = "InService", ("Failed", "OutOfService", "UpdateRollbackFailed")
 POLL_SECONDS, POLLS = 10.0, 180
 PERIOD_SECONDS = 3600  # over which CloudWatch sums up
+GPU = re.compile(r"ml\.[gp]\d")  # families with NVIDIA GPUs
+AMI = "al2023-ami-sagemaker-inference-gpu-4-1"  # has the driver that the CUDA of the image needs
 PASSING = ("ThrottlingException", "ResourceInUse", "RequestLimitExceeded", "ModelError")
 
 
@@ -30,8 +34,8 @@ class Place:
 
     Attributes:
         role: ARN of the role that the container acts under.
-        image: of `containers/serving`, in a registry that SageMaker can reach.
-        instance: its type.
+        image: of `containers/serving`, in a registry that SageMaker can reach; of `serving-gpu` for a GPU.
+        instance: its type; one with a GPU has the server use it.
         count: how many of them a variant has.
     """
 
@@ -39,6 +43,11 @@ class Place:
     image: str
     instance: str = "ml.m5.large"
     count: int = 1
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether the server calls the model on a GPU."""
+        return bool(GPU.match(self.instance))
 
 
 @dataclass(frozen=True)
@@ -196,7 +205,7 @@ class SageMaker:
 
     def _make_model(self, part: Part) -> None:
         source = {"S3Uri": f"{part.version.uri.rstrip('/')}/", "S3DataType": "S3Prefix", "CompressionType": "None"}
-        container = {"Image": self._place.image, "ModelDataSource": {"S3DataSource": source}}
+        container = {"Image": self._place.image, "ModelDataSource": {"S3DataSource": source}} | self._environment
         content = {"PrimaryContainer": container, "ExecutionRoleArn": self._place.role}
         self._make("model", {"ModelName": self._model(part)}, content)
 
@@ -236,12 +245,17 @@ class SageMaker:
     def _tags(self) -> list[dict[str, str]]:
         return [{"Key": TAG, "Value": self._name}]
 
+    @property
+    def _environment(self) -> dict[str, dict[str, str]]:
+        return {"Environment": {DEVICE: "cuda"}} if self._place.has_gpu else {}
+
     def _model(self, part: Part) -> str:
-        known = [part.version.sha256, part.version.uri, self._place.image, self._place.role]
+        known = [part.version.sha256, part.version.uri, self._place.image, self._place.role, self._environment]
         return f"{self._name}-v{part.version.version}-{storage.fingerprint(known)[:12]}"
 
     def _variants(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
         size = {"InstanceType": self._place.instance, "InitialInstanceCount": self._place.count}
+        size |= {"InferenceAmiVersion": AMI} if self._place.has_gpu else {}
         return [
             {"VariantName": _variant(part), "ModelName": self._model(part), "InitialVariantWeight": part.traffic} | size
             for part in parts

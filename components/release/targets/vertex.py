@@ -16,7 +16,7 @@ from typing import Any
 
 from components.common import storage
 from components.common.errors import UnavailableError, UserError, may_pass
-from components.release.targets import BadVersionError, Part, files, holds, percents, signin
+from components.release.targets import BadVersionError, Part, files, holds, on_gpu, percents, signin
 
 LABEL = "nightshift"
 PORT = 8080
@@ -32,9 +32,10 @@ class Place:
     Attributes:
         project: of Google Cloud.
         region: such as us-central1.
-        image: of `containers/serving`, in a registry that Vertex AI can reach.
+        image: of `containers/serving`, in a registry that Vertex AI can reach; of `serving-gpu` for a GPU.
         account: e-mail of the service account that the container acts under.
         machine: its type.
+        accelerator: its GPU, such as NVIDIA_L4, one a replica; empty without.
         min_replicas: of a version, at least.
         max_replicas: and at most.
         artifacts: where the registry's server keeps its files, such as gs://bucket/mlflow; empty without a server.
@@ -45,6 +46,7 @@ class Place:
     image: str
     account: str
     machine: str = "n1-standard-2"
+    accelerator: str = ""
     min_replicas: int = 1
     max_replicas: int = 1
     artifacts: str = ""
@@ -181,7 +183,7 @@ class Vertex:
         container = {
             "image_uri": self._place.image,
             "command": ["python", "-m", "components.serving"],
-            "args": ["--name", self._name],
+            "args": ["--name", self._name, *on_gpu(self._place.accelerator)],
             "ports": [{"container_port": PORT}],
             "predict_route": "/score",
             "health_route": "/healthz",
@@ -195,13 +197,16 @@ class Vertex:
 
     def _deploy(self, part: Part) -> None:
         """Start a version's containers; it gets no requests yet."""
+        machine: dict[str, str | int] = {"machine_type": self._place.machine}
+        if self._place.accelerator:
+            machine |= {"accelerator_type": self._place.accelerator, "accelerator_count": 1}
         deployed = {
             "id": self._deployment(part),
             "model": self._path(self._model(part)),
             "display_name": self._model(part),
             "service_account": self._place.account,
             "dedicated_resources": {
-                "machine_spec": {"machine_type": self._place.machine},
+                "machine_spec": machine,
                 "min_replica_count": self._place.min_replicas,
                 "max_replica_count": self._place.max_replicas,
             },
@@ -294,7 +299,7 @@ class Vertex:
         return {LABEL: self._name}
 
     def _model(self, part: Part) -> str:
-        known = [part.version.sha256, self._files(part), self._place.image]
+        known = [part.version.sha256, self._files(part), self._place.image, bool(self._place.accelerator)]
         return f"{self._name}-v{part.version.version}-{storage.fingerprint(known)[:12]}"
 
     def _files(self, part: Part) -> str:

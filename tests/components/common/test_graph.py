@@ -41,10 +41,11 @@ class Library:
     def preload_dlls(self) -> None:
         self.preloaded += 1
 
-    def InferenceSession(self, content: bytes, options: Any, providers: list[str]) -> Any:
-        assert self.preloaded == (CUDA in providers), "CUDA's libraries are loaded before a session, for CUDA alone"
+    def InferenceSession(self, content: bytes, options: Any, providers: list[tuple[str, dict[str, str]]]) -> Any:
+        names = [name for name, _ in providers]
+        assert self.preloaded == (CUDA in names), "CUDA's libraries are loaded before a session, for CUDA alone"
         session = HERE.InferenceSession(content, options, providers=[CPU])
-        found = providers if self.starts else [CPU]
+        found = names if self.starts else [CPU]
         session.get_providers = lambda: found
         if self.fails:
             session._sess = Failing(session._sess)

@@ -1,7 +1,8 @@
 """Cloud Run as far as releases go: an HTTP server that plays its API, and revisions that really answer.
 
-Names and types of fields are those of the published discovery document (`run`, `v2`, revision 20230521), as far as a
-release could use them; a body with any other field is refused. A change is an operation that ends when time passes.
+Names and types of fields are those of the published discovery document (`run`, `v2`, revision 20230521; the node
+selector is of a later one), as far as a release could use them; a body with any other field is refused. A change is an
+operation that ends when time passes.
 Revisions with names of their own are as Knative has them: written again with the same content, one stays what it is.
 """
 
@@ -38,8 +39,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "revision": "string", "labels": {}, "annotations": {}, "scaling": "GoogleCloudRunV2RevisionScaling",
         "timeout": "string", "serviceAccount": "string", "containers": ["GoogleCloudRunV2Container"],
         "maxInstanceRequestConcurrency": "integer", "sessionAffinity": "boolean",
+        "nodeSelector": "GoogleCloudRunV2NodeSelector",
         "executionEnvironment": ("EXECUTION_ENVIRONMENT_GEN1", "EXECUTION_ENVIRONMENT_GEN2"),
     },
+    "GoogleCloudRunV2NodeSelector": {"accelerator": "string"},
     "GoogleCloudRunV2RevisionScaling": {"minInstanceCount": "integer", "maxInstanceCount": "integer"},
     "GoogleCloudRunV2Container": {
         "name": "string", "image": "string", "command": ["string"], "args": ["string"], "workingDir": "string",

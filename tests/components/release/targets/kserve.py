@@ -90,11 +90,11 @@ class Serving:
         self, cluster: Cluster, api: client.CustomObjectsApi, controller: Controller, kind: type[KServe], place: Place
     ) -> None:
         self.cluster, self.controller, self.counted = cluster, controller, Counted()
-        self._kind, self._place, self._calls = kind, place, Calls(api, self.counted)
+        self._kind, self.place, self._calls = kind, place, Calls(api, self.counted)
 
     def target(self, pause: Callable[[float], None] | None = None) -> KServe:
         controller = self.controller
-        return self._kind("fraud", self._place, self._calls, controller.ask, pause or controller.pause)
+        return self._kind("fraud", self.place, self._calls, controller.ask, pause or controller.pause)
 
     @property
     def objects(self) -> list[Json]:

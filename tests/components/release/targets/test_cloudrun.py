@@ -258,3 +258,14 @@ def test_a_metadata_server_that_hiccups_may_be_asked_again_and_wrong_credentials
 def test_the_server_of_these_tests_refuses_what_is_not_of_the_published_types(body: dict[str, Any], said: str) -> None:
     with pytest.raises(RefusedError, match=said):
         check(body, "GoogleCloudRunV2Service")
+
+
+def test_an_instance_with_a_gpu_has_the_server_use_it(project: Project, fleet: Fleet) -> None:
+    place = dataclasses.replace(PLACE, accelerator="nvidia-l4", cpu=4, memory="16Gi")
+    bring(CloudRun("fraud", place, project.access, project.there.pause), fleet.parts(v1=1))
+    template = project.service["template"]
+    assert template["nodeSelector"] == {"accelerator": "nvidia-l4"}
+    (container,) = template["containers"]
+    limits = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+    assert container["resources"] == {"limits": limits, "cpuIdle": False}
+    assert container["args"][-2:] == ["--device", "cuda"]

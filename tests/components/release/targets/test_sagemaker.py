@@ -1,5 +1,6 @@
 """Releases on SageMaker, as moto has it and `aws.py` completes it."""
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from botocore.stub import Stubber
 from components.common.errors import UnavailableError, UserError
 from components.release.core import Slo
 from components.release.targets import BadVersionError, Part, bring
-from components.release.targets.sagemaker import Clients, Place, SageMaker
+from components.release.targets.sagemaker import AMI, Clients, Place, SageMaker
 from tests.components.release.targets.aws import Aws, aws
 from tests.components.release.targets.versions import Fleet, killed_everywhere, killed_on_the_way, page
 
@@ -198,3 +199,25 @@ def test_what_a_variants_requests_were_like_is_what_cloudwatch_says_of_them(acco
             }  # fmt: skip
             cloudwatch.add_response("get_metric_statistics", {"Datapoints": found}, asked | which)
         assert target(account).measured(fleet.parts(v2=0.05)[0], since, until) == Slo(1000, 20, 61.0)
+
+
+def test_an_instance_with_a_gpu_has_the_server_use_it(account: Aws, fleet: Fleet) -> None:
+    place = dataclasses.replace(PLACE, instance="ml.g4dn.xlarge")
+    bring(SageMaker("fraud", place, account.clients, account.pause), fleet.parts(v1=1))
+    (config,) = account.state()["configs"]
+    (variant,) = account.clients.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+    assert (variant["InstanceType"], variant["InferenceAmiVersion"]) == (
+        "ml.g4dn.xlarge",
+        "al2023-ami-sagemaker-inference-gpu-4-1",
+    )
+    made = account.clients.sagemaker.describe_model(ModelName=variant["ModelName"])
+    assert made["PrimaryContainer"]["Environment"] == {"NIGHTSHIFT_DEVICE": "cuda"}
+
+
+def test_the_families_with_gpus_are_those_that_sagemaker_has(account: Aws) -> None:
+    shapes = account.clients.sagemaker.meta.service_model
+    families = {each.split(".")[1] for each in shapes.shape_for("ProductionVariantInstanceType").enum}
+    with_gpus = {each for each in families if dataclasses.replace(PLACE, instance=f"ml.{each}.xlarge").has_gpu}
+    assert {"g4dn", "g5", "g6", "p4d", "p5"} <= with_gpus
+    assert not {"m5", "c7g", "r6g", "t2", "inf2", "trn1"} & with_gpus
+    assert AMI in shapes.shape_for("ProductionVariantInferenceAmiVersion").enum

@@ -212,3 +212,19 @@ def test_what_does_not_become_ready_is_said_and_so_is_what_no_container_can_read
         version = dataclasses.replace(fleet.parts(v1=1)[0].version, source=uri)
         with pytest.raises(UserError, match=r"where no container reads them; .* give state\.serving\.artifacts"):
             files(version, "")
+
+
+def test_a_replica_with_a_gpu_has_the_server_use_it(serving: Serving, fleet: Fleet) -> None:
+    place = dataclasses.replace(PLACE, gpus=1)
+    serving.place = place
+    bring(serving.target(), fleet.parts(v1=1))
+    predictor = serving.objects[0]["spec"]["predictor"]
+    (container,) = predictor["containers"]
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "2Gi", "nvidia.com/gpu": "1"}
+    assert predictor["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert parser().parse_args(container["args"]).device == "cuda"
+
+
+def test_more_gpus_than_the_server_uses_are_refused() -> None:
+    with pytest.raises(UserError, match=r"state\.serving\.gpus is 2; the server uses one: give 0 or 1"):
+        dataclasses.replace(PLACE, gpus=2)

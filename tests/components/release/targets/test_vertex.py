@@ -227,3 +227,15 @@ def test_who_has_changed_the_endpoint_meanwhile_is_not_overwritten(project: Proj
     with pytest.raises(UnavailableError, match="the endpoint has changed; run it again"):
         target._divide(found, dict(zip(found.traffic_split, (90, 10), strict=True)))
     assert project.shares == {1: 0.75, 2: 0.25}
+
+
+def test_a_machine_with_a_gpu_has_the_server_use_it(project: Project, fleet: Fleet) -> None:
+    place = dataclasses.replace(PLACE, machine="g2-standard-4", accelerator="NVIDIA_L4")
+    bring(Vertex("fraud", place, project.clients, project.there.pause), fleet.parts(v1=1))
+    endpoint = project.clients.endpoints.get_endpoint(name=f"{PARENT}/endpoints/fraud")
+    (deployed,) = endpoint.deployed_models
+    machine = deployed.dedicated_resources.machine_spec
+    wanted = ("g2-standard-4", api.AcceleratorType.NVIDIA_L4, 1)
+    assert (machine.machine_type, machine.accelerator_type, machine.accelerator_count) == wanted
+    model = project.clients.models.get_model(name=deployed.model)
+    assert list(model.container_spec.args)[-2:] == ["--device", "cuda"]
