@@ -1,22 +1,22 @@
 """A write-ahead log: a record a line, each with its checksum, so that a torn one is recognized.
 
-A record is durable once `commit` has returned. Threads that commit at the same time share one write and one `fsync`.
-What the disk refuses is written again by the next commit, from the last durable byte on: after a failed `fsync` nobody
+A record is durable once `commit` has returned. Threads that commit at the same time share one write and one sync.
+What the disk refuses is written again by the next commit, from the last durable byte on: after a failed sync nobody
 knows which part of it the disk has.
 """
 
-import json
 import os
 import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from components.common.errors import UnavailableError, UserError
 from components.tabular.online.state import Entry, Label
 
 CHECKSUM = 8  # hexadecimal digits
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Log:
@@ -72,7 +72,7 @@ class Log:
         rest = memoryview(content)
         while rest:
             rest = rest[self._file.write(rest) :]
-        os.fsync(self._file.fileno())
+        os.fdatasync(self._file.fileno())  # with the size, without the time of the change
         self.durable += len(content)
 
 
@@ -110,7 +110,7 @@ def _sound(path: Path) -> int:
 
 
 def _line(record: Entry | Label) -> bytes:
-    text = _encode(record).encode()
+    text = msgspec.json.encode(record)
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
@@ -119,5 +119,5 @@ def _record(line: bytes) -> Entry | Label | None:
     text = line[CHECKSUM + 1 : -1]
     if line[-1:] != b"\n" or line[:CHECKSUM] != b"%08x" % zlib.crc32(text):
         return None
-    values = json.loads(text)
+    values = msgspec.json.decode(text)
     return Label(*values) if len(values) == len(Label._fields) else Entry(*values)
