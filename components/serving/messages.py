@@ -1,9 +1,9 @@
 """HTTP requests and responses over ASGI, without a framework: it would take more time than a score."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -62,14 +62,13 @@ def _shown(value: object) -> str:
     return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(NamedTuple):
     """An answer: a status, the body's bytes and type, more headers."""
 
     body: bytes
     status: int = HTTPStatus.OK
     media_type: str = JSON
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
     def of(cls, content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> "Response":
@@ -82,8 +81,9 @@ class Response:
             (b"content-type", self.media_type.encode()),
             (b"content-length", b"%d" % len(self.body)),
             (b"x-request-id", request_id.encode("latin-1")),
-            *((name.encode(), value.encode("latin-1")) for name, value in self.headers.items()),
         ]
+        for name, value in self.headers.items():
+            headers.append((name.encode(), value.encode("latin-1")))
         await send({"type": "http.response.start", "status": int(self.status), "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 

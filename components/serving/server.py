@@ -127,6 +127,8 @@ def _logged(folder: str | None) -> AbstractContextManager[Predictions | None]:
 def _answer(listener: socket.socket, current: Current, application: Application, board: Board) -> None:
     import uvicorn
 
+    from components.serving.connection import Connection
+
     # uvicorn drains, then raises the signal again: what is open is still to be closed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
@@ -136,6 +138,7 @@ def _answer(listener: socket.socket, current: Current, application: Application,
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
     config = uvicorn.Config(
         application,
+        http=Connection,
         log_config=None,
         log_level="warning",
         access_log=False,

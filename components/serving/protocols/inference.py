@@ -194,11 +194,13 @@ def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
 
 def _listed(given: Input) -> Array:
     for decode in (_FLAT.decode, _rows_of):
-        with suppress(msgspec.DecodeError, ValueError):
+        try:
             values = decode(given.data)
-            if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
-                raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
-            return np.array(values, np.float32)
+        except (msgspec.DecodeError, ValueError):
+            continue
+        if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
+            raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
+        return np.array(values, np.float32)
     raise RequestError("inputs[0].data", _shown(given), "numbers in one list, or in a list a row")
 
 

@@ -1,6 +1,6 @@
 """A store that several processes share: Redis holds what has come in, and each process maps the snapshot for itself.
 
-A request is one script, so it is atomic, and a request sent twice changes nothing. Every record says over which
+A request is in one script, so it is atomic, and a request sent twice changes nothing. Every record says over which
 snapshot it came in: a process counts those of days that its own snapshot lacks, and those that came in over its own or
 a newer one. So the processes swap one after the other, and nothing has to be moved. Keys expire by themselves.
 
@@ -10,7 +10,7 @@ otherwise less. In a Redis Cluster one use case lies on one node.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UnavailableError, UserError
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 LAG = 2  # snapshots that a process may be behind another one; older records are trimmed
 SECONDS = 5.0  # for an answer
+MOST_EVENTS = 1024  # that one script takes in: while it runs, Redis answers nobody else
 EXTRA_DAYS = 7  # for which records stay that no window of today needs: snapshots may be late
+
+Words = tuple[int | str, ...]  # what `TAKE` is told of an event
 
 # Lua knows doubles only: what has to stay exact passes through as text, and is added up by who asks.
 # KEYS[1]: prefix. ARGV: first moment after the snapshot, the same LAG days later and earlier, seconds to keep, then of
@@ -138,9 +141,9 @@ class Shared:
         if not over.is_stateful:
             return [[over.inputs.row(event, None, None) for event in events] for events in requests]
         asked = [_tried(over.asked, events) for events in requests]
-        answers = iter(self._asked([each for each in asked if not isinstance(each, UserError)]))
+        answers = self._asked(over, [each for each in asked if not isinstance(each, UserError)])
         return [
-            each if isinstance(each, UserError) else _tried(over.rows, events, next(answers))
+            each if isinstance(each, UserError) else _tried(over.rows, events, list(islice(answers, len(events))))
             for events, each in zip(requests, asked, strict=True)
         ]
 
@@ -167,25 +170,26 @@ class Shared:
         """Let go of the connections."""
         self._redis.close()
 
-    def _asked(self, requests: Sequence[Sequence[int | str]]) -> list[Any]:
-        """Return what `TAKE` answers to the arguments of each request."""
+    def _asked(self, over: "_Over", requests: Sequence[Sequence[Words]]) -> Iterator[Any]:
+        """Return what `TAKE` answers to each event of some requests."""
         from redis.exceptions import NoScriptError
 
+        scripts = [[*over.head, *chain.from_iterable(words)] for words in _joined(requests)]
         with self._answering():
-            found = self._evaluated(requests)
+            found = self._evaluated(scripts)
             # started anew meanwhile; what is taken in a second time changes nothing
             if any(isinstance(each, NoScriptError) for each in found):
                 self._redis.script_load(TAKE)
-                found = self._evaluated(requests)
+                found = self._evaluated(scripts)
             for each in found:
                 if isinstance(each, Exception):
                     raise each
-        return found
+        return chain.from_iterable(found)
 
-    def _evaluated(self, requests: Sequence[Sequence[int | str]]) -> list[Any]:
+    def _evaluated(self, scripts: Sequence[Sequence[int | str]]) -> list[Any]:
         with self._redis.pipeline(transaction=False) as pipe:
-            for each in requests:
-                pipe.evalsha(self._take, 1, self._prefix, *map(str, each))
+            for each in scripts:
+                pipe.evalsha(self._take, 1, self._prefix, *each)
             found: list[Any] = pipe.execute(raise_on_error=False)
         return found
 
@@ -211,15 +215,19 @@ class _Over:
         days = max(spec.windows_days, default=0) + spec.label_delay_days
         self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
 
-    def asked(self, events: Sequence[Event]) -> list[int | str]:
-        """Return the arguments of `TAKE` for a request's events, in the order in which they are taken in.
+    @property
+    def head(self) -> tuple[int, int, int, int]:
+        """The first arguments of `TAKE`."""
+        until = self.base.until
+        return until, until + LAG * DAY, until - LAG * DAY, self.seconds
+
+    def asked(self, events: Sequence[Event]) -> list[Words]:
+        """Return the arguments of `TAKE` for each of a request's events, in the order in which they are taken in.
 
         Raises:
             UserError: when one is refused.
         """
-        until = self.base.until
-        words = [self.words(events[place]) for place in in_order(events)]
-        return [until, until + LAG * DAY, until - LAG * DAY, self.seconds, *chain.from_iterable(words)]
+        return [self.words(events[place]) for place in in_order(events)]
 
     def rows(self, events: Sequence[Event], answers: Sequence[Any]) -> list[list[float]]:
         """Return the numeric inputs of a request's events from what `TAKE` answers.
@@ -232,7 +240,7 @@ class _Over:
             found[place] = self.row(events[place], answer)
         return found
 
-    def words(self, event: Event) -> tuple[int | str, ...]:
+    def words(self, event: Event) -> Words:
         """Return the arguments of `TAKE` for an event.
 
         Raises:
@@ -333,6 +341,17 @@ class _Over:
         own = UNKNOWN if place == NOWHERE else past.labels[self.base.terminal_row(place)]
         is_counted = place != NOWHERE and (own == UNKNOWN or over >= self.base.until)
         return label - (own == 1) if is_counted else 0
+
+
+def _joined(requests: Iterable[Sequence[Words]]) -> list[list[Words]]:
+    """Join requests into scripts, each of `MOST_EVENTS` or of one request."""
+    found: list[list[Words]] = []
+    for words in requests:
+        if found and len(found[-1]) + len(words) <= MOST_EVENTS:
+            found[-1] += words
+        else:
+            found.append(list(words))
+    return found
 
 
 def _connected(url: str) -> "Redis":

@@ -14,6 +14,7 @@ from components.common import storage
 from components.common.contracts.package import load as load_manifest
 from components.serving.application import Application
 from components.serving.batching import Limits
+from components.serving.connection import Connection
 from components.serving.files import Challenger, Pointer, pointed_at
 from components.serving.predictions import Predictions
 from components.serving.server import listen
@@ -34,7 +35,7 @@ class Running:
 def answering(application: Application) -> Iterator[str]:
     """Have an application answer during the block; gives its URL."""
     listener = listen(free_port())
-    config = uvicorn.Config(application, log_config=None, lifespan="off", access_log=False)
+    config = uvicorn.Config(application, http=Connection, log_config=None, lifespan="off", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

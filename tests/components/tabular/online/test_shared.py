@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from components.common.errors import UnavailableError, UserError
-from components.tabular.online.shared import Shared
+from components.tabular.online.shared import MOST_EVENTS, Shared
 from components.tabular.online.state import Label, State
 from components.tabular.windows import DAY
 from tests import redis
@@ -30,7 +30,8 @@ def drawn(number: int, customers=range(3)) -> list:
 
 ROWS = drawn(300)
 EVENTS = [event(row, number, CHOSEN) for number, row in enumerate(ROWS)]
-LATER = [each for each in EVENTS if each.time >= (START + PAST) * DAY]
+PAST_END = (START + PAST) * DAY
+LATER = [each for each in EVENTS if each.time >= PAST_END]
 # nobody tells the labels of these
 UNTOLD = [each._replace(label=None) if each in LATER else each for each in EVENTS]
 FRESH = count()
@@ -90,6 +91,19 @@ def test_a_request_is_answered_as_the_embedded_store_does_late_twice_or_out_of_o
                 assert embedded.label(Label(each.event_id, each.time, each.label))
     for start in range(0, len(LATER), 50):
         assert shared.take(LATER[start : start + 50]) == [embedded.take(each)[0] for each in LATER[start : start + 50]]
+
+
+def test_requests_that_come_at_once_are_answered_as_one_after_the_other_but_for_those_that_are_refused(opened):
+    """More of them than one script takes in; the second one is of a day that the snapshot no longer serves."""
+    embedded, shared = State(past()), opened(past())
+    rows = drawn(3000)
+    events = [each for number, row in enumerate(rows) if (each := event(row, number, CHOSEN)).time >= PAST_END]
+    requests = [events[start : start + 5] for start in range(0, len(events), 5)]
+    requests.insert(1, [event((1, 0, 0, 1, None), 7000, CHOSEN)])
+    found = shared.take_all(requests)
+    assert len(events) > MOST_EVENTS
+    assert "is of a day before" in str(found.pop(1))
+    assert [row for each in found for row in each] == [embedded.take(each)[0] for each in events]
 
 
 def test_labels_that_change_count_as_in_the_embedded_store(opened):
