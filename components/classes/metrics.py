@@ -4,7 +4,6 @@ from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import roc_auc_score
 
 Scores = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.int64]
@@ -76,6 +75,8 @@ def top_accuracy(labels: Labels, scores: Scores) -> float | None:
 
 def auc_roc(labels: Labels, scores: Scores) -> float | None:
     """Return the mean area under the ROC curve of each class that occurs against all others; None with one class."""
+    from sklearn.metrics import roc_auc_score  # the server's image, which has these types, has no scikit-learn
+
     present = np.unique(labels)
     if len(present) < 2:
         return None

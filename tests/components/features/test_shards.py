@@ -147,7 +147,7 @@ def test_when_a_task_fails_those_that_run_have_ended_before_it_is_said(tmp_path)
         time.sleep(0.5)
         (tmp_path / "written").touch()
 
-    one = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": None, "set_as_default": False}
+    one = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": "127.0.0.1:0", "set_as_default": False}
     with Client(processes=False, **one) as client:
         with pytest.raises(UserError, match="amount is too large"):
             Workers(2, client).run(task, [False, True])
