@@ -65,6 +65,13 @@ def test_a_gpu_that_is_not_there_ends_the_server_and_is_never_replaced_by_the_cp
     assert done.stderr.endswith("use the image serving-gpu on a machine with an NVIDIA GPU, or --device cpu\n")
 
 
+def test_the_server_starts_without_what_its_image_lacks() -> None:
+    lacking = ("evidently", "mlflow", "onnx", "pandera", "scipy", "sklearn", "torch", "transformers", "xgboost")
+    code = f"import sys; sys.modules.update(dict.fromkeys({lacking})); import components.serving.server"
+    code += ", components.serving.connection, components.serving.items.tasks"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
+
+
 def test_a_token_file_without_a_token_is_refused(tmp_path) -> None:
     (tmp_path / "token").write_text("\n")
     assert "is empty; write one line into it" in refused("--token-file", str(tmp_path / "token"))
