@@ -110,9 +110,8 @@ def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[Workers
 def _cluster(count: int, device: str) -> Any:
     """Return a cluster on this machine that no other user can reach: whoever reaches a scheduler runs code."""
     # without a dashboard the scheduler still has a page of metrics, by default at a port that another cluster may have
-    metrics = {"dashboard_address": "127.0.0.1:0"}
-    private: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None, "scheduler_kwargs": metrics}
-    private["security"] = True
+    metrics = {"scheduler_kwargs": {"dashboard_address": "127.0.0.1:0"}}
+    private: dict[str, Any] = {"threads_per_worker": 1, "dashboard_address": None, "security": True} | metrics
     if device == "cpu":
         from distributed import LocalCluster
 

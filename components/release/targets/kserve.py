@@ -212,12 +212,8 @@ class KServe:
             "image": self._place.image,
             "command": ["python", "-m", "components.serving"],
             "args": [
-                *(
-                    str(word)
-                    for name, value in (flags | {"token-file": TOKEN}).items()
-                    for word in (f"--{name}", value)
-                ),
-                *on_gpu(self._place.gpus),
+                *(str(word) for name, value in flags.items() for word in (f"--{name}", value)),
+                *("--token-file", TOKEN, *on_gpu(self._place.gpus)),
             ],
             "ports": [{"containerPort": PORT, "protocol": "TCP"}],
             "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": PORT}},
