@@ -5,8 +5,10 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
@@ -15,12 +17,14 @@ from components.serving.connection import Connection
 from components.serving.messages import Receive, Request, Response, Scope, Send
 from tests.processes import SECONDS, wait_until
 
+TURNS = 200  # of the event loop, in which all that has come is answered
+
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the path and the body; `/slow` and `/long` later than others."""
+    """Answer with the path and the body; `/slow`, `/long` and the body `slow` later than others."""
     request = Request(scope, receive, 100_000)
     body = await request.body()
-    await asyncio.sleep({"/slow": 0.05, "/long": 1.0}.get(request.path, 0))
+    await asyncio.sleep(0.05 if body == b"slow" else {"/slow": 0.05, "/long": 1.0}.get(request.path, 0))
     if request.path == "/broken":
         raise ValueError(request.path)
     await Response(request.path.encode() + b" " + body).send(send, "some-id")
@@ -132,6 +136,8 @@ class Transport(asyncio.Transport):
     def close(self) -> None:
         pass
 
+    pause_reading = resume_reading = close
+
     def is_closing(self) -> bool:
         return False
 
@@ -139,18 +145,73 @@ class Transport(asyncio.Transport):
         return default
 
 
-def test_an_answer_is_one_write() -> None:
-    """A client that is woken by the head alone would have to wait again for the body."""
-    written = asyncio.run(_written())
-    assert [each[:15] for each in written] == [b"HTTP/1.1 200 OK"]
-    assert written[0].endswith(b"/a hello")
+def written(*pieces: bytes) -> list[bytes]:
+    """Return what is written when the pieces come one by one, each once what came before is answered."""
+    return asyncio.run(_written(pieces))
 
 
-async def _written() -> list[bytes]:
+async def _written(pieces: tuple[bytes, ...]) -> list[bytes]:
     config, transport = uvicorn.Config(echo, log_config=None), Transport()
     connection = Connection(config, ServerState(), {})
     connection.connection_made(transport)
-    connection.data_received(asked("/a", body=b"hello"))
-    await asyncio.gather(*connection.tasks)
+    for piece in pieces:
+        connection.data_received(piece)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+    await asyncio.sleep(0.2 if connection.tasks else 0)
     connection.connection_lost(None)
     return transport.written
+
+
+def bodies(answers: list[bytes]) -> list[bytes]:
+    return [each.partition(b"\r\n\r\n")[2] for each in answers if each.startswith(b"HTTP/1.1 200 OK\r\n")]
+
+
+def test_an_answer_is_one_write() -> None:
+    """A client that is woken by the head alone would have to wait again for the body."""
+    (answer,) = written(asked("/a", body=b"hello"))
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"/a hello")
+
+
+def test_requests_like_the_one_before_are_answered_each_with_its_own_body() -> None:
+    one, two, six = (asked("/a", body=body) for body in (b"one", b"two", b"six"))
+    pieces = one, two, six, asked("/b", body=b"two"), one, asked("/a", body=b"four"), two + six, one
+    expected = ["/a one", "/a two", "/a six", "/b two", "/a one", "/a four", "/a two", "/a six", "/a one"]
+    assert bodies(written(*pieces)) == [each.encode() for each in expected]
+
+
+def test_a_request_that_comes_while_one_like_it_is_answered_waits_for_its_turn() -> None:
+    first, slow, quick = (asked("/a", body=body) for body in (b"none", b"slow", b"fast"))
+    assert bodies(written(first, slow, quick)) == [b"/a none", b"/a slow", b"/a fast"]
+
+
+def test_what_looks_like_the_request_before_inside_of_another_one_is_not_one() -> None:
+    request = asked("/a", body=b"hello")
+    outer = asked("/outer", body=request).removesuffix(request)
+    assert bodies(written(request, request, outer, request)) == [b"/a hello", b"/a hello", b"/outer " + request]
+    both = asked("/c") + request
+    after = [b"/a hello", b"/outer " + request, b"/b ", *[b"/a hello", b"/b "] * 2]
+    assert bodies(written(request, outer, *[request + asked("/b")] * 3)) == after
+    assert bodies(written(both, both)) == [b"/c ", b"/a hello"] * 2
+    header = asked("/odd").removesuffix(b"\r\n") + b"X: "
+    assert len(written(request, header, request)) == 2
+
+
+def test_a_request_that_closes_the_connection_is_followed_by_none() -> None:
+    request = asked("/a", body=b"hello")
+    closing = asked("/a", body=b"hello", last=True)
+    assert bodies(written(request, closing, closing)) == [b"/a hello", b"/a hello"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_however_requests_are_cut_into_pieces_they_are_answered_in_their_order(seed) -> None:
+    draw = np.random.default_rng(seed)
+    chunked = b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    sent = [b"x" * draw.choice([0, 3, 3, 3, 40]) for _ in range(30)]
+    requests = [asked("/a", body=body) if len(body) < 40 else chunked for body in sent]
+    ends = [sum(map(len, requests[: count + 1])) for count in range(len(requests))]
+    whole = b"".join(requests)
+    cuts = sorted({0, *draw.choice(ends, 25), *draw.integers(0, len(whole), 10), len(whole)})
+    pieces = [whole[start:end] for start, end in pairwise(cuts)]
+    assert bodies(written(*pieces)) == [b"/a " + body if len(body) < 40 else b"/c abc" for body in sent]
