@@ -167,8 +167,8 @@ class Application:
 
     def _request_id(self, request: Request) -> str:
         """Return the id that came with a request, or a new one."""
-        given = request.headers.get(b"x-request-id", b"")
-        return given.decode() if REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
+        given = request.headers.get(b"x-request-id")
+        return given.decode() if given and REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
 
     async def _score(self, request: Request) -> Response:
         only = self._asked_version(request)
