@@ -79,7 +79,12 @@ class MLP:
 
 def resident(matrix: Matrix, labels: npt.NDArray[np.int8], device: torch.device) -> tuple[Tensor, Tensor]:
     """Copy all rows to the device: standardized inputs, float32 (n, d), and labels, float32 (n,)."""
-    return torch.from_numpy(matrix).to(device), torch.from_numpy(labels.astype(np.float32)).to(device)
+    return torch.from_numpy(matrix).to(device), targets(labels, device)
+
+
+def targets(labels: npt.NDArray[np.int8], device: torch.device) -> Tensor:
+    """Copy labels to the device, float32 (n,)."""
+    return torch.from_numpy(labels.astype(np.float32)).to(device)
 
 
 def probabilities(model: nn.Sequential, matrix: Matrix) -> Matrix:
