@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 RESIDENT = 1 << 30  # bytes of inputs that are copied to the device as a whole; of more, a batch at a time is
-AHEAD = 2  # batches that are gathered before they are asked for
+BLOCK = 1 << 20  # bytes that are gathered at once, if a batch has fewer: handing over small ones takes longer
+AHEAD = 2  # such blocks, or batches, that are gathered before they are asked for
 NOISE = 4
 
 Batch = tuple[Tensor, Tensor]
@@ -98,7 +99,7 @@ class Gathered(Rows):
     """Rows whose inputs are gathered a batch at a time.
 
     Args:
-        gather: gives inputs on the device, or on the host.
+        gather: gives inputs on the device.
         labels: (n, ...), on the device.
         size: rows of a batch.
     """
@@ -110,14 +111,14 @@ class Gathered(Rows):
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
         left = order[skip * self.size :]
         for chosen, inputs in zip(left.split(self.size), self._gather(left, self.size), strict=True):
-            yield inputs.to(order.device, non_blocking=True), self.labels[chosen]
+            yield inputs, self.labels[chosen]
 
 
 class Changed(Gathered):
     """Rows that are gathered a batch at a time, and changed; what is random follows from the state of that epoch.
 
     Args:
-        gather: gives inputs on the device, or on the host.
+        gather: gives inputs on the device.
         labels: int64 (n,), on the device.
         size: rows of a batch.
         change: what is done to a batch, on the device.
@@ -138,20 +139,26 @@ def held(inputs: Tensor) -> Gather:
     return lambda order, size: (inputs[chosen] for chosen in order.split(size))
 
 
-def streamed(take: Take, device: torch.device) -> Gather:
+def streamed(take: Take, width: int, device: torch.device) -> Gather:
     """Gather on the host, ahead, in memory from which a GPU copies while it computes.
 
     Args:
-        take: gathers a batch.
-        device: where it goes.
+        take: gathers rows.
+        width: bytes of a row.
+        device: where they go.
     """
 
     def gather(chosen: Tensor) -> Tensor:
         inputs = torch.from_numpy(take(chosen.numpy()))
         return inputs.pin_memory() if device.type == "cuda" else inputs
 
-    # the order is copied once: each copy from a GPU waits for what it computes
-    return lambda order, size: ahead(gather, order.cpu().split(size))
+    def batches(order: Tensor, size: int) -> Iterator[Tensor]:
+        together = max(1, BLOCK // (width * size)) * size
+        # the order is copied once: each copy from a GPU waits for what it computes
+        for block in ahead(gather, order.cpu().split(together)):
+            yield from block.to(device, non_blocking=True).split(size)
+
+    return batches
 
 
 def ahead(call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

@@ -208,7 +208,8 @@ def _rows(job: Job, scaler: Scaler, matrix: Matrix, labels: Labels, size: int) -
     if matrix.nbytes <= job.resident:
         return Resident(*mlp.resident(scaler.apply(matrix), labels, device), size)
     # a batch is standardized when it is gathered, so that there is no second matrix
-    return Gathered(streamed(lambda chosen: scaler.apply(matrix[chosen]), device), mlp.targets(labels, device), size)
+    gather = streamed(lambda chosen: scaler.apply(matrix[chosen]), matrix[0].nbytes, device)
+    return Gathered(gather, mlp.targets(labels, device), size)
 
 
 def _kept(job: Job, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:

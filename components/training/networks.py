@@ -120,4 +120,4 @@ def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.devic
 
 def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
     numbers = rows.index.to_numpy()
-    return data.streamed(lambda chosen: items.shards.take(numbers[chosen]), device)
+    return data.streamed(lambda chosen: items.shards.take(numbers[chosen]), items.shards.width, device)
