@@ -1,6 +1,7 @@
 """Every kind of model: its graph scores as its library does, and the same job gives the same bytes."""
 
 import importlib.util
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,17 @@ def test_the_same_seed_gives_the_same_bytes(kind, parameters):
     first, again = (estimators.fit(kind, job(parameters), MATRIX, LABELS).graph for _ in range(2))
 
     assert first == again
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("size", [32, 33])
+def test_a_table_that_does_not_fit_onto_the_device_trains_the_same_network(size, order):
+    matrix = np.asarray(MATRIX, order=order)
+    whole = job({**KINDS["mlp"], "batch_size": size})
+
+    graphs = [estimators.fit("mlp", each, matrix, LABELS).graph for each in (whole, replace(whole, resident=0))]
+
+    assert graphs[0] == graphs[1]
 
 
 @pytest.mark.parametrize("kind", ["mlp", "random_forest"])
