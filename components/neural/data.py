@@ -24,7 +24,8 @@ Take = Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]  # numbers of rows (b
 Gather = Callable[[Tensor, int], Iterator[Tensor]]  # numbers of rows (n,), rows of a batch -> inputs of each batch
 Change = Callable[[Batch, Tensor], Batch]  # by noise between 0 and 1, (b, NOISE)
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def unchanged(batch: Batch, _: Tensor) -> Batch:
@@ -110,7 +111,7 @@ class Gathered(Rows):
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
         left = order[skip * self.size :]
-        for chosen, inputs in zip(left.split(self.size), self._gather(left, self.size), strict=True):
+        for chosen, inputs in zip(torch.split(left, self.size), self._gather(left, self.size), strict=True):
             yield inputs, self.labels[chosen]
 
 
@@ -130,13 +131,13 @@ class Changed(Gathered):
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
         noise = torch.rand((len(order), NOISE), generator=self._generator, device=order.device)
-        drawn = noise[skip * self.size :].split(self.size)
+        drawn = torch.split(noise[skip * self.size :], self.size)
         yield from map(self._change, super()._batches(order, skip), drawn)
 
 
 def held(inputs: Tensor) -> Gather:
     """Gather from inputs that lie on the device as a whole, (n, ...)."""
-    return lambda order, size: (inputs[chosen] for chosen in order.split(size))
+    return lambda order, size: (inputs[chosen] for chosen in torch.split(order, size))
 
 
 def streamed(take: Take, width: int, device: torch.device) -> Gather:
@@ -155,8 +156,8 @@ def streamed(take: Take, width: int, device: torch.device) -> Gather:
     def batches(order: Tensor, size: int) -> Iterator[Tensor]:
         together = max(1, BLOCK // (width * size)) * size
         # the order is copied once: each copy from a GPU waits for what it computes
-        for block in ahead(gather, order.cpu().split(together)):
-            yield from block.to(device, non_blocking=True).split(size)
+        for block in ahead(gather, torch.split(order.cpu(), together)):
+            yield from torch.split(block.to(device, non_blocking=True), size)
 
     return batches
 
