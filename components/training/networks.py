@@ -113,8 +113,8 @@ def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.devic
         device: where the network is.
     """
     with torch.no_grad(), devices.exact():
-        batches = torch.split(torch.from_numpy(inputs).to(device), scorer.AT_ONCE)
-        found: Scores = torch.cat([call(batch) for batch in batches]).cpu().numpy()
+        batches = torch.split(torch.from_numpy(inputs), scorer.AT_ONCE)
+        found: Scores = torch.cat([call(batch.to(device)).cpu() for batch in batches]).numpy()
     return found
 
 

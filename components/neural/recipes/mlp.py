@@ -18,6 +18,8 @@ from components.neural.recipes import checked
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
+AT_ONCE = 1 << 16  # rows that are scored
+
 Matrix = npt.NDArray[np.float32]
 
 
@@ -91,8 +93,9 @@ def probabilities(model: nn.Sequential, matrix: Matrix) -> Matrix:
     """Return the network's probability of the positive class, float32 (n,), of standardized rows, float32 (n, d)."""
     device = next(model.parameters()).device
     with torch.no_grad():
-        scores: Matrix = torch.sigmoid(model(torch.from_numpy(matrix).to(device))).flatten().cpu().numpy()
-    return scores
+        batches = torch.split(torch.from_numpy(matrix), AT_ONCE)
+        scores = [torch.sigmoid(model(batch.to(device))).flatten().cpu() for batch in batches]
+    return _host(torch.cat(scores))
 
 
 def layers(model: nn.Sequential) -> list[tuple[Matrix, Matrix]]:

@@ -223,6 +223,18 @@ def test_gradients_are_clipped_to_the_norm():
     assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
 
 
+def test_rows_are_scored_so_many_at_once_as_the_device_can_hold():
+    network = MLP(1, Parameters(hidden=2)).model()
+    sizes = []
+    network.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    matrix = np.linspace(-1, 1, mlp.AT_ONCE + 3, dtype=np.float32)[:, None]
+
+    found = mlp.probabilities(network, matrix)
+
+    assert sizes == [mlp.AT_ONCE, 3]
+    assert np.abs(found[[0, -1]] - mlp.probabilities(network, matrix[[0, -1]])).max() < 1e-6
+
+
 def test_progress_names_step_loss_speed_and_what_is_left(caplog):
     caplog.set_level(logging.INFO, "nightshift")
     silent, told = Progress(100, 64, 1000), Progress(100, 64, 1000, seconds=0)
