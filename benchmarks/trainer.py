@@ -178,21 +178,19 @@ def ahead() -> None:
         file = Path(folder) / "day.npy"
         np.save(file, np.random.default_rng(0).integers(0, 256, (IMAGES, SIDE, SIDE, 3), dtype=np.uint8))
         for is_cold in (False, True):
-            found: dict[str, list[float]] = {"ahead": [], "asked": [], "none": []}
-            for _ in range(9):
+            found: dict[str, list[tuple[float, float]]] = {"asked": [], "ahead": [], "none": []}
+            for _ in range(7):
                 for name, taken in found.items():
                     shards = mapped(file, is_cold)
                     gather = gathers(name, shards.take, shards.width)
-                    taken.append(epoch_seconds(recipe, Gathered(gather, labels, small.batch_size)))
-            where = "read from the disk" if is_cold else "in the page cache"
-            won, most = (
-                statistics.median(a / b for a, b in zip(found["asked"], found[name], strict=True))
-                for name in ("ahead", "none")
-            )
-            console.print(
-                f"{IMAGES} images {where}: an epoch takes {statistics.median(found['asked']):.2f} s; it is {won:.3f} "
-                f"times as fast with batches gathered ahead, {most:.3f} times without any gathering"
-            )
+                    taken.append(epoch(recipe, Gathered(gather, labels, small.batch_size)))
+            console.print(f"{IMAGES} images {'read from the disk' if is_cold else 'in the page cache'}")
+            for name, title in (("ahead", "batches gathered ahead"), ("none", "no gathering at all")):
+                wall, cpu = (
+                    statistics.median(a[i] / b[i] for a, b in zip(found["asked"], found[name], strict=True))
+                    for i in (0, 1)
+                )
+                console.print(f"    {title}: an epoch is {wall:.3f} times as fast, {cpu:.3f} times in CPU seconds")
 
 
 def mapped(file: Path, is_cold: bool) -> Shards:
@@ -214,10 +212,10 @@ def gathers(name: str, take: Take, width: int) -> Gather:
     return lambda order, size: (held[: len(each)] for each in torch.split(order, size))
 
 
-def epoch_seconds(recipe: ResNet, data: Rows) -> float:
+def epoch(recipe: ResNet, data: Rows) -> tuple[float, float]:
     with devices.reproducible(0, 1):
         replica = Replica(recipe, CPU)
-        return timed(lambda: trainer.fit(replica, data))[0]
+        return timed(lambda: trainer.fit(replica, data))
 
 
 WIDE = Parameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
