@@ -1,6 +1,6 @@
 """The trainer beside others, in ratios from one run; `kills`, `plans` and `machines` are too long for the tests.
 
-    python -m benchmarks.trainer [batches] [mlp] [loop] [ddp] [plans] [kills] [machines]
+    python -m benchmarks.trainer [batches] [mlp] [loop] [ahead] [table] [ddp] [plans] [kills] [machines]
 
 CPU seconds count where other work shares the cores; wall seconds stand beside them.
 """
@@ -27,14 +27,17 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from components.classes.shards import Shards
 from components.common import step
 from components.common.config.neural import Trainer
-from components.neural import devices, processes, trainer
+from components.neural import data, devices, processes, trainer
 from components.neural.checkpoints import Checkpoints
-from components.neural.data import Resident
+from components.neural.data import Gather, Gathered, Resident, Rows, Take
 from components.neural.preemption import Notice
 from components.neural.recipes import mlp
+from components.neural.recipes import resnet as images
 from components.neural.recipes.mlp import MLP, Parameters
+from components.neural.recipes.resnet import ResNet
 from components.neural.replica import Replica
 from components.neural.trainer import Training
 from components.training import __main__ as training_step
@@ -149,6 +152,72 @@ def loop() -> None:
         compared("forward, backward, step of 256 rows: at least 0.97 for ours", count, variants, 15)
 
 
+def table() -> None:
+    """A table that is gathered from the host in blocks, beside one on the device as a whole: at least 0.9."""
+    count, parameters = 200_000, Parameters(epochs=1)
+    recipe, (matrix, labels) = MLP(WIDTH, parameters), rows(count)
+    whole = resident(count, parameters.batch_size)
+    gather = data.streamed(matrix.__getitem__, matrix[0].nbytes, CPU)
+    gathered = Gathered(gather, mlp.targets(labels, CPU), parameters.batch_size)
+    with devices.reproducible(0, 1):
+        variants = {
+            "gathered from the host": lambda: trainer.fit(Replica(recipe, CPU), gathered),
+            "on the device as a whole": lambda: trainer.fit(Replica(recipe, CPU), whole),
+        }
+        compared("an MLP's training on a table", count, variants, 9)
+
+
+SIDE, IMAGES = 224, 768
+
+
+def ahead() -> None:
+    """Images that stay on disk, gathered ahead of the steps, beside gathered when a step asks for them."""
+    small = images.Parameters(width=8, stages="1,1", stem="large", batch_size=32, epochs=1, threads=1)
+    recipe, labels = ResNet("parameters", SIDE, 3, 10, small), torch.randint(10, (IMAGES,))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "day.npy"
+        np.save(file, np.random.default_rng(0).integers(0, 256, (IMAGES, SIDE, SIDE, 3), dtype=np.uint8))
+        for is_cold in (False, True):
+            found: dict[str, list[tuple[float, float]]] = {"asked": [], "ahead": [], "none": []}
+            for _ in range(7):
+                for name, taken in found.items():
+                    shards = mapped(file, is_cold)
+                    gather = gathers(name, shards.take, shards.width)
+                    taken.append(epoch(recipe, Gathered(gather, labels, small.batch_size)))
+            console.print(f"{IMAGES} images {'read from the disk' if is_cold else 'in the page cache'}")
+            for name, title in (("ahead", "batches gathered ahead"), ("none", "no gathering at all")):
+                wall, cpu = (
+                    statistics.median(a[i] / b[i] for a, b in zip(found["asked"], found[name], strict=True))
+                    for i in (0, 1)
+                )
+                console.print(f"    {title}: an epoch is {wall:.3f} times as fast, {cpu:.3f} times in CPU seconds")
+
+
+def mapped(file: Path, is_cold: bool) -> Shards:
+    """A shard whose pages are in memory, or nowhere but on the disk."""
+    with file.open("rb") as opened:
+        os.fsync(opened.fileno())
+        if is_cold:
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return Shards([np.load(file, mmap_mode="r")])
+
+
+def gathers(name: str, take: Take, width: int) -> Gather:
+    """Gather ahead, as asked for, or the same rows again and again."""
+    if name == "ahead":
+        return data.streamed(take, width, CPU)
+    if name == "asked":
+        return lambda order, size: (torch.from_numpy(take(each.numpy())) for each in torch.split(order, size))
+    held = torch.zeros((32, SIDE, SIDE, 3), dtype=torch.uint8)
+    return lambda order, size: (held[: len(each)] for each in torch.split(order, size))
+
+
+def epoch(recipe: ResNet, data: Rows) -> tuple[float, float]:
+    with devices.reproducible(0, 1):
+        replica = Replica(recipe, CPU)
+        return timed(lambda: trainer.fit(replica, data))
+
+
 WIDE = Parameters(hidden=1024, layers=2, batch_size=4096, epochs=1)
 SCALED = 60_000
 
@@ -232,7 +301,7 @@ def machines() -> None:
 
 
 PARTS = {"batches": batches, "mlp": mlp_training, "loop": loop, "ddp": ddp, "plans": plans, "kills": kills}
-PARTS |= {"machines": machines}
+PARTS |= {"ahead": ahead, "table": table, "machines": machines}
 
 
 def main() -> None:

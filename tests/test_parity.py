@@ -28,15 +28,15 @@ NETWORKS: dict[str, tuple[Mapping[str, int], Mapping[str, Any]]] = {
 KINDS = {model["kind"]: model["parameters"] for model in samples.MODELS.values()}
 
 
-def stepped(kind: str, device: torch.device, **fit: Any) -> tuple[float, np.ndarray]:
-    """The loss and the weights of a network after a step."""
+def stepped(kind: str, device: torch.device, steps: int = 1, **fit: Any) -> tuple[float, np.ndarray]:
+    """The loss and the weights of a network after steps with the same rows."""
     shape, parameters = NETWORKS[kind]
     recipe = simulated.recipe(kind, shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
     with devices.reproducible(0, 1), devices.exact():
         inputs, labels = next(simulated.rows(recipe, ROWS, CPU).epoch())
         rows = Resident(inputs.to(device), labels.to(device), ROWS)
         training = Training(Replica(recipe, device), rows)
-        loss = training.step((rows.inputs, rows.labels))
+        loss = torch.stack([training.step((rows.inputs, rows.labels)) for _ in range(steps)])[-1]
         weights = [each.detach().cpu().flatten() for each in training.replica.model.parameters()]
     return float(loss), torch.cat(weights).numpy()
 
@@ -57,6 +57,17 @@ def test_a_network_takes_the_same_step_on_a_gpu(kind: str, device: str, fit: dic
 def test_bf16_is_near_to_float32(kind: str, device: str) -> None:
     loss, _ = stepped(kind, torch.device(device), precision="bf16")
     assert loss == pytest.approx(stepped(kind, CPU)[0], rel=0.03)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_cuda_graphs_take_the_same_steps(kind: str, device: str) -> None:
+    """The first step warms up, the second is recorded, the others repeat it."""
+    compiled = {"compile": "cuda-graphs"} if device == "cuda" else {}
+    loss, weights = stepped(kind, torch.device(device), 5, **compiled)
+    expected, others = stepped(kind, torch.device(device), 5)
+    assert loss == pytest.approx(expected, rel=1e-3)
+    assert np.mean(np.abs(weights - others) < 1e-3) > 0.99
 
 
 @pytest.mark.parametrize("device", DEVICES)

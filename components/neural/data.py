@@ -3,15 +3,29 @@
 No row is ever collated on its own. An epoch can be entered at any batch, so a training resumes inside it.
 """
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Batch = tuple[Tensor, Tensor]
-Gather = Callable[[Tensor], Tensor]
-Change = Callable[[Batch, Tensor], Batch]  # by noise between 0 and 1, (b, NOISE)
+RESIDENT = 1 << 30  # bytes of inputs that are copied to the device as a whole; of more, a batch at a time is
+BLOCK = 1 << 20  # bytes that are gathered at once, if a batch has fewer: handing over small ones takes longer
+AHEAD = 2  # such blocks, or batches, that are gathered before they are asked for
 NOISE = 4
+
+Batch = tuple[Tensor, Tensor]
+Take = Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]  # numbers of rows (b,) -> what they hold (b, ...)
+Gather = Callable[[Tensor, int], Iterator[Tensor]]  # numbers of rows (n,), rows of a batch -> inputs of each batch
+Change = Callable[[Batch, Tensor], Batch]  # by noise between 0 and 1, (b, NOISE)
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def unchanged(batch: Batch, _: Tensor) -> Batch:
@@ -19,17 +33,16 @@ def unchanged(batch: Batch, _: Tensor) -> Batch:
     return batch
 
 
-class Resident:
-    """All rows of a training, on the device as a whole, in random order once an epoch.
+class Rows:
+    """Rows of a training, in random order once an epoch.
 
     Args:
-        inputs: (n, ...), on the device.
         labels: (n, ...), on the device.
         size: rows of a batch.
     """
 
-    def __init__(self, inputs: Tensor, labels: Tensor, size: int) -> None:
-        self.inputs, self.labels, self.size = inputs, labels, size
+    def __init__(self, labels: Tensor, size: int) -> None:
+        self.labels, self.size = labels, size
         self._generator = torch.Generator(labels.device)
         self._state = self._generator.get_state()
 
@@ -46,12 +59,10 @@ class Resident:
         """Yield the batches of the next epoch, but for the first so many."""
         self._generator.set_state(self._state)
         order = torch.randperm(len(self.labels), generator=self._generator, device=self.labels.device)
-        # of all rows, since the last bits of a product may depend on where in memory a batch lies
-        batches = [torch.split(rows[order], self.size)[skip:] for rows in (self.inputs, self.labels)]
-        *before, last = zip(*batches, strict=True)
-        yield from before
-        self._state = self._generator.get_state()
-        yield last
+        for number, batch in enumerate(self._batches(order, skip), skip + 1):
+            if number == len(self):
+                self._state = self._generator.get_state()
+            yield batch
 
     def state(self) -> Tensor:
         """Return what the order of the epoch's rows follows from, or the next one's after its last batch; uint8."""
@@ -61,30 +72,107 @@ class Resident:
         """Go back to where `state` was called, in whole epochs."""
         self._state = state.clone()
 
+    def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
+        """Yield the batches of an epoch; whatever is drawn for it is drawn before the first one."""
+        raise NotImplementedError
 
-class Gathered(Resident):
+
+class Resident(Rows):
+    """All rows of a training, on the device as a whole.
+
+    Args:
+        inputs: (n, ...), on the device.
+        labels: (n, ...), on the device.
+        size: rows of a batch.
+    """
+
+    def __init__(self, inputs: Tensor, labels: Tensor, size: int) -> None:
+        super().__init__(labels, size)
+        self.inputs = inputs
+
+    def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
+        # of all rows, since the last bits of a product may depend on where in memory a batch lies
+        inputs, labels = (torch.split(rows[order], self.size)[skip:] for rows in (self.inputs, self.labels))
+        yield from zip(inputs, labels, strict=True)
+
+
+class Gathered(Rows):
+    """Rows whose inputs are gathered a batch at a time.
+
+    Args:
+        gather: gives inputs on the device.
+        labels: (n, ...), on the device.
+        size: rows of a batch.
+    """
+
+    def __init__(self, gather: Gather, labels: Tensor, size: int) -> None:
+        super().__init__(labels, size)
+        self._gather = gather
+
+    def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
+        left = order[skip * self.size :]
+        for chosen, inputs in zip(torch.split(left, self.size), self._gather(left, self.size), strict=True):
+            yield inputs, self.labels[chosen]
+
+
+class Changed(Gathered):
     """Rows that are gathered a batch at a time, and changed; what is random follows from the state of that epoch.
 
     Args:
-        gather: numbers of rows, int64 (b,) on the labels' device -> (b, ...) there.
+        gather: gives inputs on the device.
         labels: int64 (n,), on the device.
         size: rows of a batch.
-        change: what is done to a batch.
+        change: what is done to a batch, on the device.
     """
 
     def __init__(self, gather: Gather, labels: Tensor, size: int, change: Change) -> None:
-        super().__init__(labels, labels, size)
-        self._gather, self._change = gather, change
+        super().__init__(gather, labels, size)
+        self._change = change
 
-    def epoch(self, skip: int = 0) -> Iterator[Batch]:
-        """Yield the batches of the next epoch, but for the first so many."""
-        self._generator.set_state(self._state)
-        count, device = len(self.labels), self.labels.device
-        order = torch.randperm(count, generator=self._generator, device=device)
-        noise = torch.rand((count, NOISE), generator=self._generator, device=device)
-        after = self._generator.get_state()
-        for first in range(skip * self.size, count, self.size):
-            chosen, drawn = order[first : first + self.size], noise[first : first + self.size]
-            if first + self.size >= count:
-                self._state = after
-            yield self._change((self._gather(chosen), self.labels[chosen]), drawn)
+    def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
+        noise = torch.rand((len(order), NOISE), generator=self._generator, device=order.device)
+        drawn = torch.split(noise[skip * self.size :], self.size)
+        yield from map(self._change, super()._batches(order, skip), drawn)
+
+
+def held(inputs: Tensor) -> Gather:
+    """Gather from inputs that lie on the device as a whole, (n, ...)."""
+    return lambda order, size: (inputs[chosen] for chosen in torch.split(order, size))
+
+
+def streamed(take: Take, width: int, device: torch.device) -> Gather:
+    """Gather on the host, ahead, in memory from which a GPU copies while it computes.
+
+    Args:
+        take: gathers rows.
+        width: bytes of a row.
+        device: where they go.
+    """
+
+    def gather(chosen: Tensor) -> Tensor:
+        inputs = torch.from_numpy(take(chosen.numpy()))
+        return inputs.pin_memory() if device.type == "cuda" else inputs
+
+    def batches(order: Tensor, size: int) -> Iterator[Tensor]:
+        together = max(1, BLOCK // (width * size)) * size
+        # the order is copied once: each copy from a GPU waits for what it computes
+        for block in ahead(gather, torch.split(order.cpu(), together)):
+            yield from torch.split(block.to(device, non_blocking=True), size)
+
+    return batches
+
+
+def ahead(call: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield what a function returns for each item; a thread calls it for the next ones meanwhile.
+
+    What the function raises is raised for that item. The thread ends with the iterator, however early.
+    """
+    pool, rest = ThreadPoolExecutor(1, thread_name_prefix="ahead"), iter(items)
+    try:
+        waiting = deque(pool.submit(call, item) for item in islice(rest, AHEAD))
+        while waiting:
+            found = waiting.popleft().result()
+            waiting.extend(pool.submit(call, item) for item in islice(rest, 1))
+            yield found
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from components.common.config.neural import Compression, Precision, Schedule, Trainer
+from components.common.config.neural import Compile, Compression, Precision, Schedule, Trainer
 from components.common.errors import UserError
 from components.neural.recipes import Recipe
 from components.neural.replica import Replica
@@ -47,6 +47,9 @@ def arrangement(recipe: Recipe, trainer: Trainer, device: torch.device, processe
     """Return the processes along `AXES`."""
     together = trainer.shard * trainer.tensor * trainer.pipeline
     given = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
+    if recipe.fit.compile is Compile.CUDA_GRAPHS and processes > 1:
+        # FSDP gathers parameters at other addresses each time, and beside DDP they fail (pytorch/pytorch#113809)
+        raise UserError(f"compile is cuda-graphs, which {processes} processes cannot have; write compile: default")
     if processes % together:
         raise UserError(f"{given} is {together}, which does not divide {processes} processes; start a multiple of it")
     if trainer.zero and together > 1:

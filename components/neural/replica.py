@@ -8,12 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from components.common.config.neural import Fit, Precision
+from components.common.config.neural import Compile, Fit, Precision
+from components.common.errors import UserError
 from components.neural.data import Batch
 from components.neural.recipes import Recipe
 
 Values = dict[str, Tensor]  # by the names that weights have in the whole network
 
+MODES = {Compile.DEFAULT: "default", Compile.CUDA_GRAPHS: "reduce-overhead"}
 TYPES = {Precision.BF16: torch.bfloat16, Precision.FP16: torch.float16}
 
 
@@ -31,6 +33,7 @@ class Replica:
 
     def __init__(self, recipe: Recipe, device: torch.device) -> None:
         self.recipe, self.fit, self.device = recipe, recipe.fit, device
+        check(self.fit, device)
         self.model = recipe.model().to(device)
         self.called: nn.Module = self.model
         self.parts: list[nn.Sequential] = [self.model]
@@ -42,6 +45,9 @@ class Replica:
         Returns:
             the mean loss of this process's rows.
         """
+        if self.fit.compile is Compile.CUDA_GRAPHS:
+            # else the second backward of a block counts as a new step, which frees what the blocks before it have kept
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         if self.fit.microbatches == self.processes == 1:
             return self._backward(batch, 1.0, scale)
         *before, last = self._pieces(batch)
@@ -85,8 +91,12 @@ class Replica:
         """Have the network compute with `weights`, which were changed."""
 
     def whole(self) -> nn.Sequential:
-        """Return the whole network, in every process."""
-        return self.model
+        """Return the whole network, in every process, without what is compiled for a training's batches alone."""
+        if self.fit.compile is Compile.NONE:
+            return self.model
+        model = self.recipe.model().to(self.device)
+        model.load_state_dict(self.model.state_dict())
+        return model
 
     def autocast(self) -> AbstractContextManager[object]:
         """Compute in the precision of the fit."""
@@ -120,5 +130,26 @@ def prepare(part: nn.Sequential, fit: Fit) -> None:
     for block in part:
         if fit.recompute:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
-        if fit.compile:
-            block.compile()
+        if fit.compile is not Compile.NONE:
+            block.compile(mode=MODES[fit.compile])
+
+
+def check(fit: Fit, device: torch.device) -> None:
+    """Refuse CUDA graphs where there are none, and where PyTorch 2.13 is known to get them wrong.
+
+    They follow https://docs.pytorch.org/docs/stable/torch.compiler_cudagraph_trees.html, and have not been run.
+
+    Raises:
+        UserError: on the CPU, or when gradients are accumulated (pytorch/pytorch#96693).
+    """
+    if fit.compile is not Compile.CUDA_GRAPHS:
+        return
+    if device.type != "cuda":
+        raise UserError(
+            "compile is cuda-graphs, which only GPUs have; write compile: default, or run with --device cuda"
+        )
+    if fit.microbatches > 1:
+        raise UserError(
+            f"compile is cuda-graphs, and microbatches is {fit.microbatches}: gradients would be added where the next "
+            "graph writes; write microbatches: 1, or compile: default"
+        )

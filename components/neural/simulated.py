@@ -18,7 +18,7 @@ from components.common import step
 from components.common.config.neural import Trainer
 from components.common.errors import UserError
 from components.neural import devices, processes
-from components.neural.data import Gathered, Resident, unchanged
+from components.neural.data import Changed, Resident, Rows, held, unchanged
 from components.neural.recipes import Recipe, bert, checked, mlp, resnet
 from components.neural.recipes.bert import Bert
 from components.neural.recipes.mlp import MLP
@@ -79,7 +79,7 @@ def recipe(kind: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Rec
     return Bert(FIELD, **shape, fit=checked(bert.Parameters, FIELD, given))
 
 
-def rows(made: Recipe, count: int, device: torch.device) -> Resident:
+def rows(made: Recipe, count: int, device: torch.device) -> Rows:
     """Return random rows for a recipe, in whole batches, which take the same time each.
 
     Raises:
@@ -94,10 +94,10 @@ def rows(made: Recipe, count: int, device: torch.device) -> Resident:
         return Resident(inputs, (inputs[:, 0] > 0).float(), size)
     if isinstance(made, ResNet):
         pixels = torch.randint(256, (count, made.side, made.side, made.channels), dtype=torch.uint8, device=device)
-        return Gathered(pixels.__getitem__, _labels(count, made.classes, device), size, made.augmented)
+        return Changed(held(pixels), _labels(count, made.classes, device), size, made.augmented)
     assert isinstance(made, Bert)
     tokens = torch.randint(made.vocabulary, (count, made.length), dtype=torch.int32, device=device)
-    return Gathered(tokens.__getitem__, _labels(count, made.classes, device), size, unchanged)
+    return Changed(held(tokens), _labels(count, made.classes, device), size, unchanged)
 
 
 def _labels(count: int, classes: int, device: torch.device) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from components.common.config.neural import Decay, Fit, Precision
-from components.neural.data import Batch, Resident
+from components.neural.data import Batch, Rows
 from components.neural.ema import Average
 from components.neural.losses import Losses, Points
 from components.neural.progress import Progress
@@ -27,7 +27,7 @@ class Training:
         losses: of those.
     """
 
-    def __init__(self, replica: Replica, rows: Resident) -> None:
+    def __init__(self, replica: Replica, rows: Rows) -> None:
         self.replica, self.rows, self.fit = replica, rows, replica.fit
         self.steps, self.done = self.fit.epochs * len(rows), 0
         self.losses = Losses(self.steps, replica.device)
@@ -136,7 +136,7 @@ class Keeper(Protocol):
         """Wait until what has begun is written."""
 
 
-def fit(replica: Replica, rows: Resident, checkpoints: Keeper | None = None) -> Trained:
+def fit(replica: Replica, rows: Rows, checkpoints: Keeper | None = None) -> Trained:
     """Train a network; call it inside `devices.reproducible`, after the replica is made.
 
     Raises:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from components.common.config.neural import Compression, Precision
+from components.common.config.neural import Compile, Compression, Precision
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 
@@ -105,6 +105,11 @@ def _precisions(_: Variant, on: Setting) -> Iterable[Value]:
     return [each.value for each in Precision if on.device == "cuda" or each is not Precision.FP16]
 
 
+def _compiled(now: Variant, on: Setting) -> Iterable[Value]:
+    has_graphs = on.device == "cuda" and now.processes == now.value("microbatches") == 1
+    return [each.value for each in Compile if has_graphs or each is not Compile.CUDA_GRAPHS]
+
+
 def _microbatches(now: Variant, _: Setting) -> Iterable[Value]:
     # more of them fill a pipeline; elsewhere they only save memory
     pieces = int(now.value("microbatches"))
@@ -123,7 +128,7 @@ AXES: dict[str, Callable[[Variant, Setting], Iterable[Value]]] = {
     "threads": _threads,
     "precision": _precisions,
     "channels_last": lambda _, on: (True, False) if on.network.kind == "resnet" else (),
-    "compile": lambda _, __: (False, True),
+    "compile": _compiled,
     "recompute": lambda _, __: (False,),
     "microbatches": _microbatches,
     "compression": _compression,

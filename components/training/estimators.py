@@ -26,7 +26,7 @@ from components.common.config.neural import Trainer
 from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError, check_names
 from components.neural import devices, processes, trainer
-from components.neural.data import Resident
+from components.neural.data import RESIDENT, Gathered, Resident, Rows, streamed
 from components.neural.losses import Points
 from components.neural.recipes import mlp
 from components.neural.trainer import Keeper
@@ -57,6 +57,7 @@ class Job:
         device: `cpu` or `cuda`.
         trainer: how processes share the training of a network.
         checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        resident: bytes of inputs up to which a network has all on the device; of more, a batch at a time.
     """
 
     field: str
@@ -66,6 +67,7 @@ class Job:
     device: str
     trainer: Trainer = REPLICATED
     checkpoints: str = ""
+    resident: int = RESIDENT
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     parameters = mlp.parameters(job.field, job.parameters)
     scaler = Scaler.fitted(matrix)
     device = devices.torch_device(job.device)
-    rows = Resident(*mlp.resident(scaler.apply(matrix), labels, device), parameters.batch_size)
+    rows = _rows(job, scaler, matrix, labels, parameters.batch_size)
     with _kept(job, matrix, labels) as kept, devices.reproducible(job.seed, parameters.threads):
         found = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), job.trainer, device), rows, kept)
     return Fitted(
@@ -198,6 +200,16 @@ def _mlp(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
         lambda rows: mlp.probabilities(found.model, scaler.apply(rows)),
         found.losses,
     )
+
+
+def _rows(job: Job, scaler: Scaler, matrix: Matrix, labels: Labels, size: int) -> Rows:
+    """Return what a network is trained on, all of it on the device where it fits."""
+    device = devices.torch_device(job.device)
+    if matrix.nbytes <= job.resident:
+        return Resident(*mlp.resident(scaler.apply(matrix), labels, device), size)
+    # a batch is standardized when it is gathered, so that there is no second matrix
+    gather = streamed(lambda chosen: scaler.apply(matrix[chosen]), matrix[0].nbytes, device)
+    return Gathered(gather, mlp.targets(labels, device), size)
 
 
 def _kept(job: Job, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:

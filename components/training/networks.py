@@ -14,12 +14,10 @@ from components.classes import scorer
 from components.classes.shards import Array, Items, labels
 from components.common import storage
 from components.common.config.classes import Images, Texts
-from components.neural import checkpoints, devices, processes, trainer
-from components.neural.data import Change, Gather, Gathered
+from components.neural import checkpoints, data, devices, processes, trainer
+from components.neural.data import Change, Changed, Gather, Rows
 from components.neural.recipes import Recipe
 from components.neural.trainer import Trained
-
-RESIDENT = 1 << 30  # bytes of inputs that are copied to the device as a whole
 
 Scores = npt.NDArray[np.float32]
 
@@ -38,7 +36,7 @@ class Setting:
     task: Images | Texts
     device: str
     checkpoints: str = ""
-    resident: int = RESIDENT
+    resident: int = data.RESIDENT
 
     @property
     def torch_device(self) -> torch.device:
@@ -55,7 +53,7 @@ def field(name: str) -> str:
     return f"task.candidates.{name}.parameters"
 
 
-def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Gathered) -> Trained:
+def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathered: Rows) -> Trained:
     """Fit a network on some rows of a training.
 
     Args:
@@ -77,7 +75,7 @@ def fit(setting: Setting, name: str, recipe: Recipe, rows: pd.DataFrame, gathere
         return trained
 
 
-def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, change: Change) -> Gathered:
+def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, change: Change) -> Changed:
     """Return what a network is trained on.
 
     Args:
@@ -90,8 +88,8 @@ def gathered(setting: Setting, items: Items, rows: pd.DataFrame, size: int, chan
     device = setting.torch_device
     known = torch.from_numpy(labels(rows, setting.task.classes)).to(device)
     is_small = items.shards.width * len(rows) <= setting.resident
-    gather = _resident(items, rows, device) if is_small else _mapped(items, rows, device)
-    return Gathered(gather, known, size, change)
+    gather = data.held(torch.from_numpy(items.inputs(rows)).to(device)) if is_small else _mapped(items, rows, device)
+    return Changed(gather, known, size, change)
 
 
 def probabilities(model: nn.Sequential, inputs: Array) -> Scores:
@@ -115,21 +113,11 @@ def batched(call: Callable[[Tensor], Tensor], inputs: Array, device: torch.devic
         device: where the network is.
     """
     with torch.no_grad(), devices.exact():
-        batches = torch.split(torch.from_numpy(inputs).to(device), scorer.AT_ONCE)
-        found: Scores = torch.cat([call(batch) for batch in batches]).cpu().numpy()
+        batches = torch.split(torch.from_numpy(inputs), scorer.AT_ONCE)
+        found: Scores = torch.cat([call(batch.to(device)).cpu() for batch in batches]).numpy()
     return found
-
-
-def _resident(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
-    whole = torch.from_numpy(items.inputs(rows)).to(device)
-    return lambda chosen: whole[chosen]
 
 
 def _mapped(items: Items, rows: pd.DataFrame, device: torch.device) -> Gather:
     numbers = rows.index.to_numpy()
-
-    def gather(chosen: Tensor) -> Tensor:
-        inputs = torch.from_numpy(items.shards.take(numbers[chosen.cpu().numpy()]))
-        return (inputs.pin_memory() if device.type == "cuda" else inputs).to(device, non_blocking=True)
-
-    return gather
+    return data.streamed(lambda chosen: items.shards.take(numbers[chosen]), items.shards.width, device)

@@ -126,8 +126,8 @@ def _embeddings(encoder: nn.Module, found: Tokens, pad: int) -> npt.NDArray[np.f
     order = np.argsort((found != pad).sum(1), kind="stable")
     device = next(encoder.parameters()).device
     with torch.no_grad():
-        batches = torch.split(torch.from_numpy(found[order]).to(device), scorer.AT_ONCE)
-        embedded = torch.cat([encoder(_trimmed(pad, batch)) for batch in batches]).cpu().numpy()
+        batches = torch.split(torch.from_numpy(found[order]), scorer.AT_ONCE)
+        embedded = torch.cat([encoder(_trimmed(pad, batch.to(device))).cpu() for batch in batches]).numpy()
     back = np.empty_like(embedded)
     back[order] = embedded
     return back

@@ -33,6 +33,14 @@ class Compression(StrEnum):
     POWER_SGD = "powersgd"
 
 
+class Compile(StrEnum):
+    """What torch.compile makes of each block of a network."""
+
+    NONE = "none"
+    DEFAULT = "default"
+    CUDA_GRAPHS = "cuda-graphs"
+
+
 class Decay(StrEnum):
     """How the learning rate falls to 0."""
 
@@ -65,7 +73,10 @@ class Fit(Section):
     )
     clip: Annotated[float, annotated_types.Ge(0)] = Field(0, description="largest norm of the gradients; 0: no limit")
     recompute: bool = Field(False, description="activations of a block are computed again backward, not kept")
-    compile: bool = Field(False, description="by torch.compile, block by block")
+    compile: Compile = Field(
+        Compile.NONE,
+        description="by torch.compile, block by block; cuda-graphs: a block's kernels are launched as one, on one GPU",
+    )
 
 
 class Trainer(Section):

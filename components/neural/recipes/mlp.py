@@ -18,6 +18,8 @@ from components.neural.recipes import checked
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
+AT_ONCE = 1 << 16  # rows that are scored
+
 Matrix = npt.NDArray[np.float32]
 
 
@@ -79,15 +81,21 @@ class MLP:
 
 def resident(matrix: Matrix, labels: npt.NDArray[np.int8], device: torch.device) -> tuple[Tensor, Tensor]:
     """Copy all rows to the device: standardized inputs, float32 (n, d), and labels, float32 (n,)."""
-    return torch.from_numpy(matrix).to(device), torch.from_numpy(labels.astype(np.float32)).to(device)
+    return torch.from_numpy(matrix).to(device), targets(labels, device)
+
+
+def targets(labels: npt.NDArray[np.int8], device: torch.device) -> Tensor:
+    """Copy labels to the device, float32 (n,)."""
+    return torch.from_numpy(labels.astype(np.float32)).to(device)
 
 
 def probabilities(model: nn.Sequential, matrix: Matrix) -> Matrix:
     """Return the network's probability of the positive class, float32 (n,), of standardized rows, float32 (n, d)."""
     device = next(model.parameters()).device
     with torch.no_grad():
-        scores: Matrix = torch.sigmoid(model(torch.from_numpy(matrix).to(device))).flatten().cpu().numpy()
-    return scores
+        batches = torch.split(torch.from_numpy(matrix), AT_ONCE)
+        scores = [torch.sigmoid(model(batch.to(device))).flatten().cpu() for batch in batches]
+    return _host(torch.cat(scores))
 
 
 def layers(model: nn.Sequential) -> list[tuple[Matrix, Matrix]]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from components.neural.data import Gathered
+from components.neural.data import Changed, held
 from components.neural.images import Augmentation, augmented, beta, mixed
 from components.neural.recipes.resnet import Parameters, ResNet
 
@@ -14,15 +14,15 @@ LABELS = torch.arange(10)
 HOW = Augmentation(shift=1, flip=True)
 
 
-def pictures(how: Augmentation = HOW, size: int = 3) -> Gathered:
+def pictures(how: Augmentation = HOW, size: int = 3) -> Changed:
     torch.manual_seed(0)
     change = lambda batch, noise: (augmented(how, batch[0], noise), batch[1])  # noqa: E731
-    found = Gathered(lambda chosen: IMAGES[chosen], LABELS, size, change)
+    found = Changed(held(IMAGES), LABELS, size, change)
     found.seed()
     return found
 
 
-def epochs(found: Gathered, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def epochs(found: Changed, count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
     return [batch for _ in range(count) for batch in found.epoch()]
 
 

@@ -46,6 +46,11 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
         ({"tensor": 2}, {"precision": "fp16"}, "fp16 scales the loss of whole networks only; write precision: bf16"),
         ({"zero": 3, "shard": 2}, {}, "shard 2 x tensor 1 x pipeline 1: zero: 3 is for all processes alike; write 1"),
         ({"zero": 2, "compression": "bf16"}, {}, "zero 2: compression is for processes that only replicate"),
+        (
+            {},
+            {"compile": "cuda-graphs"},
+            "compile is cuda-graphs, which 8 processes cannot have; write compile: default",
+        ),
         ({"zero": 2}, {"precision": "fp16"}, "zero 2: fp16 scales the loss of whole networks only"),
         ({"shard": 2, "pipeline": 2, "schedule": "zero-bubble"}, {}, "zero-bubble .* FSDP does not; write shard: 1"),
     ],

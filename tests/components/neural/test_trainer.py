@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from components.common.config.neural import Decay, Fit, Precision
+from components.common.config.neural import Compile, Decay, Fit, Precision
 from components.common.errors import UserError
-from components.neural import devices, trainer
+from components.neural import devices, replica, trainer
 from components.neural.data import Resident
 from components.neural.progress import Progress
 from components.neural.recipes import mlp
@@ -164,7 +164,32 @@ def test_accumulated_gradients_and_recomputed_activations_train_the_same_network
 def test_a_compiled_network_is_the_same_network():
     short = SMALL.model_copy(update={"epochs": 1, "batch_size": 300, "layers": 1})
 
-    assert gap(trained(short), trained(short.model_copy(update={"compile": True}))) < 1e-5
+    found = trained(short.model_copy(update={"compile": Compile.DEFAULT}))
+
+    assert gap(trained(short), found) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_is_compiled_for_a_training_is_left_there():
+    """Batches of another size would be compiled for anew."""
+    compiled = Replica(MLP(3, SMALL.model_copy(update={"compile": Compile.DEFAULT})), CPU)
+
+    for model, is_compiled in ((compiled.model, True), (compiled.whole(), False)):
+        assert all(bool(block._compiled_call_impl) == is_compiled for block in model)
+    assert gap(compiled.model, compiled.whole()) == 0
+
+
+@pytest.mark.parametrize(
+    ("microbatches", "device", "said"),
+    [
+        (1, "cpu", "compile is cuda-graphs, which only GPUs have; write compile: default"),
+        (2, "cuda", "and microbatches is 2: .*; write microbatches: 1, or compile: default"),
+    ],
+)
+def test_cuda_graphs_are_refused_where_they_cannot_be(microbatches, device, said):
+    fit = Fit(compile=Compile.CUDA_GRAPHS, microbatches=microbatches)
+    with pytest.raises(UserError, match=said):
+        replica.check(fit, torch.device(device))
 
 
 @pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
@@ -196,6 +221,18 @@ def test_gradients_are_clipped_to_the_norm():
 
     norms = [parameter.grad.norm() for parameter in replica.model.parameters()]
     assert torch.stack(norms).norm().item() == pytest.approx(0.01, rel=1e-3)
+
+
+def test_rows_are_scored_so_many_at_once_as_the_device_can_hold():
+    network = MLP(1, Parameters(hidden=2)).model()
+    sizes = []
+    network.register_forward_hook(lambda _, inputs, __: sizes.append(len(inputs[0])))
+    matrix = np.linspace(-1, 1, mlp.AT_ONCE + 3, dtype=np.float32)[:, None]
+
+    found = mlp.probabilities(network, matrix)
+
+    assert sizes == [mlp.AT_ONCE, 3]
+    assert np.abs(found[[0, -1]] - mlp.probabilities(network, matrix[[0, -1]])).max() < 1e-6
 
 
 def test_progress_names_step_loss_speed_and_what_is_left(caplog):

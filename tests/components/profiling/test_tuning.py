@@ -57,37 +57,37 @@ def searched(
 
 
 def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside_what_was_given() -> None:
-    factors = {("threads", 4): 1.3, ("precision", "bf16"): 0.5, ("compile", True): 0.8, ("batch_size", 512): 0.9}
+    factors = {("threads", 4): 1.3, ("precision", "bf16"): 0.5, ("compile", "default"): 0.8, ("batch_size", 512): 0.9}
     factors |= {("batch_size", 1024): 0.7}
 
     found, tried = searched(factors, setting=replace(SETTING, batch_sizes=[512, 1024]), noise=0.02)
 
-    assert found.changes == {"precision": "bf16", "compile": True, "batch_size": 1024}
+    assert found.changes == {"precision": "bf16", "compile": "default", "batch_size": 1024}
     assert found.best.parameters == {**PARAMETERS, **found.changes}
     assert found.is_faster and found.total
     assert found.total.won == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
     assert found.total.after.rows / found.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
     names = [(each.axis, each.value) for each in tried if each.axis != "batch_size"]
-    assert names == [("threads", 4), ("precision", "bf16"), ("compile", True)]
+    assert names == [("threads", 4), ("precision", "bf16"), ("compile", "default")]
 
 
 def test_an_axis_begins_where_the_one_before_has_ended() -> None:
     """With bf16, compiling does not pay."""
-    both = {("precision", "bf16"): 0.5, ("compile", True): 0.9}
+    both = {("precision", "bf16"): 0.5, ("compile", "default"): 0.9}
 
     def start(variant: Variant) -> Fake:
         values = variant.value("precision"), variant.value("compile")
-        seconds = {("bf16", True): 0.6, ("bf16", False): 0.5, ("float32", True): 0.9}.get(values, 1.0)
+        seconds = {("bf16", "default"): 0.6, ("bf16", "none"): 0.5, ("float32", "default"): 0.9}.get(values, 1.0)
         return Fake(variant, SETTING, lambda: seconds)
 
     found = tuning.tuned(GIVEN, Search(start, SETTING, lambda _: None))  # type: ignore[arg-type]
 
     assert found.changes == {"precision": "bf16"}
-    assert searched(both)[0].changes == {"precision": "bf16", "compile": True}
+    assert searched(both)[0].changes == {"precision": "bf16", "compile": "default"}
 
 
 def test_noise_and_a_win_within_the_tolerance_are_seldom_taken() -> None:
-    factors = {("precision", "bf16"): 1.0, ("compile", True): 0.98}
+    factors = {("precision", "bf16"): 1.0, ("compile", "default"): 0.98}
 
     changed = [seed for seed in range(8) if searched(factors, noise=0.2, seed=seed)[0].changes]
 
@@ -102,7 +102,8 @@ def test_a_win_is_found_in_spite_of_noise() -> None:
 
 def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
     found, tried = searched(
-        {("compile", True): 0, ("recompute", False): 0.8}, replace(GIVEN, parameters={**PARAMETERS, "recompute": True})
+        {("compile", "default"): 0, ("recompute", False): 0.8},
+        replace(GIVEN, parameters={**PARAMETERS, "recompute": True}),
     )
 
     assert [each.refused for each in tried if each.axis == "compile"] == ["no compiler"]
@@ -150,20 +151,23 @@ def test_images_are_also_laid_out_otherwise() -> None:
 
 def test_what_is_there_and_cannot_run_is_an_error() -> None:
     with pytest.raises(UserError, match="no compiler"):
-        searched({("compile", False): 0})
+        searched({("compile", "none"): 0})
 
 
 @pytest.mark.parametrize(
     ("device", "processes", "trainer", "parameters", "values"),
     [
-        ("cpu", 1, {}, {}, {"threads": [4], "precision": ["bf16"], "compile": [True]}),
+        ("cpu", 1, {}, {}, {"threads": [4], "precision": ["bf16"], "compile": ["default"]}),
         ("cpu", 2, {}, {"threads": 2}, {"threads": [1], "compression": ["bf16"]}),
         ("cpu", 2, {"shard": 2}, {}, {"threads": [2], "compression": []}),
         ("cpu", 2, {"zero": 2}, {}, {"threads": [2], "compression": []}),
         ("cuda", 1, {}, {"precision": "bf16"}, {"threads": [], "precision": ["float32", "fp16"]}),
+        ("cuda", 1, {}, {}, {"compile": ["default", "cuda-graphs"]}),
+        ("cuda", 2, {}, {}, {"compile": ["default"]}),
         ("cpu", 1, {}, {}, {"channels_last": []}),
+        ("cuda", 1, {}, {"microbatches": 2}, {"microbatches": [1]}),
         ("cuda", 2, {"pipeline": 2}, {"microbatches": 2}, {"microbatches": [4, 8], "compression": []}),
-        ("cuda", 1, {}, {"microbatches": 2, "recompute": True}, {"microbatches": [1], "recompute": [False]}),
+        ("cuda", 1, {}, {"microbatches": 2, "recompute": True}, {"compile": ["default"], "recompute": [False]}),
     ],
 )
 def test_an_axis_has_the_values_that_apply(

@@ -1,6 +1,8 @@
 """Every kind of model: its graph scores as its library does, and the same job gives the same bytes."""
 
 import importlib.util
+import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +58,25 @@ def test_the_same_seed_gives_the_same_bytes(kind, parameters):
     first, again = (estimators.fit(kind, job(parameters), MATRIX, LABELS).graph for _ in range(2))
 
     assert first == again
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("size", [32, 33])
+def test_a_table_that_does_not_fit_onto_the_device_trains_the_same_network(size, order):
+    takers = set()
+
+    class Table(np.ndarray):
+        def __getitem__(self, rows):
+            takers.add(threading.current_thread())
+            return super().__getitem__(rows)
+
+    matrix = np.asarray(MATRIX, order=order).view(Table)
+    whole = job({**KINDS["mlp"], "batch_size": size})
+    expected = estimators.fit("mlp", whole, matrix, LABELS).graph
+    takers.clear()
+
+    assert estimators.fit("mlp", replace(whole, resident=0), matrix, LABELS).graph == expected
+    assert takers > {threading.main_thread()}
 
 
 @pytest.mark.parametrize("kind", ["mlp", "random_forest"])

@@ -112,14 +112,14 @@ def test_what_is_not_written_is_said_in_lines_to_copy(
 ) -> None:
     file = config(tmp_path, network)
     before, trainer = file.read_text(), Trainer().model_dump(mode="json")
-    changes: dict[str, Value] = {"processes": 2, "compression": "bf16", "compile": True}
+    changes: dict[str, Value] = {"processes": 2, "compression": "bf16", "compile": "default"}
 
     assert kept(Tuned(Variant({}, trainer, 2), changes, None), file, "mlp", is_dry) == 0
 
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == f"to write into {file}:"
     assert yaml.safe_load("\n".join(lines)) == {
-        "task": {"trainer": {"compression": "bf16"}, "candidates": {"mlp": {"parameters": {"compile": True}}}}
+        "task": {"trainer": {"compression": "bf16"}, "candidates": {"mlp": {"parameters": {"compile": "default"}}}}
     }
     assert file.read_text() == before
 
