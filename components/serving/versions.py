@@ -73,7 +73,7 @@ class Model:
         score = self.package.signature.score
         return [score, _bytes("label")] if self.reader else [score]
 
-    @property
+    @cached_property
     def threshold(self) -> float:
         """The score from which a row is flagged; infinity where there is no such thing."""
         given = self.package.decision.threshold

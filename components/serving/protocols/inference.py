@@ -6,6 +6,7 @@ index are those of Triton Inference Server's documentation, so that tritonclient
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from http import HTTPStatus
 from importlib import metadata
 from itertools import chain
@@ -134,7 +135,7 @@ def _check(given: Input, wanted: Signature, shapes: list[list[int]], most: int) 
 def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
     """Return a tensor of numbers."""
     _check(given, wanted, [wanted.shape[1:]], most)
-    dtype = np.dtype(wanted.datatype.dtype).newbyteorder("<")
+    dtype = _little_endian(wanted.datatype)
     if given.parameters.binary_data_size is not None:
         found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
     else:
@@ -143,6 +144,11 @@ def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
     if found.size != size:
         raise RequestError("inputs[0].data", f"{found.size} values", f"{size}, as the shape says")
     return found.reshape(given.shape)
+
+
+@cache
+def _little_endian(datatype: Datatype) -> np.dtype[Any]:
+    return np.dtype(datatype.dtype).newbyteorder("<")
 
 
 def _elements(given: Input, most: int, values: bytes) -> Sequence[object]:
@@ -229,7 +235,9 @@ class Asks(NamedTuple):
 
 def _asked(asked: Inference, known: list[Signature]) -> Asks:
     names, usual = [each.name for each in known], asked.parameters.binary_data_output
-    found = {} if asked.outputs else dict.fromkeys(names, usual)
+    if not asked.outputs:
+        return Asks(asked.id, dict.fromkeys(names, usual))
+    found = {}
     for each in asked.outputs:
         if each.name not in names:
             raise RequestError("outputs", each.name, " or ".join(map(repr, names)))

@@ -105,7 +105,8 @@ def test_connections_that_come_at_once_are_divided_among_the_workers(server) -> 
     def accepted() -> list[int]:
         lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         ours = {f"socket:[{line[9]}]" for line in lines if line[1].endswith(f":{port:04X}") and line[3] == ESTABLISHED}
-        return [sum(os.readlink(file) in ours for file in Path(f"/proc/{pid}/fd").iterdir()) for pid in server.workers]
+        opened = [Path(f"/proc/{worker}/fd").iterdir() for worker in server.workers]
+        return [sum(str(file.readlink()) in ours for file in files) for files in opened]
 
     with ExitStack() as clients:
         for _ in range(MANY):
