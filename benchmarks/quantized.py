@@ -2,14 +2,14 @@
 
     nice python -m benchmarks.quantized FOLDER [resnet50] [bert]
 
-The shipped configs on simulated days, with the settings below, so that two cores will do. Each network is fitted once, on
-the training days of the validation fold, so that it has seen none of the rows on which the step `optimization` then judges
-its forms. What is done is kept in the folder, and not done again.
+The shipped configs on simulated days, with the settings below, so that two cores will do. Each network is fitted once,
+on the training days of the validation fold, so that it has seen none of the rows by which the step `optimization` then
+judges its forms. What is done is kept in the folder, and not done again.
 """
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,15 @@ from rich.table import Table
 
 from benchmarks.steps import run_steps
 from components.classes import preprocessing
-from components.classes.shards import Items
+from components.classes.metrics import evaluate
+from components.classes.shards import Items, labels
 from components.common import splits
-from components.common.config import Config, parse
+from components.common.config import parse
 from components.common.contracts import package, tables
 from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.optimization import FILE, Attempt, Optimization
-from components.common.contracts.package import DecisionRule, ModelPackage
-from components.common.splits import Days, Plan
+from components.common.contracts.optimization import FILE, Attempt, Latency, Optimization
+from components.common.contracts.package import DecisionRule
+from components.common.splits import Days
 from components.optimization.__main__ import body, parser
 from components.training import classes
 from components.training.networks import Setting
@@ -72,23 +73,25 @@ def features(name: str, folder: Path) -> str:
 def fit(name: str, uri: str, model: Path) -> None:
     """Fit a network once, and write it as a package."""
     given = parse(config(name))
-    plan, table = splits.plan(given, splits.parse_date(DATE)), tables.read_table(uri)
-    fold, task = plan.validation, given.classes
-    items = Items.of(table, Days(fold.train.first, fold.test.last))
+    fold, task = splits.plan(given, splits.parse_date(DATE)).validation, given.classes
+    items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
     seen, unseen = items.seen(fold), items.unseen(fold)
-    graph = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name].graph
-    lineage = packages.lineage(
-        train=LabeledWindow(first=fold.train.first, last=fold.train.last, rows=len(seen)),
-        validation=LabeledWindow(first=fold.test.first, last=fold.test.last, rows=len(unseen)),
-    )
+    fitted = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name]
+    scores = classes.scored(fitted.graph, items.inputs(unseen))
     manifest = packages.manifest(
-        {name: graph},
-        made_from=lineage,
+        {name: fitted.graph},
+        made_from=packages.lineage(train=window(fold.train, seen), validation=window(fold.test, unseen)),
         signature=classes.FAMILIES[type(task)].signature(task),
         preprocessing=preprocessing.of(task),
         decision=DecisionRule(threshold=None),
+        candidates={name: packages.candidate(name, validation={**evaluate(labels(unseen, task.classes), scores)})},
     )
-    package.save(str(model), manifest, {name: graph}, pd.DataFrame())
+    package.save(str(model), manifest, {name: fitted.graph}, pd.DataFrame())
+
+
+def window(days: Days, rows: pd.DataFrame) -> LabeledWindow:
+    """Describe some rows."""
+    return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
 
 
 def judged(name: str, folder: Path) -> Optimization:
@@ -102,7 +105,33 @@ def judged(name: str, folder: Path) -> Optimization:
     return Optimization.read(str(optimized / FILE))
 
 
+def show(name: str, folder: Path) -> None:
+    """Print what came of each form."""
+    found, model = judged(name, folder), package.load(str(folder / "model"))
+    accuracy = model.candidates[name].validation["accuracy"]
+    title = f"{name}: fitted on {model.lineage.train.rows:,} rows, accuracy {accuracy:.4f} on {found.rows:,} others"
+    table = Table("form", "original / form: 1 row", "32 rows", "accuracy lost", "decided otherwise", "why", title=title)
+    for each in found.attempts:
+        if each.latencies:
+            ratios = [f"{a.median_ms / b.median_ms:.2f}" for a, b in pairs(found.attempts[0], each)]
+            table.add_row(each.name, *ratios, *effect(each), each.reason)
+    console.print(table)
+
+
+def pairs(original: Attempt, form: Attempt) -> Iterator[tuple[Latency, Latency]]:
+    """Yield the original's time and a form's, of one row and of many."""
+    return zip(original.latencies, form.latencies, strict=True)
+
+
+def effect(form: Attempt) -> tuple[str, str]:
+    """Return what a form loses and decides otherwise, in words."""
+    if form.loss is None:
+        return "-", "-"
+    assert form.flipped is not None
+    return f"{form.loss.value:.4f} [{form.loss.low:.4f}, {form.loss.high:.4f}]", f"{form.flipped:.2%}"
+
+
 if __name__ == "__main__":
     place, *asked = sys.argv[1:]
     for each in asked or PARAMETERS:
-        print(judged(each, Path(place, each)).model_dump_json(indent=1))
+        show(each, Path(place, each))
