@@ -117,8 +117,8 @@ NONE = Effect(None, None)
 def attempts(forms: Sequence[Form], rows: Measured, clock: Clock = time.perf_counter) -> list[Attempt]:
     """Measure forms of a graph, the original first, and judge each.
 
-    Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and of the
-    others nothing depends on it.
+    Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
+    nothing depends on the others.
     """
     able = [_scored(form, rows.inputs[: rows.many], rows.many)[0] for form in forms]
     times = latencies({form.name: form.graph.score for form in able if form.graph}, rows, clock)
