@@ -4,15 +4,17 @@
 
 The shipped configs on simulated days, with the settings below, so that two cores will do. Each network is fitted once,
 on the training days of the validation fold, so that it has seen none of the rows by which the step `optimization` then
-judges its forms. What is done is kept in the folder, and not done again.
+judges its forms. A network that is fitted is kept in the folder.
 """
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import pandas as pd
 import yaml
 from rich.console import Console
@@ -20,8 +22,8 @@ from rich.table import Table
 
 from benchmarks.steps import run_steps
 from components.classes import preprocessing
-from components.classes.metrics import evaluate
-from components.classes.shards import Items, labels
+from components.classes.metrics import Scores
+from components.classes.shards import Items
 from components.common import splits
 from components.common.config import parse
 from components.common.contracts import package, tables
@@ -29,7 +31,11 @@ from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.optimization import FILE, Attempt, Latency, Optimization
 from components.common.contracts.package import DecisionRule
 from components.common.splits import Days
-from components.optimization.__main__ import body, parser
+from components.optimization import core
+from components.optimization.__main__ import optimize, parser
+from components.optimization.classes import Rows
+from components.optimization.core import Measured
+from components.optimization.forms import Form
 from components.training import classes
 from components.training.networks import Setting
 from pipelines import configs
@@ -76,17 +82,15 @@ def fit(name: str, uri: str, model: Path) -> None:
     fold, task = splits.plan(given, splits.parse_date(DATE)).validation, given.classes
     items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
     seen, unseen = items.seen(fold), items.unseen(fold)
-    fitted = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name]
-    scores = classes.scored(fitted.graph, items.inputs(unseen))
+    graph = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name].graph
     manifest = packages.manifest(
-        {name: fitted.graph},
+        {name: graph},
         made_from=packages.lineage(train=window(fold.train, seen), validation=window(fold.test, unseen)),
         signature=classes.FAMILIES[type(task)].signature(task),
         preprocessing=preprocessing.of(task),
         decision=DecisionRule(threshold=None),
-        candidates={name: packages.candidate(name, validation={**evaluate(labels(unseen, task.classes), scores)})},
     )
-    package.save(str(model), manifest, {name: fitted.graph}, pd.DataFrame())
+    package.save(str(model), manifest, {name: graph}, pd.DataFrame())
 
 
 def window(days: Days, rows: pd.DataFrame) -> LabeledWindow:
@@ -94,22 +98,38 @@ def window(days: Days, rows: pd.DataFrame) -> LabeledWindow:
     return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
 
 
-def judged(name: str, folder: Path) -> Optimization:
-    """Return what the step `optimization` finds, once the network is fitted."""
+@dataclass(frozen=True)
+class Noted(Rows):
+    """Rows that note the accuracy of each form that scores them, the original first."""
+
+    accuracies: list[float] = field(default_factory=list)
+
+    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+        """Return the predicted classes."""
+        self.accuracies.append(self.quality(scores))
+        return super().decided(scores)
+
+
+def judged(name: str, folder: Path) -> tuple[Optimization, float]:
+    """Return what the step `optimization` finds, and the accuracy of the original, once the network is fitted."""
     uri, model, optimized = features(name, folder), folder / "model", folder / "optimized"
     if not (model / package.MANIFEST).exists():
         fit(name, uri, model)
-    if not (optimized / package.MANIFEST).exists():
-        flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "optimized": str(optimized)}
-        body(parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)]))
-    return Optimization.read(str(optimized / FILE))
+    accuracies: list[float] = []
+
+    def measure(forms: Sequence[Form], rows: Measured) -> list[Attempt]:
+        assert isinstance(rows, Rows)
+        return core.attempts(forms, Noted(**vars(rows), accuracies=accuracies))
+
+    flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "optimized": str(optimized)}
+    optimize(parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)]), measure)
+    return Optimization.read(str(optimized / FILE)), accuracies[0]
 
 
 def show(name: str, folder: Path) -> None:
     """Print what came of each form."""
-    found, model = judged(name, folder), package.load(str(folder / "model"))
-    accuracy = model.candidates[name].validation["accuracy"]
-    title = f"{name}: fitted on {model.lineage.train.rows:,} rows, accuracy {accuracy:.4f} on {found.rows:,} others"
+    found, accuracy = judged(name, folder)
+    title = f"{name}: accuracy {accuracy:.4f} on {found.rows:,} rows that it was not fitted on"
     table = Table("form", "original / form: 1 row", "32 rows", "accuracy lost", "decided otherwise", "why", title=title)
     for each in found.attempts:
         if each.latencies:
