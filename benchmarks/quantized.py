@@ -41,8 +41,8 @@ from components.training.networks import Setting
 from pipelines import configs
 from tests import packages
 
-DATE = "2026-03-31"
-PROTOCOL = {"train_days": 14, "test_days": 7}
+DATE = "2026-03-27"
+PROTOCOL = {"train_days": 14, "test_days": 5}
 SIMULATOR: dict[str, dict[str, Any]] = {
     "resnet50": {"items": 220},
     # usual texts are of 14 words; now and then none of them tells the topic, and whatever a network says is a guess
