@@ -134,7 +134,8 @@ def fp16(content: bytes) -> bytes:
 
 
 def _quantized(write: Callable[[str], object]) -> bytes:
-    logging.getLogger().addFilter(_is_advice)  # it recommends a step that the graphs here have no use for
+    # it recommends a step that the graphs here have no use for, and tells of biases that have one scale
+    logging.getLogger().addFilter(_is_advice)
     try:
         found = _written(write)
     finally:
@@ -146,7 +147,7 @@ def _quantized(write: Callable[[str], object]) -> bytes:
 
 def _is_advice(record: logging.LogRecord) -> bool:
     said = record.getMessage()
-    return "pre-processing before quantization" not in said and not said.startswith("Quantization parameters for")
+    return "pre-processing before quantization" not in said and not said.startswith(("Quantization parameters for", "Axis "))
 
 
 def _written(write: Callable[[str], object]) -> bytes:
