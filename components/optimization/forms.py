@@ -146,8 +146,8 @@ def _quantized(write: Callable[[str], object]) -> bytes:
 
 
 def _is_advice(record: logging.LogRecord) -> bool:
-    said = record.getMessage()
-    return "pre-processing before quantization" not in said and not said.startswith(("Quantization parameters for", "Axis "))
+    said, starts = record.getMessage(), ("Quantization parameters for", "Axis ")
+    return "pre-processing before quantization" not in said and not said.startswith(starts)
 
 
 def _written(write: Callable[[str], object]) -> bytes:
