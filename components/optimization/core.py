@@ -1,7 +1,7 @@
 """Which form of a graph may take the original's place, and which does."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -30,6 +30,8 @@ FASTER = 0.8  # of the original's median time a row, at most; less is no reason 
 SLOWER = 1.05  # of the original's median time of many rows, at most
 ROUNDS = 300
 MANY_ROUNDS = 30
+# of turns with one row, and of turns with many, for each form; large networks have fewer rounds then, but a few always
+SECONDS, FEWEST = 10.0, 5
 
 
 class Measured(Protocol):
@@ -113,24 +115,36 @@ NONE = Effect(None, None)
 
 
 def attempts(forms: Sequence[Form], rows: Measured, clock: Clock = time.perf_counter) -> list[Attempt]:
-    """Measure forms of a graph, the original first, and judge each."""
-    sound = [_sound(form, rows) for form in forms]
-    running = {form.name: form.graph.score for form in sound if form.graph}
-    scores = {name: _scored(score, rows) for name, score in running.items()}
-    times = latencies(running, rows, clock)
-    effects = effects_of(rows, scores)
-    return [_attempt(form, times, effects.get(form.name, NONE), rows) for form in sound]
+    """Measure forms of a graph, the original first, and judge each.
+
+    Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
+    nothing depends on the others.
+    """
+    able = [_scored(form, rows.inputs[: rows.many], rows.many)[0] for form in forms]
+    times = latencies({form.name: form.graph.score for form in able if form.graph}, rows, clock)
+    worth = {form.name for form in able if form.graph and (form.name == ORIGINAL or _is_faster(times, form))}
+    sound = [_scored(form, rows.inputs, rows.many) if form.name in worth else (form, None) for form in able]
+    effects = effects_of(rows, {form.name: scores for form, scores in sound if scores is not None})
+    return [_attempt(form, times, effects.get(form.name, NONE), rows) for form, _ in sound]
 
 
-def _sound(form: Form, rows: Measured) -> Form:
-    """Return a form, without its graph where that has no score for some row; half precision may leave its range."""
-    if form.graph is None or form.name == ORIGINAL:
-        return form
+def _scored(form: Form, inputs: Inputs, many: int) -> tuple[Form, Scores | None]:
+    """Return a form and its scores, so many rows a call.
+
+    It loses its graph where that has no score for some row; half precision may leave its range.
+    """
+    if form.graph is None:
+        return form, None
     try:
-        is_finite = bool(np.isfinite(_scored(form.graph.score, rows)).all())
+        scores = np.concatenate([form.graph.score(inputs[at : at + many]) for at in range(0, len(inputs), many)])
     except Exception as error:  # whatever it is, the others go on
-        return replace(form, graph=None, missing=f"It cannot score the rows: {' '.join(str(error).split())[:200]}")
-    return form if is_finite else replace(form, graph=None, missing="It has no finite score for some rows.")
+        if form.name == ORIGINAL:
+            raise
+        said = f"It cannot score the rows: {' '.join(str(error).split())[:200]}"
+        return replace(form, graph=None, missing=said), None
+    if form.name == ORIGINAL or np.isfinite(scores).all():
+        return form, scores
+    return replace(form, graph=None, missing="It has no finite score for some rows."), None
 
 
 def latencies(
@@ -141,7 +155,7 @@ def latencies(
     whole = rows.inputs
     for inputs, rounds in ((whole[:1], ROUNDS), (np.resize(whole, (rows.many, *whole.shape[1:])), MANY_ROUNDS)):
         taken: dict[str, list[float]] = {name: [] for name in running}
-        for _ in range(rounds):
+        for _ in _rounds(rounds, SECONDS * len(running), clock):
             for name, score in running.items():
                 started = clock()
                 score(inputs)
@@ -149,6 +163,15 @@ def latencies(
         for name, times in taken.items():
             found[name].append(Latency(rows=len(inputs), median_ms=1000 * float(np.median(times))))
     return found
+
+
+def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
+    """Count rounds until there are enough, or the time is up; there are a few in any case."""
+    started = clock()
+    for number in range(most):
+        if number >= FEWEST and clock() - started > seconds:
+            return
+        yield number
 
 
 def effects_of(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Effect]:
@@ -172,11 +195,6 @@ def _losses(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Estimate]
     return found
 
 
-def _scored(score: Callable[[Inputs], Scores], rows: Measured) -> Scores:
-    firsts = range(0, len(rows.inputs), rows.many)
-    return np.concatenate([score(rows.inputs[first : first + rows.many]) for first in firsts])
-
-
 def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: Measured) -> Attempt:
     accepted, reason = _judged(form, times, found, rows)
     return Attempt(
@@ -197,19 +215,32 @@ def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows:
         return False, form.missing
     if form.name == ORIGINAL:
         return True, "It is what was trained."
-    if found.loss is None or found.flipped is None:
+    if not rows.is_decidable:
         return False, "The validation days hold one class only, so its loss cannot be measured."
+    one, many = _shares(times, form)
+    speed = f"A row takes {one:.0%} of the original's time, {rows.many:,} rows {many:.0%}"
+    if not _is_faster(times, form):
+        return False, f"{speed}; at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
+    assert found.loss is not None
+    assert found.flipped is not None
     if found.loss.high > rows.limit:
         return False, f"It may lose {found.loss.high:.2g} of {rows.metric}, more than {rows.limit:g}."
     if found.flipped > FLIPPED:
         return False, f"It decides otherwise on {found.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
-    one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
-    speed = f"A row takes {one:.0%} of the original's time, {rows.many:,} rows {many:.0%}"
-    if one > FASTER or many > SLOWER:
-        return False, f"{speed}; at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
     if form.provider != CPU:
         return False, f"{speed}; measured only, the server calls graphs on the CPU."
     return True, f"{speed}, and it loses at most {max(found.loss.high, 0):.2g} of {rows.metric}."
+
+
+def _shares(times: Mapping[str, list[Latency]], form: Form) -> tuple[float, float]:
+    """Return by how much of the original's time a form takes one row, and many."""
+    one, many = (a.median_ms / b.median_ms for a, b in zip(times[form.name], times[ORIGINAL], strict=True))
+    return one, many
+
+
+def _is_faster(times: Mapping[str, list[Latency]], form: Form) -> bool:
+    one, many = _shares(times, form)
+    return one <= FASTER and many <= SLOWER
 
 
 def best(tried: Sequence[Attempt]) -> Attempt:

@@ -1,6 +1,7 @@
 """Loss, speed, and which form takes the original's place."""
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -104,6 +105,55 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
     assert [each.median_ms for each in found["a"]] == pytest.approx([1, 1])
     assert [each.median_ms for each in found["b"]] == pytest.approx([3, 3])
     assert [name for name, _ in asked[:4]] == ["a", "b", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds"), [(0.001, (core.ROUNDS, core.MANY_ROUNDS)), (0.5, (20, 20)), (100, (core.FEWEST,) * 2)]
+)
+def test_slow_forms_have_fewer_rounds(seconds: float, rounds: tuple[int, int]) -> None:
+    now, asked = [0.0], []
+
+    def score(matrix: np.ndarray) -> np.ndarray:
+        asked.append(len(matrix))
+        now[0] += seconds
+        return matrix[:, 0]
+
+    core.latencies({"a": score, "b": score}, ROWS, lambda: now[0])
+    assert asked.count(1) == pytest.approx(2 * rounds[0], abs=2)
+    assert asked.count(ROWS.many) == pytest.approx(2 * rounds[1], abs=2)
+
+
+def timed(**seconds: float) -> tuple[list[Form], Callable[[], float], dict[str, int]]:
+    """Forms by the seconds that each takes for a call, with their clock and the rows that each has scored."""
+    now, asked = [0.0], dict.fromkeys(seconds, 0)
+
+    def change(name: str):
+        def score(values: np.ndarray) -> np.ndarray:
+            asked[name] += len(values)
+            now[0] += seconds[name]
+            return values
+
+        return score
+
+    return [form(name, change(name)) for name in seconds], lambda: now[0], asked
+
+
+def test_a_form_that_is_not_clearly_faster_is_not_judged_by_all_rows() -> None:
+    forms, clock, asked = timed(original=100, slow=90, fast=50)
+    tried = core.attempts(forms, ROWS, clock)
+    assert [each.accepted for each in tried] == [True, False, True]
+    assert [each.loss is None for each in tried] == [False, True, False]
+    assert tried[1].reason.startswith("A row takes 90% of the original's time")
+    assert asked["fast"] - asked["slow"] == len(ROWS.inputs)
+
+
+def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
+    forms, clock, _ = timed(original=100, fast=50)
+    late = np.where(np.arange(len(SCORES)) == len(SCORES) - 1, 2, SCORES)[:, None]
+    spoiled = form("spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(values[:, None])))
+    tried = core.attempts([forms[0], spoiled], Rows(late, LABELS, 0.5, 0.002), clock)
+    assert tried[1].reason == "It has no finite score for some rows."
+    assert tried[1].loss is None
 
 
 def attempt(name: str, one: float, accepted: bool = True) -> Attempt:

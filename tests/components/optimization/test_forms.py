@@ -66,6 +66,12 @@ def test_activations_of_static_int8_are_unsigned(made) -> None:
     assert set(zeros) == {onnx.TensorProto.UINT8}
 
 
+def test_weights_of_static_int8_have_a_scale_for_each_output(made) -> None:
+    found = onnx.load_from_string(made["int8 static"].content).graph
+    sizes = {each.name: list(each.dims) for each in found.initializer}
+    assert [32] in [sizes[node.input[1]] for node in found.node if node.op_type == "DequantizeLinear"]
+
+
 def test_int8_makes_the_weights_smaller(made) -> None:
     assert b"MatMulInteger" in made["int8 dynamic"].content
     assert b"DequantizeLinear" in made["int8 static"].content

@@ -1,0 +1,157 @@
+"""What INT8 costs networks that were trained: ResNet-50 at 224 pixels and BERT-base at 128 tokens, from scratch.
+
+    nice python -m benchmarks.quantized FOLDER [resnet50] [bert]
+
+The shipped configs on simulated days, with the settings below, so that two cores will do. Each network is fitted once,
+on the training days of the validation fold, so that it has seen none of the rows by which the step `optimization` then
+judges its forms. A network that is fitted is kept in the folder.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import pandas as pd
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.steps import run_steps
+from components.classes import preprocessing
+from components.classes.metrics import Scores
+from components.classes.shards import Items
+from components.common import splits
+from components.common.config import parse
+from components.common.contracts import package, tables
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.optimization import FILE, Attempt, Latency, Optimization
+from components.common.contracts.package import DecisionRule
+from components.common.splits import Days
+from components.optimization import core
+from components.optimization.__main__ import optimize, parser
+from components.optimization.classes import Rows
+from components.optimization.core import Measured
+from components.optimization.forms import Form
+from components.training import classes
+from components.training.networks import Setting
+from pipelines import configs
+from tests import packages
+
+DATE = "2026-03-27"
+PROTOCOL = {"train_days": 14, "test_days": 5}
+SIMULATOR: dict[str, dict[str, Any]] = {
+    "resnet50": {"items": 220},
+    # usual texts are of 14 words; now and then none of them tells the topic, and whatever a network says is a guess
+    "bert": {"items": 220, "drift_from": "2026-01-01", "length_factor": 2.0},
+}
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "resnet50": {"epochs": 2, "batch_size": 16, "learning_rate": 0.001, "label_smoothing": 0.0, "threads": 1},
+    "bert": {"epochs": 2, "batch_size": 16, "threads": 1},
+}
+console = Console(width=130)
+
+
+def config(name: str) -> dict[str, Any]:
+    """Return a shipped config with one network, trained as it is here."""
+    found = configs.load(name)
+    network = found["task"]["candidates"][name]
+    network["parameters"] |= PARAMETERS[name]
+    return {
+        **found,
+        "simulator": SIMULATOR[name],
+        "protocol": PROTOCOL,
+        "task": {**found["task"], "candidates": {name: network}},
+    }
+
+
+def features(name: str, folder: Path) -> str:
+    """Simulate days and make what networks see of them; return the manifest's URI."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config(name)))
+    run = run_steps(["ingestion", "features"], str(folder / "config.yaml"), "simulator", DATE, folder)
+    return str(run / "features" / "features")
+
+
+def fit(name: str, uri: str, model: Path) -> None:
+    """Fit a network once, and write it as a package."""
+    given = parse(config(name))
+    fold, task = splits.plan(given, splits.parse_date(DATE)).validation, given.classes
+    items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
+    seen, unseen = items.seen(fold), items.unseen(fold)
+    graph = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name].graph
+    manifest = packages.manifest(
+        {name: graph},
+        made_from=packages.lineage(train=window(fold.train, seen), validation=window(fold.test, unseen)),
+        signature=classes.FAMILIES[type(task)].signature(task),
+        preprocessing=preprocessing.of(task),
+        decision=DecisionRule(threshold=None),
+    )
+    package.save(str(model), manifest, {name: graph}, pd.DataFrame())
+
+
+def window(days: Days, rows: pd.DataFrame) -> LabeledWindow:
+    """Describe some rows."""
+    return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
+
+
+@dataclass(frozen=True)
+class Noted(Rows):
+    """Rows that note the accuracy of each form that scores them, the original first."""
+
+    accuracies: list[float] = field(default_factory=list)
+
+    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+        """Return the predicted classes."""
+        self.accuracies.append(self.quality(scores))
+        return super().decided(scores)
+
+
+def judged(name: str, folder: Path) -> tuple[Optimization, float]:
+    """Return what the step `optimization` finds, and the accuracy of the original, once the network is fitted."""
+    uri, model, optimized = features(name, folder), folder / "model", folder / "optimized"
+    if not (model / package.MANIFEST).exists():
+        fit(name, uri, model)
+    accuracies: list[float] = []
+
+    def measure(forms: Sequence[Form], rows: Measured) -> list[Attempt]:
+        assert isinstance(rows, Rows)
+        return core.attempts(forms, Noted(**vars(rows), accuracies=accuracies))
+
+    flags = {"config": json.dumps(config(name)), "features": uri, "model": str(model), "optimized": str(optimized)}
+    optimize(parser().parse_args([word for flag, value in flags.items() for word in (f"--{flag}", value)]), measure)
+    return Optimization.read(str(optimized / FILE)), accuracies[0]
+
+
+def show(name: str, folder: Path) -> None:
+    """Print what came of each form."""
+    found, accuracy = judged(name, folder)
+    title = f"{name}: accuracy {accuracy:.4f} on {found.rows:,} rows that it was not fitted on"
+    table = Table("form", "original / form: 1 row", "32 rows", "accuracy lost", "decided otherwise", "why", title=title)
+    for each in found.attempts:
+        if each.latencies:
+            ratios = [f"{a.median_ms / b.median_ms:.2f}" for a, b in pairs(found.attempts[0], each)]
+            table.add_row(each.name, *ratios, *effect(each), each.reason)
+    console.print(table)
+
+
+def pairs(original: Attempt, form: Attempt) -> Iterator[tuple[Latency, Latency]]:
+    """Yield the original's time and a form's, of one row and of many."""
+    return zip(original.latencies, form.latencies, strict=True)
+
+
+def effect(form: Attempt) -> tuple[str, str]:
+    """Return what a form loses and decides otherwise, in words."""
+    if form.loss is None:
+        return "-", "-"
+    assert form.flipped is not None
+    return f"{form.loss.value:.4f} [{form.loss.low:.4f}, {form.loss.high:.4f}]", f"{form.flipped:.2%}"
+
+
+if __name__ == "__main__":
+    place, *asked = sys.argv[1:]
+    for each in asked or PARAMETERS:
+        show(each, Path(place, each))
