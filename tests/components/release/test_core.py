@@ -123,7 +123,7 @@ def test_one_release_at_a_time_and_never_of_the_champion():
     with pytest.raises(UserError, match="version 1 is the champion"):
         core.start(live(), CHAMPION, at(1))
     for act in (core.pause, core.resume):
-        with pytest.raises(UserError, match="^no version is being released; `nightshift models` lists the versions$"):
+        with pytest.raises(UserError, match=r"^no version is being released; `nightshift models` lists the versions$"):
             act(live(), at(1))
     assert core.advance(live(), [], ROLLOUT, at(50)) is None
 
@@ -134,7 +134,7 @@ def test_a_verdict_about_other_models_is_refused(field):
     other = Verdict(gate="drift", decision=Decision.PASS, reasons=[], measures=[], subject="c" * 64)
     changed = {"subject": other, "champion": verdict.model_copy(update={"compared_with": _opponent("c" * 64)})}
     with pytest.raises(
-        UserError, match="is not about version 2 against 1, which is being released by now; run the step again$"
+        UserError, match=r"is not about version 2 against 1, which is being released by now; run the step again$"
     ):
         core.advance(started(), [verdict, changed[field]], ROLLOUT, at(1))
 
