@@ -60,6 +60,7 @@ def test_a_run_costs_the_sum_of_the_steps_that_ran():
     assert summarized({}, {"seconds": 600.0}, machine="here").usd == pytest.approx(0.6)
     assert summarized({}, {"seconds": 600.0}).usd is None
     assert summarized(None, None, machine="here").usd is None
+    assert summarized({}, {"seconds": 0.0}, machine="here").usd == 0
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,12 @@ def test_a_run_without_steps_has_not_succeeded():
     summary = core.summarize(head, Found())
     assert (summary.status, summary.steps, summary.usd, summary.repeat) == ("failed", {}, None, None)
     assert (summary.verdicts.evaluation, summary.verdicts.drift, summary.verdicts.deployment) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["drift", "drift_verdict"])
+def test_drift_is_told_when_both_of_its_files_are_there(name):
+    head = Head("r", date(2018, 8, 14), "cpu", "simulator", parse(CONFIG), "0.2.0", datetime.now(UTC))
+    assert core.summarize(head, Found(files={name: {"drifted_share": 0.5}})).verdicts.drift is None
 
 
 def test_libraries_are_named_once_and_in_order():
