@@ -105,7 +105,7 @@ def withdraw(record: Release, at: Moment, reasons: list[str]) -> Entry:
         UserError: when there is none.
     """
     _challenger(record)
-    return _state(record, at, Action.ROLLED_BACK, Stage.LIVE, [(record.live, 1)], reasons)
+    return _state(at, Action.ROLLED_BACK, Stage.LIVE, [(record.live, 1)], reasons)
 
 
 def pause(record: Release, at: Moment) -> Entry | None:
@@ -217,9 +217,9 @@ def _step(record: Release, verdicts: Sequence[Verdict], rollout: Rollout, at: Mo
         return None
     reasons = [reason for verdict in verdicts for reason in verdict.reasons]
     if following == 1:
-        return _state(record, at, Action.PROMOTED, Stage.LIVE, [(challenger, 1)], reasons)
+        return _state(at, Action.PROMOTED, Stage.LIVE, [(challenger, 1)], reasons)
     parts = [(record.live, 1 - following), (challenger, following)]
-    return _state(record, at, Action.ADVANCED, Stage.CANARY, parts, reasons)
+    return _state(at, Action.ADVANCED, Stage.CANARY, parts, reasons)
 
 
 def _allows(verdict: Verdict, needed: float) -> bool:
@@ -233,7 +233,7 @@ def _held(record: Release, at: Moment, action: Action) -> Entry | None:
     if record.paused is paused:
         return None
     parts = [(served, served.traffic) for served in record.versions]
-    return _state(record, at, action, record.stage, parts).model_copy(update={"paused": paused})
+    return _state(at, action, record.stage, parts).model_copy(update={"paused": paused})
 
 
 def _check(verdict: Verdict, record: Release) -> None:
@@ -252,7 +252,6 @@ def _challenger(record: Entry) -> Served:
 
 
 def _state(
-    record: Entry,
     at: Moment,
     action: Action,
     stage: Stage,
@@ -260,12 +259,10 @@ def _state(
     reasons: Sequence[str] = (),
 ) -> Entry:
     versions = [served.model_copy(update={"traffic": float(share)}) for served, share in parts]
-    paused = record.paused and stage is not Stage.LIVE
     return Entry(
         stage=stage,
         versions=versions,
         action=action,
-        paused=paused,
         since=at.now,
         by=at.by,
         run=at.run,

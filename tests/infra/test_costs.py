@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from components.common.errors import UserError
+from components.common.prices import machines
 from infra.costs import core
 from infra.costs.__main__ import check, show, table_of
 
@@ -109,6 +110,109 @@ def test_the_disks_of_nodes_are_those_of_their_launch_template() -> None:
     assert found["general nodes"].usd == pytest.approx(2 * 100 * 0.1)
 
 
+def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> None:
+    of_google = {
+        "autoscaling": [{"total_min_node_count": 1, "total_max_node_count": 4}],
+        "node_config": [
+            {
+                "machine_type": "g2",
+                "spot": True,
+                "labels": {"nightshift/pool": "gpu"},
+                "disk_size_gb": 100,
+                "ephemeral_storage_local_ssd_config": [{"local_ssd_count": 2}],
+            }
+        ],
+    }
+    waiting = {"node_config": [{"machine_type": "a3", "flex_start": True}], "autoscaling": None}
+    usual = {"node_config": [{"machine_type": "e2", "labels": {"nightshift/pool": "general"}}]}
+    block = {"capacity_type": "CAPACITY_BLOCK", "instance_types": None}
+    what = plan(
+        *({"type": "google_container_node_pool", "values": values} for values in (of_google, waiting, usual)),
+        {"type": "aws_eks_node_group", "values": block},
+        {"type": "aws_launch_template", "values": {"instance_type": "p5"}, "address": "module.m.aws_launch_template.p"},
+        {"type": "aws_eks_node_group", "values": {"instance_types": ["m7"]}, "address": "aws_eks_node_group.other"},
+        {"type": "aws_iam_role"},
+    )
+    assert core.pools(core.resources(what)) == [
+        core.Pool(False, "p5 capacity-block", 0, 0, False, 0.0),
+        core.Pool(False, "m7 on-demand", 0, 0, False, 0.0),
+        core.Pool(True, "g2 spot", 1, 4, True, 100.0, 750.0),
+        core.Pool(False, "a3 flex-start", 0, 0, False, 0.0),
+        core.Pool(False, "e2 on-demand", 0, 0, False, 0.0),
+    ]
+    found = [charge for charge in core.charges(what, core.Use(full=True)) if charge.amount]
+    assert found == [
+        core.Charge("GPU nodes", "g2 spot", 4 * 730, "hour"),
+        core.Charge("GPU nodes", "node disk", 400, "GB-month"),
+        core.Charge("GPU nodes", "local SSD", 3000, "GB-month"),
+    ]
+
+
+def test_without_a_spot_pool_a_training_takes_the_first_that_may_have_a_gpu() -> None:
+    nodes = plan(node_group("general", "small", 0, 4), node_group("gpu", "gone", 0, 0), node_group("gpu", "big", 0, 1))
+    (charge,) = (each for each in core.charges(nodes, core.Use(trainings=30, hours=2)) if each.amount)
+    assert (charge.price, charge.amount) == ("big on-demand", 60)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "charged"),
+    [
+        ("aws_kms_key", {}, [("keys", "aws_kms_key", 1, "month")]),
+        ("google_kms_crypto_key", {}, [("keys", "google_kms_crypto_key", 1, "month")]),
+        (
+            "google_lustre_instance",
+            {"per_unit_storage_throughput": 500, "capacity_gib": 9000},
+            [("Lustre", "Managed Lustre 500", 9000, "GB-month")],
+        ),
+        (
+            "aws_fsx_lustre_file_system",
+            {
+                "deployment_type": "PERSISTENT_2",
+                "per_unit_storage_throughput": 125,
+                "storage_capacity": 1200,
+                "metadata_configuration": [{"iops": 1500}],
+            },
+            [
+                ("Lustre", "FSx PERSISTENT_2 125", 1200, "GB-month"),
+                ("Lustre", "FSx metadata IOPS", 1500, "IOPS-month"),
+            ],
+        ),
+    ],
+)
+def test_keys_and_file_systems_are_charged_by_the_month(kind: str, values: Json, charged: list[Any]) -> None:
+    found = core.charges(plan({"type": kind, "values": values}), core.Use())
+    assert found == [core.Charge(*each) for each in charged]
+
+
+def test_what_no_rule_covers_and_nobody_names_is_unpriced() -> None:
+    kinds = ("aws_vpc", "aws_iam_role", "aws_eip", "aws_s3_bucket", core.EKS_POOL, core.GKE_POOL, "aws_budget")
+    assert core.unpriced(plan(*({"type": kind} for kind in kinds)), {"aws_vpc": "free"}) == [
+        "aws_budget",
+        "aws_iam_role",
+    ]
+
+
+def test_what_is_read_only_does_not_stand_and_an_empty_plan_leaves_nothing() -> None:
+    read = {"mode": "data", "type": "aws_eip", "address": "data.aws_eip.this"}
+    assert core.resources({"planned_values": {"root_module": {"resources": [read]}}}) == []
+    assert core.resources({"planned_values": {}}) == []
+    assert core.changes({}) == {}
+
+
+def test_a_clouds_machines_are_priced_by_the_hour_beside_its_other_prices() -> None:
+    own = {name: usd for each in machines().values() if each.cloud == "aws" for name, usd in each.markets}
+    found = core.with_machines({"aws_eip": {"usd": 1, "per": "hour"}}, "aws")
+    assert {name: price["usd"] for name, price in found.items()} == own | {"aws_eip": 1}
+    assert {price["per"] for price in found.values()} == {"hour"}
+    assert all(found[name]["date"] and found[name]["source"] for name, usd in own.items() if usd is not None)
+
+
+def test_the_dearest_group_comes_first() -> None:
+    charged = [core.Charge(name, name, amount, "hour") for name, amount in (("a", 1), ("b", 3), ("c", 2), ("a", 0.5))]
+    found = core.costs(charged, {name: core.Price(1.0, "hour") for name in "abc"})
+    assert [(name, each.usd) for name, each in found.items()] == [("b", 3), ("c", 2), ("a", 1.5)]
+
+
 def test_a_price_nobody_knows_is_named_and_the_rest_is_what_it_costs_at_least() -> None:
     network = plan({"type": "aws_nat_gateway"}, {"type": "aws_eip"})
 
@@ -126,10 +230,11 @@ def test_a_price_by_another_unit_is_refused() -> None:
 
 def test_changes_are_counted_by_type_and_a_replacement_is_one_of_each() -> None:
     changed = [
-        {"type": "a", "change": {"actions": actions}} for actions in (["create"], ["no-op"], ["delete", "create"])
+        {"type": "a", "change": {"actions": actions}}
+        for actions in (["create"], ["no-op"], ["delete", "create"], ["update"])
     ]
 
-    assert core.changes({"resource_changes": changed}) == {"a": {"create": 2, "delete": 1}}
+    assert core.changes({"resource_changes": changed}) == {"a": {"create": 2, "delete": 1, "update": 1}}
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

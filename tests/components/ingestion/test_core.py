@@ -231,16 +231,22 @@ def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
     assert all(abs(count - each) < 1 for count in quarantined.values())
 
 
-def test_the_schema_refuses_what_the_rules_would_have_to_catch(raw):
-    good = split(raw).good
-    schema = core.schema(parse(CONFIG), dict.fromkeys(core.IDS[:3], "integer"), labels_due=True)
+def test_the_schema_refuses_what_the_rules_would_have_to_catch(raw, extended):
+    good = split(raw, extended).good
+    schema = core.schema(extended, dict.fromkeys(core.IDS[:3], "integer"), labels_due=True)
     schema.validate(good)
     broken = [
         good.assign(amount=-1.0),
         good.assign(amount=np.inf),
         good.assign(event_id=1),
         good.assign(label=pd.array([None] * len(good), dtype="Int8")),
+        good.assign(label=pd.array([2] * len(good), dtype="Int8")),
+        good.assign(label=good["label"].astype("Int64")),
         good.assign(customer=good["customer"].astype(str)),
+        good.assign(amount=good["amount"].astype("float32")),
+        good.assign(rating=np.inf),
+        good.assign(rating=good["rating"].astype("float32")),
+        good.assign(channel=1),
         good.assign(event_time=good["event_time"].astype("datetime64[s]")),
         good.assign(more=1),
         good[["customer", *good.columns.drop("customer")]],

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from pandera.errors import SchemaError, SchemaErrors
 from PIL import Image
 
 from components.common import storage
@@ -57,6 +58,18 @@ def test_each_bad_image_is_quarantined_with_its_reason_and_no_other():
 def test_a_label_is_one_of_the_classes():
     frame = rows([file(seed=seed) for seed in range(3)], label=["cross", "hexagon", None])
     assert quarantined(frame) == {1: "unknown_label", 2: "missing_label"}
+
+
+def test_the_schema_refuses_classes_that_the_config_does_not_name():
+    good = core.split(rows([file(seed=seed) for seed in range(2)]), parsed(), DAY, labels_due=True).good
+    unlabelled = good.assign(label=pd.array(["circle", None], dtype="string"))
+    due, not_due = (core.schema(parsed(), {"event_id": "integer"}, labels_due) for labels_due in (True, False))
+    due.validate(good)
+    not_due.validate(unlabelled)
+    unknown = good.assign(label=pd.array(["circle", "hexagon"], dtype="string"))
+    for frame in (unlabelled, unknown, good.assign(label=good["label"].astype("category"))):
+        with pytest.raises((SchemaError, SchemaErrors)):
+            due.validate(frame)
 
 
 def test_what_is_kept_of_a_bad_image_are_its_bytes():

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from components.common.contracts.loadtest import LoadTest, Point, Settings
 from components.common.contracts.package import Inputs
-from components.common.contracts.verdict import Decision
+from components.common.contracts.verdict import Decision, Measure
 from components.common.errors import UserError
 from components.common.prices import Machine
 from components.loadtest import core
 from components.loadtest.core import Load, Sample
+from components.loadtest.scaling import Replica, policies
 
 
 def point(rate: float, p99: float, **changes) -> Point:
@@ -92,9 +93,28 @@ def test_a_measurement_is_told_without_an_answer_too() -> None:
     assert (silent.answered, silent.failed, silent.p99_ms, silent.server_cpu_us) == (0, 3, None, None)
 
 
+def test_a_measurement_is_told_in_milliseconds_and_shares_of_a_core() -> None:
+    seconds = np.random.default_rng(0).permutation(np.arange(1, 1001)) / 1000
+    sample = Sample(500.0, 8, list(seconds), {"503": 1}, 2.0, client_cpu=0.5, server_cpu=0.25)
+    sample.fail("503")
+    sample.fail("connection", 3)
+    sample.fail("unanswered", 0)
+    point = sample.point()
+    assert point.errors == {"503": 2, "connection": 3}
+    assert (point.offered, point.connections, point.answered, point.per_second) == (500, 8, 1000, 500)
+    assert (point.p50_ms, point.p99_ms) == (500, 990)
+    assert point.p99_interval == (984, 998)  # 990 and 1.96 standard deviations of a binomial count
+    assert (point.client_cpu, point.server_cpu_us) == (0.25, 250)
+    one = Sample(None, 1, [0.1], seconds=1.0, server_cpu=0.1).point()
+    assert (one.offered, one.server_cpu_us, one.p99_interval) == (None, 100_000, (100, None))
+    assert Sample(None, 1, [0.1], seconds=1.0).point().server_cpu_us is None
+    assert Sample(None, 1, [], seconds=1.0, server_cpu=0.1).point().server_cpu_us is None
+
+
 def test_capacity_is_the_highest_rate_below_which_no_measurement_breaks_the_limit() -> None:
     assert tried(point(300, 10), point(100, 10), point(200, 51)).capacity == 100
     assert tried(point(100, 10), point(200, 20, errors={"503": 1})).capacity == 100
+    assert tried(point(100, 50)).capacity == 100
     assert tried(point(100, 51)).capacity == 0
     assert tried(point(100, 1, p99_ms=None)).capacity == 0
 
@@ -113,8 +133,9 @@ def test_settings_that_would_refuse_requests_are_measured_only() -> None:
 
 
 def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_gets_one() -> None:
-    assert [each.workers for each in core.sweep(4)] == [1, 1, 1, 4]
-    assert {each.workers for each in core.sweep(1)} == {1}
+    usual = [Settings(), Settings(delay_ms=1), Settings(max_rows=1)]
+    assert core.sweep(1) == usual
+    assert core.sweep(2) == [*usual, Settings(workers=2)]
     assert Settings(workers=4).flags[-2:] == ["--workers", "4"]
     usual, several = tried(point(100, 10)), tried(point(300, 10), workers=4)
     assert core.best([usual, several]) == several
@@ -128,7 +149,9 @@ def test_a_machine_with_several_cores_has_workers_tried_and_the_local_endpoint_g
         ([tried(point(100, 10))], Decision.PASS, "at 100 requests a second the 99th percentile is 10 ms, within"),
         ([tried(point(100, 48))], Decision.UNDECIDED, "measure longer"),
         ([tried(point(100, 10, p99_interval=(9, None)))], Decision.UNDECIDED, "measure longer"),
-        ([tried(point(100, 60))], Decision.FAIL, "No settings keep the limit of 50 ms"),
+        ([tried(point(100, 10, p99_interval=(9, 50)))], Decision.PASS, "within the limit of 50 ms"),
+        ([tried(point(200, 90), point(100, 60))], Decision.FAIL, "50 ms without an error: at 100 requests a second"),
+        ([tried(point(100, 60, p99_ms=None))], Decision.FAIL, "percentile is unknown, with 0 errors"),
         ([tried(point(100, 10, errors={"503": 7}))], Decision.FAIL, "with 7 errors"),
     ],
 )
@@ -139,6 +162,19 @@ def test_the_verdict_is_about_the_interval_of_the_percentile(trials, decision, s
     assert verdict.subject == "a" * 64
 
 
+def test_the_verdict_is_that_of_the_chosen_settings() -> None:
+    verdict = core.verdict(test_of(tried(point(100, 20)), tried(point(300, 10), delay_ms=1)))
+    assert verdict.gate == "loadtest"
+    assert verdict.measures == [
+        Measure(name="capacity", value=300),
+        Measure(name="p99_ms", value=10, limit=50, interval=(9, 11), higher_is_better=False),
+        Measure(name="errors", value=0, limit=0, higher_is_better=False),
+    ]
+    unsure = core.verdict(test_of(tried(point(100, 60, p99_interval=(50, None), errors={"503": 7}))))
+    assert unsure.measures[1].interval is None
+    assert (unsure.measures[0].value, unsure.measures[2].value) == (0, 7)
+
+
 def test_the_open_loop_has_the_rates_asked_for_or_shares_of_what_was_answered() -> None:
     closed = [point(1, 1, per_second=100), point(1, 1, per_second=1000)]
     assert core.rates(Load.of({"rates": [5]}, 50), closed) == [5]
@@ -146,12 +182,26 @@ def test_the_open_loop_has_the_rates_asked_for_or_shares_of_what_was_answered() 
 
 
 def test_a_million_predictions_cost_their_cpu_time() -> None:
-    cheap = Machine("cheap", "aws", "here", 2, {"on-demand": 0.36, "spot": None})
+    cheap = Machine("cheap", "aws", "here", 2, {"on-demand": 0.36, "spot": None}, date="2026-01-02")
     dear, with_gpu = replace(cheap, name="dear", usd={"on-demand": 3.6}), replace(cheap, gpu="l4", gpus=1)
     (first, second) = core.costs(100.0, [dear, cheap, with_gpu])
     assert (first.machine, second.machine) == ("cheap on-demand", "dear on-demand")
+    assert first.date == "2026-01-02"
     # 100 CPU seconds, at 0.18 USD a CPU hour that is busy 70 % of the time
     assert first.usd_per_million == pytest.approx(100 / 3600 * 0.18 / 0.7)
+
+
+def test_what_follows_from_the_capacity_is_told_for_its_highest_measurement() -> None:
+    machine = Machine("cheap", "aws", "here", 2, {"on-demand": 0.36})
+    chosen = tried(point(100, 10), point(200, 10, server_cpu_us=5000.0, p50_ms=20.0), point(300, 60))
+    found = core.consequences(test_of(chosen), chosen, [machine])
+    # 200 requests of 5 ms CPU time each, and at 70 % of that another replica for each seventh of the peak of 1,000
+    replica = Replica(name="fraud", capacity=200, utilization=0.7, latency=0.02, cpus=1.0, peak=1000)
+    assert found == {"costs": core.costs(5000.0, [machine]), "policies": policies(replica)}
+    silent = tried(point(100, 10, server_cpu_us=None, p50_ms=None))
+    found = core.consequences(test_of(silent), silent, [machine])
+    assert found["costs"] == []
+    assert found["policies"] == policies(replace(replica, capacity=100, latency=0.0, cpus=0.0))
 
 
 @pytest.mark.parametrize(
@@ -183,5 +233,6 @@ def test_requests_are_made_of_complete_rows_of_the_reference_sample(numeric, cat
     assert found[-1] == {name: whole[1][name] for name in [*numeric, *categorical]}
     assert len(found) == (2 if numeric else 3)
     assert json.loads(json.dumps(found)) == found
+    assert len(core.instances(Inputs(numeric=["amount"], categorical={}), pd.concat([sample] * 50))) == core.REQUESTS
     with pytest.raises(UserError, match="has no row without a missing value"):
         core.instances(Inputs(numeric=["amount"], categorical={}), sample.assign(amount=np.nan))

@@ -8,7 +8,7 @@ import pytest
 
 from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
 from components.common.contracts.section import Estimate
-from components.common.contracts.verdict import Decision
+from components.common.contracts.verdict import Decision, Measure
 from components.optimization import core
 from components.optimization.core import Effect, Rows
 from components.optimization.forms import Form
@@ -44,12 +44,16 @@ def times(one: float, many: float) -> list[Latency]:
 
 def judged(one: float = 0.5, many: float = 1.0, high: float = 0.0, flipped: float = 0.0, **given) -> tuple[bool, str]:
     effect = Effect(Estimate(value=high / 2, low=0, high=high), flipped)
-    return core._judged(form("int8", **given), {ORIGINAL: times(1, 1), "int8": times(one, many)}, effect, ROWS)
+    return core._judged(form("int8", **given), {ORIGINAL: times(2, 2), "int8": times(2 * one, 2 * many)}, effect, ROWS)
 
 
 def test_scores_that_are_the_same_lose_nothing() -> None:
     same = effect(SCORES, SCORES.copy())
     assert same == Effect(Estimate(value=0, low=0, high=0), 0.0)
+
+
+def test_a_score_at_the_threshold_is_flagged() -> None:
+    assert ROWS.decided(np.float32([0.49, 0.5, 0.51])).tolist() == [False, True, True]
 
 
 def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> None:
@@ -67,6 +71,8 @@ def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> N
     ("given", "accepted", "said"),
     [
         ({}, True, "A row takes 50% of the original's time"),
+        ({"high": 0.002, "flipped": 0.001, "one": 0.8, "many": 1.05}, True, "and it loses at most 0.002 of average"),
+        ({}, True, "and it loses at most 0 of average precision."),
         ({"high": 0.0021}, False, "It may lose 0.0021 of average precision"),
         ({"flipped": 0.002}, False, "It decides otherwise on 0.20% of the rows"),
         ({"one": 0.81}, False, "at most 80% and 105% are worth another graph"),
@@ -84,8 +90,10 @@ def test_with_one_class_only_the_original_stays() -> None:
     none = Rows(ROWS.inputs, np.zeros_like(LABELS), 0.5, 0.002)
     tried = core.attempts([form(ORIGINAL), form("int8")], none)
     assert [each.accepted for each in tried] == [True, False]
-    assert "one class only" in tried[1].reason
-    assert core.verdict(optimization(tried)).decision is Decision.UNDECIDED
+    assert tried[1].reason == "The validation days hold one class only, so its loss cannot be measured."
+    verdict = core.verdict(optimization(tried))
+    assert verdict.decision is Decision.UNDECIDED
+    assert verdict.measures[0] == Measure(name="loss", value=None, limit=0.002)
 
 
 def test_the_forms_take_turns_and_their_medians_are_told() -> None:
@@ -156,10 +164,10 @@ def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
     assert tried[1].loss is None
 
 
-def attempt(name: str, one: float, accepted: bool = True) -> Attempt:
-    same = Estimate(value=0, low=0, high=0)
-    about = {"provider": "CPUExecutionProvider", "size": 1, "loss": same, "flipped": 0.0, "reason": "It is."}
-    return Attempt(name=name, latencies=times(one, one), accepted=accepted, **about)
+def attempt(name: str, one: float, accepted: bool = True, many: float = 1.0) -> Attempt:
+    loss = Estimate(value=0.001, low=0, high=0.002)
+    about = {"provider": "CPUExecutionProvider", "size": 1, "loss": loss, "flipped": 0.0, "reason": "It is."}
+    return Attempt(name=name, latencies=times(one, many), accepted=accepted, **about)
 
 
 def optimization(tried: list[Attempt]) -> Optimization:
@@ -168,10 +176,16 @@ def optimization(tried: list[Attempt]) -> Optimization:
 
 
 def test_the_fastest_accepted_form_takes_the_originals_place() -> None:
-    tried = [attempt(ORIGINAL, 1.0), attempt("a", 0.7), attempt("b", 0.5), attempt("c", 0.1, accepted=False)]
+    tried = [attempt(ORIGINAL, 1.0), attempt("a", 0.7, many=0.9), attempt("b", 0.5), attempt("c", 0.1, accepted=False)]
     assert core.best(tried).name == "b"
     verdict = core.verdict(optimization(tried))
-    assert (verdict.decision, verdict.advisory, verdict.subject) == (Decision.PASS, True, "b" * 64)
+    assert (verdict.gate, verdict.decision, verdict.advisory) == ("optimization", Decision.PASS, True)
+    assert verdict.subject == "b" * 64
+    assert verdict.measures == [
+        Measure(name="loss", value=0.001, limit=0.002, interval=(0, 0.002), higher_is_better=False),
+        Measure(name="median_ms_1_rows", value=0.5, higher_is_better=False),
+        Measure(name="median_ms_1024_rows", value=1.0, higher_is_better=False),
+    ]
     assert verdict.reasons == ["The graph's form 'b' takes the original's place. It is."]
     kept = core.verdict(optimization([attempt(ORIGINAL, 1.0), attempt("a", 0.1, accepted=False)]))
     assert kept.reasons == ["The graph stays as it is: none of 1 other forms is as accurate and clearly faster."]
@@ -192,9 +206,19 @@ def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> 
         raise RuntimeError("no kernel")
 
     tried = core.attempts(
-        [form(ORIGINAL), form("fp16", lambda values: np.full_like(values, np.inf)), form("other", fails)], ROWS
+        [
+            form(ORIGINAL),
+            form("fp16", lambda values: np.full_like(values, np.inf)),
+            form("other", fails),
+            Form("int4", None, missing="It could not be made."),
+        ],
+        ROWS,
     )
-    assert [each.accepted for each in tried] == [True, False, False]
+    assert [each.accepted for each in tried] == [True, False, False, False]
+    assert [each.size for each in tried] == [len(b"graph"), None, None, None]
+    assert [each.flipped for each in tried] == [0, None, None, None]
+    assert tried[0].reason == "It is what was trained."
+    assert tried[3].reason == "It could not be made."
     assert tried[1].reason == "It has no finite score for some rows."
     assert tried[2].reason == "It cannot score the rows: no kernel"
     assert core.best(tried).name == ORIGINAL

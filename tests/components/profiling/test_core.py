@@ -13,6 +13,7 @@ from components.profiling import core, instruments
 from components.profiling.core import Subject, Watch
 from components.training import estimators
 from components.training.estimators import Job
+from tests import packages
 from tests.components.profiling.traces.samples import Events, save
 from tests.components.training import samples
 
@@ -50,6 +51,17 @@ def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     assert json.loads(gzip.decompress(trace))["traceEvents"]
     everything = gzip.decompress(trace).decode() + str(profile.top_operations)
     assert MEANT[name] in everything
+
+
+def test_the_selected_candidate_is_fitted_as_the_training_did():
+    task = samples.config().tabular
+    named = {"line": packages.candidate("line", kind="logistic_regression", parameters={"C": 2.0})}
+    model = packages.manifest({"line": b"graph"}, candidates=named, selected="line")
+    rows = samples.matrix(10)
+    found = core.selected(model, task, "cuda", rows)
+    assert found.job == Job("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")
+    assert (found.name, found.kind, found.device) == ("line", CandidateKind.LOGISTIC_REGRESSION, "cuda")
+    assert (found.inputs is rows[0], found.labels is rows[1]) == (True, True)
 
 
 def test_another_graph_than_the_trained_one_is_noticed():

@@ -4,7 +4,7 @@ import pytest
 
 from components.common.config.policy import Rollout
 from components.common.contracts.release import Action
-from components.common.contracts.verdict import Decision, Verdict
+from components.common.contracts.verdict import Decision, Measure, Verdict
 from components.common.errors import UserError
 from components.common.sequential import Tally
 from components.release import core
@@ -113,6 +113,8 @@ def test_without_shares_a_version_goes_live_from_shadow_with_all_of_the_evidence
 def test_exposure_counts_the_days_by_the_share_of_the_requests():
     record = played(judged(BETTER))
     assert core.exposure(record, 2, ROLLOUT) == pytest.approx((0.05 + 0.25 + 0.5) / 28)
+    slower = played(judged(BETTER), Rollout(stage_days=2))
+    assert core.exposure(slower, 2, ROLLOUT) == pytest.approx(2 * (0.05 + 0.25 + 0.5) / 28)
 
 
 def test_one_release_at_a_time_and_never_of_the_champion():
@@ -121,7 +123,7 @@ def test_one_release_at_a_time_and_never_of_the_champion():
     with pytest.raises(UserError, match="version 1 is the champion"):
         core.start(live(), CHAMPION, at(1))
     for act in (core.pause, core.resume):
-        with pytest.raises(UserError, match="no version is being released"):
+        with pytest.raises(UserError, match=r"^no version is being released; `nightshift models` lists the versions$"):
             act(live(), at(1))
     assert core.advance(live(), [], ROLLOUT, at(50)) is None
 
@@ -131,12 +133,71 @@ def test_a_verdict_about_other_models_is_refused(field):
     verdict = core.compare([BETTER], started(), ROLLOUT)
     other = Verdict(gate="drift", decision=Decision.PASS, reasons=[], measures=[], subject="c" * 64)
     changed = {"subject": other, "champion": verdict.model_copy(update={"compared_with": _opponent("c" * 64)})}
-    with pytest.raises(UserError, match="is not about version 2 against 1"):
+    with pytest.raises(
+        UserError, match=r"is not about version 2 against 1, which is being released by now; run the step again$"
+    ):
         core.advance(started(), [verdict, changed[field]], ROLLOUT, at(1))
 
 
 def _opponent(sha256: str):
     return core.Opponent(version=9, sha256=sha256)
+
+
+def test_a_comparison_tells_the_evidence_both_ways_and_against_whom():
+    verdict = core.compare([Tally(2000, 52, 500), Tally(3000, 52, 500)], started(), ROLLOUT)
+    assert (verdict.gate, verdict.decision) == ("comparison", Decision.UNDECIDED)
+    assert verdict.reasons == ["Version 2 is not distinguishable yet from version 1 after 5,000 observations."]
+    assert verdict.compared_with == core.Opponent(version=1, sha256=CHAMPION.sha256)
+    loss, better, worse = verdict.measures
+    assert loss == Measure(name="loss_reduction", value=104 / 5000)
+    assert better == Measure(name="evidence_for", value=better.value, limit=1)
+    assert worse == Measure(name="evidence_against", value=worse.value, limit=1, higher_is_better=False)
+    assert 0.9 < better.value < 1
+
+
+@pytest.mark.parametrize(("total", "decision"), [(110, Decision.PASS), (-110, Decision.FAIL)])
+def test_evidence_above_one_decides(total, decision):
+    verdict = core.compare([Tally(5000, total, 1000)], started(), ROLLOUT)
+    assert verdict.decision is decision
+    assert 1 < max(verdict.value("evidence_for"), verdict.value("evidence_against")) < 1.5
+
+
+def test_before_the_first_labels_nothing_is_known():
+    verdict = core.compare([], started(), ROLLOUT)
+    assert verdict.decision is Decision.UNDECIDED
+    assert [measure.value for measure in verdict.measures] == [None, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("slo", "decision", "said", "values"),
+    [
+        (Slo(100, 1, 50.0), Decision.PASS, "Version 2 answered 100 requests.", (0.01, 50)),
+        (Slo(99, 99, 900.0), Decision.UNDECIDED, "Version 2 answered 99 requests.", (1, 900)),
+        (Slo(0, 0, None), Decision.UNDECIDED, "Version 2 answered 0 requests.", (None, None)),
+        (
+            Slo(100, 2, 80.0),
+            Decision.FAIL,
+            "Version 2 answered 100 requests: error_rate 0.02, limit 0.01; latency_p99_ms 80, limit 50.",
+            (0.02, 80),
+        ),
+    ],
+)
+def test_enough_requests_are_held_to_both_limits(slo, decision, said, values):
+    verdict = core.objectives(slo, started(), ROLLOUT)
+    assert (verdict.gate, verdict.decision, verdict.reasons) == ("objectives", decision, [said])
+    assert verdict.measures == [
+        Measure(name="error_rate", value=values[0], limit=0.01, higher_is_better=False),
+        Measure(name="latency_p99_ms", value=values[1], limit=50, higher_is_better=False),
+    ]
+
+
+def test_the_record_tells_which_run_moved_a_version_and_why():
+    entry = core.start(live(), CHALLENGER, at(0, "first"))
+    record = live().followed_by(entry)
+    verdict = core.compare([BETTER], record, ROLLOUT)
+    moved = core.advance(record, [verdict], ROLLOUT, at(1, "second"))
+    assert (entry.run, moved.run, moved.by) == ("first", "second", "test")
+    assert moved.reasons == verdict.reasons
 
 
 def test_shares_that_do_not_grow_are_refused():

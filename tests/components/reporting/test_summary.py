@@ -47,6 +47,7 @@ def test_a_finished_run_is_summarized_in_full(sample):
     assert all(len(value) == 64 for value in summary["hashes"].values())
     assert (summary["model_version"], summary["champion_version"]) == (3, 3)
     assert summary["endpoint"] == "http://127.0.0.1:8321"
+    assert summary["curl"].startswith("curl -s http://127.0.0.1:8321/predict ")
     assert summary["profile"]["rows_per_second"] == 183_402.4
     assert summary["ignored"] == ["training: accelerator", "profiling: accelerator"]
     assert summary["links"]["model_card"] == str(sample.file("evaluation/model_card.md"))
