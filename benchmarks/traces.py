@@ -113,6 +113,7 @@ def compare(python: str, paths: list[str]) -> None:
     """
     from components.profiling.traces import breakdown, kernels, read, timeline
 
+    paths = [str(Path(path).resolve()) for path in paths]  # it finds no others
     done = subprocess.run([python, "-c", ORACLE, *paths], check=True, capture_output=True, text=True)
     theirs = json.loads(done.stdout.splitlines()[-1])
     print("| trace | figure | here | HolisticTraceAnalysis | difference |\n|---|---|---|---|---|")

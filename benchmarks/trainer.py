@@ -306,14 +306,14 @@ PARTS |= {"ahead": ahead, "table": table, "machines": machines}
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.trainer", description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, "worker"], default=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, "worker"])
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.file:
         worker(args.file)
         return
     torch.set_num_threads(1)
-    for part in args.parts:
+    for part in args.parts or PARTS:
         PARTS[part]()
 
 
