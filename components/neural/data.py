@@ -18,10 +18,11 @@ RESIDENT = 1 << 30  # bytes of inputs that are copied to the device as a whole; 
 BLOCK = 1 << 20  # bytes that are gathered at once, if a batch has fewer: handing over small ones takes longer
 AHEAD = 2  # such blocks, or batches, that are gathered before they are asked for
 NOISE = 4
+ALIGNED = 64  # bytes, as PyTorch allocates on the CPU
 
 Batch = tuple[Tensor, Tensor]
 Take = Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]  # numbers of rows (b,) -> what they hold (b, ...)
-Gather = Callable[[Tensor, int], Iterator[Tensor]]  # numbers of rows (n,), rows of a batch -> inputs of each batch
+Gather = Callable[[Tensor, int, int], Iterator[Tensor]]  # numbers of rows (n,), rows of a batch -> inputs of each batch
 Change = Callable[[Batch, Tensor], Batch]  # by noise between 0 and 1, (b, NOISE)
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ class Gathered(Rows):
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
         left = order[skip * self.size :]
-        for chosen, inputs in zip(torch.split(left, self.size), self._gather(left, self.size), strict=True):
+        for chosen, inputs in zip(torch.split(left, self.size), self._gather(order, self.size, skip), strict=True):
             yield inputs, self.labels[chosen]
 
 
@@ -137,7 +138,7 @@ class Changed(Gathered):
 
 def held(inputs: Tensor) -> Gather:
     """Gather from inputs that lie on the device as a whole, (n, ...)."""
-    return lambda order, size: (inputs[chosen] for chosen in torch.split(order, size))
+    return lambda order, size, skip: (inputs[chosen] for chosen in torch.split(order, size)[skip:])
 
 
 def streamed(take: Take, width: int, device: torch.device) -> Gather:
@@ -149,14 +150,21 @@ def streamed(take: Take, width: int, device: torch.device) -> Gather:
         device: where they go.
     """
 
-    def gather(chosen: Tensor) -> Tensor:
+    def gather(asked: tuple[int, Tensor]) -> Tensor:
+        first, chosen = asked
         inputs = torch.from_numpy(take(chosen.numpy()))
-        return inputs.pin_memory() if device.type == "cuda" else inputs
+        if device.type == "cuda":
+            return inputs.pin_memory()
+        # where it would lie among all rows, up to the width of a register: last bits depend on it
+        before = first * width % ALIGNED // inputs.element_size()
+        return torch.empty(before + inputs.numel(), dtype=inputs.dtype)[before:].view(inputs.shape).copy_(inputs)
 
-    def batches(order: Tensor, size: int) -> Iterator[Tensor]:
+    def batches(order: Tensor, size: int, skip: int) -> Iterator[Tensor]:
         together = max(1, BLOCK // (width * size)) * size
         # the order is copied once: each copy from a GPU waits for what it computes
-        for block in ahead(gather, torch.split(order.cpu(), together)):
+        left = torch.split(order[skip * size :].cpu(), together)
+        firsts = range(skip * size, len(order), together)
+        for block in ahead(gather, zip(firsts, left, strict=True)):
             yield from torch.split(block.to(device, non_blocking=True), size)
 
     return batches

@@ -32,13 +32,15 @@ class Losses:
 
     def add(self, done: int, loss: Tensor) -> None:
         """Take in the loss of a step; all processes do so after the same one."""
-        self._sum, self._count = self._sum + loss, self._count + 1
+        self._sum += loss
+        self._count += 1
         if done % self._every and done < self._steps:
             return
         mean = averaged(self._sum).item() / self._count
         if math.isfinite(mean):  # that of half precision may overflow, and JSON has no such number
             self.points.append((done, mean))
-        self._sum, self._count = torch.zeros_like(self._sum), 0
+        self._sum.zero_()
+        self._count = 0
 
     def state(self) -> dict[str, Any]:
         """Return what `load` goes on from, as JSON has it; all processes call it after the same step."""

@@ -6,7 +6,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 Message = Any  # of ASGI: uvicorn has a type for each
-UNLIKE = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})  # these change what follows
+# these change what follows, but for `Connection: keep-alive`
+UNLIKE = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
 
 
 class Exchange:
@@ -70,6 +71,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
         if head and len(data) == self._size and data.startswith(head) and cycle.response_complete:
             cycle.body, cycle.on_response = data[len(head) :], self.on_response_complete
             cycle.response_started = cycle.response_complete = False
+            cycle.default_headers = self.server_state.default_headers
             self._start_asgi_task(cycle, self.app)
             return
         is_first, begun = self._is_between, self._begun
@@ -90,8 +92,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
 
     def _repeatable(self, data: bytes) -> bytes:
         """Return the head of a request that has just come whole, empty where another one would not be like it."""
-        head, names = data.removesuffix(self.cycle.body), {name for name, _ in self.headers}
-        return head if head.endswith(b"\r\n\r\n") and not names & UNLIKE else b""
+        end = data.find(b"\r\n\r\n") + 4
+        is_plain = not any(name in UNLIKE and value.lower() != b"keep-alive" for name, value in self.headers)
+        return data[:end] if is_plain and end + len(self.cycle.body) == len(data) else b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to wait for requests."""

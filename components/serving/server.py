@@ -44,14 +44,14 @@ def serve(options: Options) -> None:
     opened = _opened(options)
     try:
         with _alone(options):
-            listeners = shared(listen(options.port, options.ports, options.host), options.workers)
-            _announce(options, listeners[0])
+            listener = listen(options.port, options.ports, options.host)
+            _announce(options, listener)
             board = Board(options.workers)
             if options.workers > 1:
                 Workers(board).start()
             with closing(opened()) as current, _logged(options.predictions) as predictions:
                 application = Application(current, options.limits, options.token, options.aliases, board, predictions)
-                _answer(listeners[board.place], current, application, board)
+                _answer(listener, current, application, board)
     except BlockingIOError:
         raise UserError(f"an endpoint of {options.name!r} runs already; `nightshift stop` stops it") from None
 
@@ -78,26 +78,6 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
                     f"give an address of this machine with --host, such as {HOST}, and a port that you may listen on"
                 ) from None
     raise UserError(f"port is {port}, but {port} to {last} are all taken; stop what listens there")
-
-
-def shared(listener: socket.socket, workers: int) -> list[socket.socket]:
-    """Return a socket for each worker, among which the kernel divides the connections of one port.
-
-    With one for all, the worker that wakes first takes every connection that waits. All stay open in every process, so
-    what comes while a worker is replaced waits for the next one.
-    """
-    if workers > 1:  # only now, so that it has bound a port that was nobody else's
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    return [listener, *(_beside(listener) for _ in range(1, workers))]
-
-
-def _beside(listener: socket.socket) -> socket.socket:
-    found = socket.socket()
-    for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-        found.setsockopt(socket.SOL_SOCKET, option, 1)
-    found.bind(listener.getsockname())
-    found.listen(socket.SOMAXCONN)
-    return found
 
 
 def _opened(options: Options) -> Callable[[], Current]:

@@ -62,6 +62,17 @@ def test_an_epoch_of_gathered_rows_goes_on_after_any_batch(done: int) -> None:
     assert same(before + left, list(epochs(resident(), 2)))
 
 
+@pytest.mark.parametrize("done", [0, 1, 5, 200])
+def test_a_batch_lies_in_memory_as_among_resident_rows(done: int) -> None:
+    """Up to the width of a register: the last bits of a product may depend on it."""
+    inputs = np.zeros((9000, 77), np.float32)
+    assert inputs.nbytes > 2 * BLOCK
+    among = Resident(torch.from_numpy(inputs), torch.arange(9000.0), 33).epoch(done)
+    alone = gathered(33, inputs, inputs[0].nbytes).epoch(done)
+    places = [[batch[0].data_ptr() % 64 for batch in batches] for batches in (among, alone)]
+    assert places[0] == places[1]
+
+
 def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
     """A step that waits until the batch after the next one is asked for would wait for ever without a thread."""
     begun = [threading.Event() for _ in range(6)]

@@ -150,14 +150,22 @@ def written(*pieces: bytes) -> list[bytes]:
     return asyncio.run(_written(pieces))
 
 
-async def _written(pieces: tuple[bytes, ...]) -> list[bytes]:
-    config, transport = uvicorn.Config(echo, log_config=None), Transport()
-    connection = Connection(config, ServerState(), {})
+def connected(state: ServerState) -> tuple[Connection, Transport]:
+    connection, transport = Connection(uvicorn.Config(echo, log_config=None), state, {}), Transport()
     connection.connection_made(transport)
+    return connection, transport
+
+
+async def taken(connection: Connection, piece: bytes) -> None:
+    connection.data_received(piece)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def _written(pieces: tuple[bytes, ...]) -> list[bytes]:
+    connection, transport = connected(ServerState())
     for piece in pieces:
-        connection.data_received(piece)
-        for _ in range(TURNS):
-            await asyncio.sleep(0)
+        await taken(connection, piece)
     await asyncio.sleep(0.2 if connection.tasks else 0)
     connection.connection_lost(None)
     return transport.written
@@ -179,6 +187,33 @@ def test_requests_like_the_one_before_are_answered_each_with_its_own_body() -> N
     pieces = one, two, six, asked("/b", body=b"two"), one, asked("/a", body=b"four"), two + six, one
     expected = ["/a one", "/a two", "/a six", "/b two", "/a one", "/a four", "/a two", "/a six", "/a one"]
     assert bodies(written(*pieces)) == [each.encode() for each in expected]
+
+
+@pytest.mark.parametrize("body", [b"hello", b"hello\r\n", b"\r\n", b"\r\n\r\n", b""])
+def test_empty_lines_between_requests_belong_to_none_of_them(body) -> None:
+    request = asked("/a", body=body)
+    pieces = [request + b"\r\n"] * 3 + [request + b"PO", b"ST" + request.removeprefix(b"POST")]
+    assert bodies(written(*pieces)) == [b"/a " + body] * 5
+
+
+def test_a_client_that_asks_to_keep_the_connection_may_repeat_itself_too() -> None:
+    request = asked("/a", body=b"hello").replace(b"\r\n\r\n", b"\r\nConnection: keep-alive\r\n\r\n")
+    assert bodies(written(request, request, request)) == [b"/a hello"] * 3
+
+
+def test_every_answer_has_the_date_of_its_own_second() -> None:
+    state = ServerState()
+    state.default_headers = [(b"date", b"first")]
+
+    async def answers() -> list[bytes]:
+        connection, transport = connected(state)
+        for day in (b"first", b"second", b"third"):
+            state.default_headers = [(b"date", day)]  # as uvicorn does
+            await taken(connection, asked("/a"))
+        return transport.written
+
+    dates = [each.split(b"\r\n")[1] for each in asyncio.run(answers())]
+    assert dates == [b"date: first", b"date: second", b"date: third"]
 
 
 def test_a_request_that_comes_while_one_like_it_is_answered_waits_for_its_turn() -> None:

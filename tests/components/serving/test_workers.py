@@ -2,11 +2,10 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -22,8 +21,6 @@ from tests.conftest import save
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
-MANY = 64  # connections
-ESTABLISHED = "01"  # as the kernel lists it
 EVENT = {"instances": [{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}]}
 
 
@@ -97,29 +94,6 @@ def test_a_worker_that_is_killed_is_replaced_while_the_other_answers_and_nothing
     assert (answered, server.counted(), before[1] in server.workers) == (20, 60, True)
     server.process.terminate()
     assert server.process.wait(SECONDS) == 0
-
-
-def test_connections_that_come_at_once_are_divided_among_the_workers(server) -> None:
-    port = httpx.URL(server.url).port
-
-    def accepted() -> list[int]:
-        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        ours = {f"socket:[{line[9]}]" for line in lines if line[1].endswith(f":{port:04X}") and line[3] == ESTABLISHED}
-        opened = [Path(f"/proc/{worker}/fd").iterdir() for worker in server.workers]
-        return [sum(str(file.readlink()) in ours for file in files) for files in opened]
-
-    with ExitStack() as clients:
-        for _ in range(MANY):
-            clients.enter_context(socket.create_connection(("127.0.0.1", port)))
-        wait_until(lambda: sum(accepted()) >= MANY, "all are accepted", SECONDS)
-        # by chance: either has fewer than 8 of 64 once in 10^10 times
-        assert min(accepted()) >= 8
-
-
-def test_a_port_of_several_workers_is_nobody_elses(server) -> None:
-    with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", httpx.URL(server.url).port))
 
 
 def test_the_next_version_is_said_to_serve_once_it_is_all_that_answers(server, tmp_path) -> None:

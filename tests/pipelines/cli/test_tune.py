@@ -52,7 +52,7 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
     assert "changes what is learned, so compare the models: batch_size" in said
     assert f"written into {file}:\n" in said
     for name in ("before", "after"):
-        assert re.search(rf"^longest {name}: (aten::|Optimizer)\S+ [\d.]+ %, \S+ [\d.]+ %, \S+ [\d.]+ %$", said, re.M)
+        assert re.search(rf"^longest {name}: \S.* [\d.]+ %, \S.* [\d.]+ %, \S.* [\d.]+ %$", said, re.M)
         profiled = analysis.analyze([read.read(str(traces / f"{name}.json.gz"))], analysis.Known())
         assert profiled.step_ms
         assert profiled.step_ms > 0
