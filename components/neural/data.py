@@ -93,8 +93,8 @@ class Resident(Rows):
 
     def _batches(self, order: Tensor, skip: int) -> Iterator[Batch]:
         # of all rows, since the last bits of a product may depend on where in memory a batch lies
-        inputs, labels = (torch.split(rows[order], self.size)[skip:] for rows in (self.inputs, self.labels))
-        yield from zip(inputs, labels, strict=True)
+        whole = (rows.index_select(0, order) for rows in (self.inputs, self.labels))  # twice as fast as rows[order]
+        yield from zip(*(torch.split(rows, self.size)[skip:] for rows in whole), strict=True)
 
 
 class Gathered(Rows):

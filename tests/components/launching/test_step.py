@@ -158,7 +158,8 @@ def test_a_pipeline_that_was_never_uploaded_is_named(kubeflow: Kubeflow, tmp_pat
 
 def test_a_pipeline_with_a_parameter_that_is_not_known_here_is_named(kubeflow: Kubeflow, tmp_path: Path) -> None:
     uploaded(kubeflow, "nightly")
-    with pytest.raises(UserError, match=r"pipeline 'nightly' takes 'pipeline', and known here are data, \w+, "):
+    said = r"^pipeline 'nightly' takes 'pipeline', and known here are data(, \w+)+; use nightshift submit$"
+    with pytest.raises(UserError, match=said):
         body(flags(kubeflow, tmp_path, pipeline="nightly"))
     assert not kubeflow.runs
 
