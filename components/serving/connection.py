@@ -6,8 +6,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 Message = Any  # of ASGI: uvicorn has a type for each
-# these change what follows, but for `Connection: keep-alive`
-UNLIKE = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
+UNLIKE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})  # these change what follows the head
 
 
 class Exchange:
@@ -93,8 +92,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
     def _repeatable(self, data: bytes) -> bytes:
         """Return the head of a request that has just come whole, empty where another one would not be like it."""
         end = data.find(b"\r\n\r\n") + 4
-        is_plain = not any(name in UNLIKE and value.lower() != b"keep-alive" for name, value in self.headers)
-        return data[:end] if is_plain and end + len(self.cycle.body) == len(data) else b""
+        is_whole = end + len(self.cycle.body) == len(data)
+        return data[:end] if is_whole and not any(_is_unlike(*header) for header in self.headers) else b""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to wait for requests."""
@@ -136,3 +135,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         exchange = Exchange(cycle)
         super()._start_asgi_task(cycle, lambda scope, *_: app(scope, exchange.receive, exchange.send))
+
+
+def _is_unlike(name: bytes, value: bytes) -> bool:
+    """Return whether a header says more than one of a request that is read by its length and followed by others."""
+    return name in UNLIKE or (name == b"connection" and value.lower() != b"keep-alive")
