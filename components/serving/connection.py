@@ -6,6 +6,9 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 Message = Any  # of ASGI: uvicorn has a type for each
+BLANK_LINE = b"\r\n\r\n"  # ends a head
+MOST_KNOWN = 16  # heads of a connection: bodies have many lengths, and each has its own
+UNKNOWN = 0, None
 UNLIKE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})  # these change what follows the head
 
 
@@ -53,30 +56,38 @@ class Exchange:
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
-    """A connection that parses what differs from the request before, and has one timer for all of them.
+    """A connection that parses no head twice, and has one timer for all requests.
 
-    A client's requests are mostly alike: where one comes whole, its head the same bytes as that of the one before, what
-    was made of that is used again.
+    A client's requests are mostly alike: where one comes whole, with the same head as another one before, byte by byte,
+    what was made of that is used again.
     """
 
+    cycle: RequestResponseCycle  # of the newest request
     _active = 0.0  # when the last answer went out, in seconds of the event loop
-    _head, _size = b"", 0  # of the request before, with its body
     _is_between = True  # whether all that has come was whole requests
     _begun = 0  # requests that were parsed
 
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        self._known: dict[
+            bytes, tuple[int, RequestResponseCycle]
+        ] = {}  # head -> bytes of it and its body, and its cycle
+
     def data_received(self, data: bytes) -> None:
         """Begin with a request, or parse what has come of it."""
-        cycle, head = self.cycle, self._head
-        if head and len(data) == self._size and data.startswith(head) and cycle.response_complete:
-            cycle.body, cycle.on_response = data[len(head) :], self.on_response_complete
-            cycle.response_started = cycle.response_complete = False
-            cycle.default_headers = self.server_state.default_headers
-            self._start_asgi_task(cycle, self.app)
+        end = data.find(BLANK_LINE) + len(BLANK_LINE)
+        size, known = self._known.get(data[:end], UNKNOWN)
+        if size == len(data) and self._is_between and self.cycle.response_complete:
+            self.cycle = known
+            known.body, known.on_response = data[end:], self.on_response_complete
+            known.response_started = known.response_complete = False
+            known.default_headers = self.server_state.default_headers
+            self._start_asgi_task(known, self.app)
             return
         is_first, begun = self._is_between, self._begun
         super().data_received(data)
-        is_one = is_first and self._is_between and self._begun == begun + 1
-        self._head, self._size = self._repeatable(data) if is_one else b"", len(data)
+        if is_first and self._is_between and self._begun == begun + 1:
+            self._learn(data, end)
 
     def on_message_begin(self) -> None:
         """Begin to parse a request."""
@@ -89,11 +100,13 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
         super().on_message_complete()
         self._is_between = True
 
-    def _repeatable(self, data: bytes) -> bytes:
-        """Return the head of a request that has just come whole, empty where another one would not be like it."""
-        end = data.find(b"\r\n\r\n") + 4
+    def _learn(self, data: bytes, end: int) -> None:
+        """Keep what was made of a request that has just come whole, if another one with its head will be like it."""
         is_whole = end + len(self.cycle.body) == len(data)
-        return data[:end] if is_whole and not any(_is_unlike(*header) for header in self.headers) else b""
+        if is_whole and not any(_is_unlike(*header) for header in self.headers):
+            if len(self._known) == MOST_KNOWN:
+                self._known.clear()
+            self._known[data[:end]] = len(data), self.cycle
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to wait for requests."""

@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from components.serving.connection import Connection
+from components.serving.connection import MOST_KNOWN, Connection
 from components.serving.messages import Receive, Request, Response, Scope, Send
 from tests.processes import SECONDS, wait_until
 
@@ -219,6 +219,26 @@ def test_every_answer_has_the_date_of_its_own_second() -> None:
 def test_a_request_that_comes_while_one_like_it_is_answered_waits_for_its_turn() -> None:
     first, slow, quick = (asked("/a", body=body) for body in (b"none", b"slow", b"fast"))
     assert bodies(written(first, slow, quick)) == [b"/a none", b"/a slow", b"/a fast"]
+    other = asked("/b", body=b"fast")
+    assert bodies(written(first, other, slow, other)) == [b"/a none", b"/b fast", b"/a slow", b"/b fast"]
+
+
+def test_a_connection_keeps_few_heads() -> None:
+    async def kept() -> int:
+        connection, _ = connected(ServerState())
+        for length in range(3 * MOST_KNOWN):
+            await taken(connection, asked("/a", body=b"x" * length))
+        return len(connection._known)
+
+    assert 0 < asyncio.run(kept()) <= MOST_KNOWN
+
+
+def test_of_many_heads_in_turn_each_is_answered_with_its_own_path_and_body() -> None:
+    requests = [(path, b"x" * length) for length in range(30) for path in ("/a", "/b")]
+    pieces = [asked(path, body=body) for path, body in requests]
+    assert bodies(written(*pieces, *pieces[::-1])) == [
+        path.encode() + b" " + body for path, body in [*requests, *requests[::-1]]
+    ]
 
 
 def test_what_looks_like_the_request_before_inside_of_another_one_is_not_one() -> None:
@@ -230,7 +250,8 @@ def test_what_looks_like_the_request_before_inside_of_another_one_is_not_one() -
     assert bodies(written(request, outer, *[request + asked("/b")] * 3)) == after
     assert bodies(written(both, both)) == [b"/c ", b"/a hello"] * 2
     header = asked("/odd").removesuffix(b"\r\n") + b"X: "
-    assert len(written(request, header, request)) == 2
+    answers = written(request, header, request)
+    assert [each.split(b" ")[1] for each in answers] == [b"200", b"400"]
 
 
 def test_a_request_that_closes_the_connection_is_followed_by_none() -> None:
