@@ -82,10 +82,10 @@ resource "aws_launch_template" "this" {
 
   # the first interface cannot be for EFA alone; every card then has one that is
   dynamic "network_interfaces" {
-    for_each = local.efa ? ["ip"] : []
+    for_each = local.efa ? [0] : []
 
     content {
-      network_card_index          = 0
+      network_card_index          = network_interfaces.value
       device_index                = 0
       interface_type              = "interface"
       security_groups             = [var.security_group_id, var.efa_security_group_id]
