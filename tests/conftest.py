@@ -19,8 +19,7 @@ from tests.kubeflow import Kubeflow, serve
 # how long an example takes is the machine's load
 settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")
-# what a shell starts in the background ignores Ctrl-C, and what nohup starts the end of the terminal, and so would whatever
-# a test starts to end it that way
+# what a shell starts in the background ignores Ctrl-C, and what nohup starts ignores the end of the terminal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
