@@ -207,9 +207,11 @@ def gathers(name: str, take: Take, width: int) -> Gather:
     if name == "ahead":
         return data.streamed(take, width, CPU)
     if name == "asked":
-        return lambda order, size: (torch.from_numpy(take(each.numpy())) for each in torch.split(order, size))
+        return lambda order, size, skip: (
+            torch.from_numpy(take(each.numpy())) for each in torch.split(order, size)[skip:]
+        )
     held = torch.zeros((32, SIDE, SIDE, 3), dtype=torch.uint8)
-    return lambda order, size: (held[: len(each)] for each in torch.split(order, size))
+    return lambda order, size, skip: (held[: len(each)] for each in torch.split(order, size)[skip:])
 
 
 def epoch(recipe: ResNet, data: Rows) -> tuple[float, float]:

@@ -22,7 +22,8 @@ ALIGNED = 64  # bytes, as PyTorch allocates on the CPU
 
 Batch = tuple[Tensor, Tensor]
 Take = Callable[[npt.NDArray[np.int64]], npt.NDArray[Any]]  # numbers of rows (b,) -> what they hold (b, ...)
-Gather = Callable[[Tensor, int, int], Iterator[Tensor]]  # numbers of rows (n,), rows of a batch -> inputs of each batch
+# numbers of an epoch's rows (n,), rows of a batch, batches to skip -> inputs of each of the others
+Gather = Callable[[Tensor, int, int], Iterator[Tensor]]
 Change = Callable[[Batch, Tensor], Batch]  # by noise between 0 and 1, (b, NOISE)
 
 T = TypeVar("T")

@@ -69,9 +69,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        self._known: dict[
-            bytes, tuple[int, RequestResponseCycle]
-        ] = {}  # head -> bytes of it and its body, and its cycle
+        # head -> bytes of it and its body, and what was made of it
+        self._known: dict[bytes, tuple[int, RequestResponseCycle]] = {}
 
     def data_received(self, data: bytes) -> None:
         """Begin with a request, or parse what has come of it."""

@@ -102,7 +102,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         candidates={name: _entry(setting, name, found, measured[name]) for name, found in fits.candidates.items()},
         dropped=validation.dropped | fits.dropped,
         lineage=Lineage(
-            train=_window(seen, plan.test.train),
+            train=window(seen, plan.test.train),
             validation=validation.window,
             reference=Window(first=plan.before.first, last=plan.before.last, rows=len(reference)),
             selected_by=task.select_by,
@@ -124,7 +124,7 @@ def validate(setting: Setting, fold: Fold, items: Items) -> Validation:
     metrics = {name: evaluate(true, scored(candidate.graph, inputs)) for name, candidate in fits.candidates.items()}
     for name, found in metrics.items():
         log.info("%s: validation accuracy %.4f", name, found["accuracy"])
-    return Validation(metrics, _window(unseen, fold.test), fits.dropped)
+    return Validation(metrics, window(unseen, fold.test), fits.dropped)
 
 
 def fit_all(setting: Setting, items: Items, rows: pd.DataFrame, names: Iterable[str]) -> Fits:
@@ -151,7 +151,8 @@ def scored(graph: bytes, inputs: Array) -> Scores:
     return scorer.scores(Graph(graph), inputs)
 
 
-def _window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+    """Describe some rows: first and last day, and how many."""
     return LabeledWindow(first=days.first, last=days.last, rows=len(rows))
 
 

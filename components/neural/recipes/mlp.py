@@ -18,7 +18,7 @@ from components.neural.recipes import checked
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
-AT_ONCE = 1 << 16  # rows that are scored
+AT_ONCE = 1 << 16  # rows that are on the device while they are scored
 
 Matrix = npt.NDArray[np.float32]
 
