@@ -82,7 +82,7 @@ class Shape(NamedTuple):
     bottleneck: bool
     is_large: bool
     scale: Sequence[float] = (127.5,)
-    shift: Sequence[float] = (1.0,)
+    shift: Sequence[float] = (128 / 127.5,)  # around a whole gray, so that INT8 holds pixels exactly
 
 
 class Stem(nn.Module):
