@@ -85,7 +85,7 @@ class Application:
             where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": route}
             log.exception("a request failed", extra={"fields": where})
             response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._metrics.answered(route, int(response.status), time.perf_counter() - started)
+        self._metrics.answered(route, response.status, time.perf_counter() - started)
         await response.send(send, request.id)
 
     def _table(self) -> dict[str, dict[str, Handler]]:

@@ -12,6 +12,7 @@ Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
 JSON = "application/json"
+OK = int(HTTPStatus.OK)  # a member of an enumeration takes as long to read as an answer to encode
 
 
 class RefusedError(Exception):
@@ -66,12 +67,12 @@ class Response(NamedTuple):
     """An answer: a status, the body's bytes and type, more headers."""
 
     body: bytes
-    status: int = HTTPStatus.OK
+    status: int = OK
     media_type: str = JSON
     headers: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
-    def of(cls, content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> "Response":
+    def of(cls, content: object, status: int = OK, headers: Mapping[str, str] | None = None) -> "Response":
         """Return an answer in JSON."""
         return cls(msgspec.json.encode(content), status, JSON, headers or {})
 
@@ -82,9 +83,9 @@ class Response(NamedTuple):
             (b"content-length", b"%d" % len(self.body)),
             (b"x-request-id", request_id.encode("latin-1")),
         ]
-        for name, value in self.headers.items():
-            headers.append((name.encode(), value.encode("latin-1")))
-        await send({"type": "http.response.start", "status": int(self.status), "headers": headers})
+        if self.headers:
+            headers += [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": self.body})
 
 

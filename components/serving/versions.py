@@ -62,16 +62,16 @@ class Model:
         return self.takes if isinstance(self.takes, Reader) else None
 
     @cached_property
-    def taken(self) -> list[Tensor]:
-        """The tensors of which a request has one."""
+    def taken(self) -> dict[str, Tensor]:
+        """The tensors of which a request has one, by name."""
         inputs = self.package.signature.inputs
-        return [*inputs, _bytes(self.reader.items.name)] if self.reader else inputs
+        return _named([*inputs, _bytes(self.reader.items.name)] if self.reader else inputs)
 
     @cached_property
-    def given(self) -> list[Tensor]:
-        """The tensors that are answered."""
+    def given(self) -> dict[str, Tensor]:
+        """The tensors that are answered, by name."""
         score = self.package.signature.score
-        return [score, _bytes("label")] if self.reader else [score]
+        return _named([score, _bytes("label")] if self.reader else [score])
 
     @cached_property
     def threshold(self) -> float:
@@ -85,6 +85,10 @@ def _reads(made: ModelPackage) -> object:
     if made.has_classes:
         return made.classes.model_dump(exclude={"classes"})
     return made.tabular.windows, made.tabular.numeric
+
+
+def _named(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+    return {each.name: each for each in tensors}
 
 
 def _bytes(name: str) -> Tensor:

@@ -40,7 +40,7 @@ MADE_THERE = {
 }
 # what is applied by hand; infra/kubernetes/multi-user is of a kind that no chart here brings
 LATER = {
-    "aws": ("infra/cluster/karpenter", "infra/cluster/karpenter-prod", "infra/kubernetes/aws-prod"),
+    "aws": ("infra/cluster/karpenter-dev", "infra/cluster/karpenter-prod", "infra/kubernetes/aws-prod"),
     "gcp": ("infra/kubernetes/gcp-prod",),
 }
 WEBHOOKS = {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}

@@ -4,7 +4,7 @@ https://github.com/kserve/open-inference-protocol; the binary extension, model c
 index are those of Triton Inference Server's documentation, so that tritonclient and perf_analyzer work.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from components.common.contracts.package import Datatype
+from components.common.contracts.package import OUTPUT, Datatype
 from components.common.contracts.package import Tensor as Signature
 from components.serving.batching import Limits, Statistics
 from components.serving.items.reader import Reader, Seen
@@ -90,7 +90,7 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
     if model.reader:
         return await _of_items(model, model.reader, asks, await _seen(model.reader, given, wanted, limits.rows, values))
     scores = await model.batcher.score(_tensor(given, wanted, limits.rows, values))
-    return Answer(_response(model, asks, [scores]), [Scored(model, scores)])
+    return Answer(_response(model, asks, {OUTPUT: scores}), [Scored(model, scores)])
 
 
 async def _seen(reader: Reader, given: Input, wanted: Signature, most: int, values: bytes) -> Seen:
@@ -104,7 +104,7 @@ async def _of_items(model: Model, reader: Reader, asks: "Asks", seen: Seen) -> A
     scores = await model.batcher.score(seen.inputs)
     part = items.scored(model, reader.items, scores, seen, [None] * len(scores))
     labels = [each.label for each in part.items]
-    return Answer(_response(model, asks, [scores, labels]), [part])
+    return Answer(_response(model, asks, {OUTPUT: scores, "label": labels}), [part])
 
 
 def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
@@ -115,11 +115,10 @@ def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
     return body[: int(length)], body[int(length) :]
 
 
-def _only(asked: Inference, known: list[Signature]) -> tuple[Input, Signature]:
-    for each in known:
-        if [each.name] == [given.name for given in asked.inputs]:
-            return asked.inputs[0], each
-    names = " or ".join(repr(each.name) for each in known)
+def _only(asked: Inference, known: Mapping[str, Signature]) -> tuple[Input, Signature]:
+    if len(asked.inputs) == 1 and (wanted := known.get(asked.inputs[0].name)):
+        return asked.inputs[0], wanted
+    names = " or ".join(map(repr, known))
     raise RequestError("inputs", [each.name for each in asked.inputs], f"one input, {names}")
 
 
@@ -135,20 +134,21 @@ def _check(given: Input, wanted: Signature, shapes: list[list[int]], most: int) 
 def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
     """Return a tensor of numbers."""
     _check(given, wanted, [wanted.shape[1:]], most)
-    dtype = _little_endian(wanted.datatype)
-    if given.parameters.binary_data_size is not None:
-        found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
-    else:
-        found = _listed(given) if dtype.kind == "f" else _integers(given, dtype)
+    found = _listed(given) if given.parameters.binary_data_size is None else _behind(given, values)
     size = prod(given.shape)
     if found.size != size:
         raise RequestError("inputs[0].data", f"{found.size} values", f"{size}, as the shape says")
     return found.reshape(given.shape)
 
 
+def _behind(given: Input, values: bytes) -> Array:
+    dtype = _little_endian(given.datatype)
+    return np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
+
+
 @cache
-def _little_endian(datatype: Datatype) -> np.dtype[Any]:
-    return np.dtype(datatype.dtype).newbyteorder("<")
+def _little_endian(datatype: str) -> np.dtype[Any]:
+    return np.dtype(Datatype(datatype).dtype).newbyteorder("<")
 
 
 def _elements(given: Input, most: int, values: bytes) -> Sequence[object]:
@@ -189,6 +189,10 @@ def _strings(given: Input) -> list[str]:
     raise RequestError("inputs[0].data", _shown(given), "texts in one list, or bytes behind the JSON")
 
 
+def _listed(given: Input) -> Array:
+    return _floats(given) if given.datatype == "FP32" else _integers(given, _little_endian(given.datatype))
+
+
 def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
     bounds = np.iinfo(dtype)
     with suppress(msgspec.DecodeError, ValueError):
@@ -198,27 +202,26 @@ def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
     raise RequestError("inputs[0].data", _shown(given), f"whole numbers from {bounds.min} to {bounds.max} in lists")
 
 
-def _listed(given: Input) -> Array:
-    for decode in (_FLAT.decode, _rows_of):
-        try:
-            values = decode(given.data)
-        except (msgspec.DecodeError, ValueError):
-            continue
-        if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
-            raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
-        return np.array(values, np.float32)
-    raise RequestError("inputs[0].data", _shown(given), "numbers in one list, or in a list a row")
+def _floats(given: Input) -> Array:
+    try:
+        values = _FLAT.decode(given.data)
+    except msgspec.DecodeError:
+        values = _rows_of(given)
+    if values and not -LARGEST <= min(values) <= max(values) <= LARGEST:
+        raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32")
+    return np.array(values, np.float32)
 
 
 def _shown(given: Input) -> str:
     return bytes(given.data)[:100].decode("utf-8", "replace") or "missing"
 
 
-def _rows_of(data: msgspec.Raw) -> list[float]:
-    rows = _NESTED.decode(data)
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError
-    return list(chain.from_iterable(rows))
+def _rows_of(given: Input) -> list[float]:
+    with suppress(msgspec.DecodeError):
+        rows = _NESTED.decode(given.data)
+        if len({len(row) for row in rows}) <= 1:
+            return list(chain.from_iterable(rows))
+    raise RequestError("inputs[0].data", _shown(given), "numbers in one list, or in a list a row")
 
 
 class Asks(NamedTuple):
@@ -233,28 +236,27 @@ class Asks(NamedTuple):
     outputs: dict[str, bool]
 
 
-def _asked(asked: Inference, known: list[Signature]) -> Asks:
-    names, usual = [each.name for each in known], asked.parameters.binary_data_output
+def _asked(asked: Inference, known: Mapping[str, Signature]) -> Asks:
+    usual = asked.parameters.binary_data_output
     if not asked.outputs:
-        return Asks(asked.id, dict.fromkeys(names, usual))
+        return Asks(asked.id, dict.fromkeys(known, usual))
     found = {}
     for each in asked.outputs:
-        if each.name not in names:
-            raise RequestError("outputs", each.name, " or ".join(map(repr, names)))
+        if each.name not in known:
+            raise RequestError("outputs", each.name, " or ".join(map(repr, known)))
         said = each.parameters.binary_data
         found[each.name] = usual if said is None else said
     return Asks(asked.id, found)
 
 
-def _response(model: Model, asks: Asks, found: Sequence[Array | list[str]]) -> Response:
-    """Return an answer; `found` are the values of `model.given`, in that order."""
+def _response(model: Model, asks: Asks, found: Mapping[str, Array | list[str]]) -> Response:
+    """Return an answer; `found` are the values of `model.given`."""
     outputs, behind = [], []
-    for signature, values in zip(model.given, found, strict=True):
-        if signature.name not in asks.outputs:
-            continue
+    for name, is_binary in asks.outputs.items():
+        values = found[name]
         shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
-        tensor: dict[str, Any] = {"name": signature.name, "datatype": signature.datatype, "shape": shape}
-        if asks.outputs[signature.name]:
+        tensor: dict[str, Any] = {"name": name, "datatype": model.given[name].datatype, "shape": shape}
+        if is_binary:
             behind.append(_bytes(values))
             tensor["parameters"] = {"binary_data_size": len(behind[-1])}
         else:
@@ -267,7 +269,7 @@ def _response(model: Model, asks: Asks, found: Sequence[Array | list[str]]) -> R
         return Response.of(content)
     head = msgspec.json.encode(content)
     headers = {"inference-header-content-length": str(len(head))}
-    return Response(b"".join([head, *behind]), HTTPStatus.OK, "application/octet-stream", headers)
+    return Response(b"".join([head, *behind]), media_type="application/octet-stream", headers=headers)
 
 
 def _bytes(values: Array | list[str]) -> bytes:
@@ -297,14 +299,14 @@ def described(model: Model) -> dict[str, Any]:
         "name": model.name,
         "versions": [str(model.pointer.version)],
         "platform": PLATFORM,
-        "inputs": [each.model_dump(mode="json") for each in model.taken],
-        "outputs": [each.model_dump(mode="json") for each in model.given],
+        "inputs": [each.model_dump(mode="json") for each in model.taken.values()],
+        "outputs": [each.model_dump(mode="json") for each in model.given.values()],
     }
 
 
 def configuration(model: Model, limits: Limits) -> dict[str, Any]:
     """Return a model's configuration in Triton's terms, as far as this server has the same."""
-    taken = model.taken
+    taken = model.taken.values()
     # of those that a request may have, it has one
     some = {"optional": True} if len(taken) > 1 else {}
     return {
@@ -313,7 +315,7 @@ def configuration(model: Model, limits: Limits) -> dict[str, Any]:
         "backend": "onnxruntime",
         "max_batch_size": limits.rows,
         "input": [_configured(each) | some for each in taken],
-        "output": [_configured(each) for each in model.given],
+        "output": [_configured(each) for each in model.given.values()],
         "dynamic_batching": {"max_queue_delay_microseconds": round(limits.delay * 1e6)},
     }
 

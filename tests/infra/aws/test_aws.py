@@ -130,23 +130,27 @@ def test_the_autoscaler_prefers_spot_and_knows_it_by_the_pools_name(environment:
 
 
 @pytest.mark.parametrize("environment", ["dev", "prod"])
-def test_karpenter_finds_the_subnets_by_their_tag(environment: str, planned: Callable) -> None:
-    (nodes,) = (one["spec"] for one in manifests("EC2NodeClass"))
-    wanted = nodes["subnetSelectorTerms"][0]["tags"]["karpenter.sh/discovery"].replace("-dev", f"-{environment}")
-    private = [one for one in resources(planned("aws", environment), "aws_subnet") if "private" in one.address]
-
-    assert {one.values["tags"]["karpenter.sh/discovery"] for one in private} == {wanted}
-
-
-def test_prods_nodes_of_karpenter_are_prods() -> None:
+def test_karpenters_nodes_have_the_role_the_subnets_and_the_groups_of_their_cluster(
+    environment: str, planned: Callable
+) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was built")
-    dev, prod = (
-        subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True).stdout
-        for folder in (KARPENTER, KARPENTER.with_name("karpenter-prod"))
-    )
+    command = ["kubectl", "kustomize", KARPENTER.with_name(f"karpenter-{environment}")]
+    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (nodes,) = (each["spec"] for each in yaml.safe_load_all(made) if each["kind"] == "EC2NodeClass")
+    plan = planned("aws", environment)
+    (cluster,) = resources(plan, "aws_eks_cluster")
+    private = [one for one in resources(plan, "aws_subnet") if "private" in one.address]
+    roles = {one.values["name"] for one in resources(plan, "aws_iam_role")}
 
-    assert dev.replace("nightshift-dev", "nightshift-prod").replace("environment: dev", "environment: prod") == prod
+    assert [one.values["tags"]["karpenter.sh/discovery"] for one in private] == [cluster.values["name"]] * len(private)
+    assert nodes["subnetSelectorTerms"] == [{"tags": {"karpenter.sh/discovery": cluster.values["name"]}}]
+    assert nodes["securityGroupSelectorTerms"] == [
+        {"tags": {f"kubernetes.io/cluster/{cluster.values['name']}": "owned"}}
+    ]
+    assert nodes["role"] == f"{cluster.values['name']}-nodes"
+    assert nodes["role"] in roles
+    assert nodes["tags"] == {"project": "nightshift", "environment": environment}
 
 
 @pytest.fixture
