@@ -6,7 +6,9 @@ import pytest
 
 from components.common.contracts import package
 from components.common.graph import Graph, runtime
+from components.neural.recipes.resnet import Parameters, ResNet
 from components.optimization import forms
+from components.training import onnx_export
 from tests.conftest import graph
 
 WIDTH = 16
@@ -70,6 +72,20 @@ def test_weights_of_static_int8_have_a_scale_for_each_output(made) -> None:
     found = onnx.load_from_string(made["int8 static"].content).graph
     sizes = {each.name: list(each.dims) for each in found.initializer}
     assert [32] in [sizes[node.input[1]] for node in found.node if node.op_type == "DequantizeLinear"]
+
+
+def test_static_int8_holds_each_gray_of_an_image_exactly() -> None:
+    recipe = ResNet("parameters", 16, 1, 3, Parameters(stages="1", width=4))
+    grays = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1)
+    found = forms.int8_static(onnx_export.images(recipe.model().eval(), recipe), grays)
+    graph = onnx.load_from_string(found).graph
+    first = next(node for node in graph.node if node.op_type == "QuantizeLinear")
+    values = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    scale, zero = (values[name].astype(np.float64) for name in first.input[1:])
+
+    centered = (grays - recipe.shape.scale[0] * recipe.shape.shift[0]) / recipe.shape.scale[0]
+    assert np.abs(np.round(centered / scale) + zero - grays).max() == 0
+    assert np.abs(centered / scale + zero - grays).max() < 1e-3
 
 
 def test_int8_makes_the_weights_smaller(made) -> None:
