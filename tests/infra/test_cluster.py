@@ -4,8 +4,11 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
@@ -13,6 +16,7 @@ import yaml
 
 from components.common.errors import UserError
 from infra.cluster import core
+from infra.cluster.__main__ import main
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
 from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
@@ -403,6 +407,25 @@ def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
         subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
 
 
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["infra.cluster", *arguments])
+    main()
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("cloud", ("aws", "gcp"))
+def test_prod_is_installed_as_dev_is_with_its_own_name_wherever_devs_stands(
+    cloud: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev, prod = (printed(monkeypatch, capsys, "install", cloud, environment) for environment in ("dev", "prod"))
+
+    assert dev.splitlines() == core.install(CHARTS, cloud, "nightshift-dev")
+    assert re.sub(r"-dev\b", "-prod", dev) == prod != dev
+    assert printed(monkeypatch, capsys, "uninstall", cloud, "dev").splitlines() == core.uninstall(CHARTS, cloud)
+    local = re.findall(r"-k (infra/\S+)", dev + prod)
+    assert local and [path for path in local if not (ROOT / path / "kustomization.yaml").exists()] == []
+
+
 def test_every_database_has_a_dump_and_a_way_back() -> None:
     runbook = (ROOT / "docs/runbooks/restore.md").read_text()
     ours = [space for space in OURS if any("postgres" in str(value["spec"]) for value in of_kind(space, "StatefulSet"))]
@@ -522,7 +545,7 @@ def kubectl(tmp_path: Path) -> Path:
         echo "$@" >> {tmp_path}/asked
         case "$*" in
           "get secret"*) grep -qs "$5" {tmp_path}/there ;;
-          "create "*) cat >> {tmp_path}/told ;;
+          "create "*) tee -a {tmp_path}/told > {tmp_path}/$6.$4 ;;
           *) cat > /dev/null ;;
         esac
         """
@@ -560,6 +583,64 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     # the driver that tests/dags runs Airflow and MLflow's server with
     assert "connection=postgresql+psycopg2://airflow:" in told
     assert "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:" in told
+
+
+def keys_of(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the secrets and keys that an object, or what is nested in it, takes a variable from."""
+    for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+        yield from keys_of(each)
+    if isinstance(value, dict) and "secretKeyRef" in value:
+        yield value["secretKeyRef"]["name"], value["secretKeyRef"]["key"]
+
+
+def contents(kubectl: Path) -> dict[tuple[str, str], dict[str, str]]:
+    """What the secrets hold that were made, by namespace and name."""
+    return {
+        (path.stem, path.suffix[1:]): dict(line.split("=", 1) for line in path.read_text().splitlines())
+        for path in kubectl.glob("*.*")
+    }
+
+
+def test_a_secret_has_the_keys_that_are_read_of_it_and_no_others(kubectl: Path) -> None:
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+
+    database = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
+    mlflow = ("MLFLOW_BACKEND_STORE_URI", "MLFLOW_ARTIFACTS_DESTINATION", "MLFLOW_FLASK_SERVER_SECRET_KEY")
+    found = {name: set(content) for name, content in contents(kubectl).items()}
+    assert found == {
+        # of which a pod gets every key as a variable
+        ("nightshift", "mlflow"): set(mlflow),
+        ("nightshift", "postgresql"): database,
+        ("airflow", "postgresql"): database,
+        **{(space, "nightshift-mlflow"): {"username", "password"} for space in ("nightshift", "kubeflow")},
+        **{(space, "nightshift-serving"): {"token"} for space in ("nightshift", "kubeflow")},
+        # as the charts, and Kubeflow's manifests, ask for them
+        ("airflow", "airflow-database"): {"connection"},
+        ("airflow", "airflow-keys"): {"api-secret-key", "jwt-secret"},
+        ("airflow", "airflow-login"): {"passwords.json"},
+        ("kubeflow", "mlpipeline-minio-artifact"): {"accesskey", "secretkey"},
+        ("kubeflow", "mysql-secret"): {"username", "password"},
+        ("monitoring", "grafana-admin"): {"admin-user", "admin-password"},
+    }
+    for space in OURS:
+        assert all(key in found[space, name] for name, key in keys_of(objects(NAMESPACES / space)))
+    for place in SITES.values():
+        for secret in (each for placement in place.placements.values() for each in placement.secrets):
+            assert set(secret.keys) <= found["kubeflow", secret.name]
+
+
+def test_who_has_a_database_logs_in_to_it_with_its_own_user_password_and_name(kubectl: Path) -> None:
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+
+    made = contents(kubectl)
+    urls = {name: urlsplit(text) for name, content in made.items() for text in content.values() if "@" in text}
+    assert set(urls) == {("nightshift", "mlflow"), ("airflow", "airflow-database")}
+    for (namespace, _), url in urls.items():
+        service = named(of_kind(namespace, "Service"), str(url.hostname))
+        own = made[namespace, service["metadata"]["name"]]
+        assert url.port == service["spec"]["ports"][0]["port"]
+        assert (url.username, url.password) == (own["POSTGRES_USER"], own["POSTGRES_PASSWORD"])
+        assert url.path == f"/{own['POSTGRES_DB']}"
 
 
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
