@@ -134,8 +134,8 @@ def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> No
         {"type": "aws_iam_role"},
     )
     assert core.pools(core.resources(what)) == [
-        core.Pool(False, "p5 capacity-block", 0, 0, False, 0.0),
         core.Pool(False, "m7 on-demand", 0, 0, False, 0.0),
+        core.Pool(False, "p5 capacity-block", 0, 0, False, 0.0),
         core.Pool(True, "g2 spot", 1, 4, True, 100.0, 750.0),
         core.Pool(False, "a3 flex-start", 0, 0, False, 0.0),
         core.Pool(False, "e2 on-demand", 0, 0, False, 0.0),
@@ -146,6 +146,13 @@ def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> No
         core.Charge("GPU nodes", "node disk", 400, "GB-month"),
         core.Charge("GPU nodes", "local SSD", 3000, "GB-month"),
     ]
+
+
+def test_an_estimate_is_the_same_in_whichever_order_terraform_lists_the_pools() -> None:
+    groups = [node_group("gpu", machine, 0, 1) for machine in ("big", "huge")]
+    first, second = (core.charges(plan(*listed), core.Use(trainings=30, hours=2)) for listed in (groups, groups[::-1]))
+
+    assert first == second
 
 
 def test_without_a_spot_pool_a_training_takes_the_first_that_may_have_a_gpu() -> None:
