@@ -14,9 +14,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+import infra.cluster.__main__ as command_line
 from components.common.errors import UserError
 from infra.cluster import core
-from infra.cluster.__main__ import main
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
 from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
@@ -409,8 +409,20 @@ def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
 
 def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     monkeypatch.setattr(sys, "argv", ["infra.cluster", *arguments])
-    main()
+    command_line.main()
     return capsys.readouterr().out
+
+
+def test_a_table_that_stops_the_installation_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "charts.yaml"
+    table.write_text("[{name: airflow, chart: airflow, version: null, clouds: [aws]}]")
+    monkeypatch.setattr(command_line, "CHARTS", table)
+
+    with pytest.raises(SystemExit) as stopped:
+        printed(monkeypatch, capsys, "install", "aws", "dev")
+    assert stopped.value.code == 2 and capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("cloud", ("aws", "gcp"))
@@ -544,7 +556,7 @@ def kubectl(tmp_path: Path) -> Path:
         f"""#!/bin/sh
         echo "$@" >> {tmp_path}/asked
         case "$*" in
-          "get secret"*) grep -qs "$5" {tmp_path}/there ;;
+          "get secret"*) grep -qsx "$4 $5" {tmp_path}/there ;;
           "create "*) tee -a {tmp_path}/told > {tmp_path}/$6.$4 ;;
           *) cat > /dev/null ;;
         esac
@@ -644,20 +656,41 @@ def test_who_has_a_database_logs_in_to_it_with_its_own_user_password_and_name(ku
 
 
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
-    (kubectl / "there").write_text("grafana-admin nightshift-serving")
+    (kubectl / "there").write_text("monitoring grafana-admin\nkubeflow nightshift-serving\n")
 
     assert "were not changed" in secrets(kubectl, "s3://bucket/mlflow").stdout
     assert not (kubectl / "told").exists()
 
 
 def test_a_cluster_with_all_other_secrets_gets_the_token_of_served_models_and_nothing_else(kubectl: Path) -> None:
-    (kubectl / "there").write_text("grafana-admin")
+    (kubectl / "there").write_text("monitoring grafana-admin\n")
 
     assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
     first, second = (kubectl / "told").read_text().splitlines()
     assert first == second and re.fullmatch(r"token=\S{20,}", first)
     made = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
     assert made == [("nightshift-serving", "nightshift"), ("nightshift-serving", "kubeflow")]
+
+
+def made(kubectl: Path, *there: str) -> list[str]:
+    """The secrets that are made, as `namespace name`, where some are there."""
+    (kubectl / "there").write_text("".join(f"{name}\n" for name in there))
+    (kubectl / "asked").write_text("")
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+    found = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
+    return [f"{space} {name}" for name, space in found]
+
+
+def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubectl: Path) -> None:
+    every = made(kubectl)
+    of_serving = [name for name in every if name.endswith("nightshift-serving")]
+
+    assert made(kubectl, *every) == []
+    for count in range(len(every)):
+        again = made(kubectl, *every[:count])
+        # of passwords nobody knows which was given to whom
+        assert set(again) >= {*every} - {*of_serving}
+        assert {*of_serving} <= {*again, *every[:count]}
 
 
 def test_secrets_without_a_place_for_artifacts_are_refused(kubectl: Path) -> None:

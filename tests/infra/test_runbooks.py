@@ -10,16 +10,26 @@ from pathlib import Path
 import pytest
 
 from infra.terraform import INFRA
-from pipelines.environments import GPU, SITES
+from pipelines.environments import GPU, SITES, Role
 from tests.infra.checks import CLOUDS
 from tests.infra.edges import here
 from tests.infra.edges.model import CHARTS, Json
 from tests.infra.test_cluster import named, of_kind
+from tests.metrics import rules
 from tests.test_docs import PAGES
 
 # options that are followed by their value
 VALUED = {"-n", "-o", "--namespace", "--selector", "--field-selector", "--output", "--label-columns", "-l"}
-OF_NODES = {label for site in SITES.values() for placement in site.placements.values() for label in placement.nodes}
+# labels of nodes, as a selector names them
+OF_NODES = {
+    f"{label}={value}"
+    for site in SITES.values()
+    for placement in site.placements.values()
+    for label, value in placement.nodes.items()
+}
+RUNBOOKS = INFRA.parent / "docs" / "runbooks"
+WORDS = {"3": "three", "5": "five", "6": "six"}
+SHARES = {"0.01": "one request in a hundred", "0.02": "idle", "0.15": "15 %"}
 WORKLOADS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(INFRA.parent)))
 
@@ -116,7 +126,7 @@ def test_what_a_command_for_the_cluster_names_is_there(page: Path, standing: lis
         for kind, name in command.objects():
             assert (kind, command.namespace, name) in there, command
         if command.selector and command.kinds() == ["node"]:
-            assert command.selector.partition("=")[0] in OF_NODES, command
+            assert command.selector in OF_NODES, command
         elif command.selector:
             assert any(chosen(command, each) for each in standing), command
 
@@ -146,6 +156,41 @@ def test_what_is_asked_of_kubectl_is_found_in_a_page() -> None:
 
 
 def test_the_quota_of_gpus_is_the_one_that_the_runbook_names() -> None:
-    (said,) = re.findall(r"may request (\d+) GPUs", (INFRA.parent / "docs/runbooks/gpu-quota.md").read_text())
+    (said,) = re.findall(r"may request (\d+) GPUs", (RUNBOOKS / "gpu-quota.md").read_text())
 
     assert named(of_kind("kubeflow", "ResourceQuota"), "runs")["spec"]["hard"][f"requests.{GPU}"] == said
+
+
+@pytest.mark.parametrize("page", ["bring-up", "upgrade"])
+def test_every_file_that_names_an_image_of_ours_is_named_where_it_is_said_how_to_change_them(page: str) -> None:
+    files = [path for path in INFRA.rglob("*.yaml") if "registry.example.com/" in path.read_text()]
+    text = (RUNBOOKS / f"{page}.md").read_text()
+
+    assert files
+    assert [path for path in files if f"`{path.relative_to(INFRA.parent)}`" not in text] == []
+
+
+def limit(expression: str) -> str:
+    """The limit of an alert's expression as a page says it; empty where it is 0 or 1, which is no limit."""
+    number = re.search(r"[<>] ([\d.]+)( \* 3600)?\s*(?:$|and)", expression)
+    if number is None or number[1] == "0":
+        return ""
+    if number[2] or float(number[1]) > 1:
+        return WORDS.get(number[1], number[1]) + " hours" * bool(number[2])
+    return f"{number[1]} s" if "_seconds" in expression else SHARES.get(number[1], f"{float(number[1]):.0%}")
+
+
+def test_the_page_of_alerts_names_the_limit_of_each() -> None:
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (RUNBOOKS / "alerts.md").read_text(), re.M | re.S))
+    limits = {rule["alert"]: limit(rule["expr"]) for rule in rules()}
+
+    assert {name for name, said in limits.items() if said} >= {"NightshiftRunMissing", "NightshiftEndpointSlow"}
+    assert [name for name, said in limits.items() if not re.search(rf"{re.escape(said)}(?!\w)", sections[name])] == []
+
+
+def test_the_page_of_spot_says_how_often_a_step_is_tried_again() -> None:
+    said = (RUNBOOKS / "spot-drought.md").read_text()
+    for site in (site for site in SITES.values() if site.placements[Role.GPU].gpus):
+        retry = site.placements[Role.GPU].retry
+        assert f"is retried {WORDS[str(retry.count)]} times, first after a minute, then after twice as\nlong" in said
+        assert (retry.seconds, retry.factor) == (60.0, 2.0)

@@ -12,8 +12,12 @@ from components.training.trainjob import LAUNCHER
 from infra.terraform import INFRA
 
 SRUN = """#!/bin/bash
-wait=60
-while [[ $1 == --* ]]; do [[ $1 == --wait=* ]] && wait=${1#--wait=}; shift; done
+wait=60 kill=1 # as a cluster may have set it
+while [[ $1 == --* ]]; do
+  case $1 in --wait=*) wait=${1#*=} ;; --kill-on-bad-exit=*) kill=${1#*=} ;; esac
+  shift
+done
+((kill == 0)) || exit 8 # it ends all others at once when one fails, and they save no checkpoint
 ((wait == 0)) || exit 9 # it ends all others so many seconds after the first has ended; with 0 it waits for them
 code=0
 for SLURM_NODEID in 0 1; do
