@@ -343,6 +343,33 @@ def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: 
     assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
 
 
+def make(target: str, *words: str) -> list[str]:
+    """The command for a target of the Makefile, with the interpreter that runs here."""
+    binaries = Path(sys.executable).parent
+    given = f"BIN={binaries} --old-file={binaries}/python --old-file=.venv/.run"
+    return [f"make --no-print-directory --directory {ROOT} {given} {target} {' '.join(words)}"]
+
+
+@pytest.mark.parametrize("target", ["cluster-install", "cluster-uninstall"])
+def test_make_ends_at_the_first_command_that_fails_and_only_prints_in_a_dry_run(script: Script, target: str) -> None:
+    environment, failing = {"STORE": "gs://bucket"}, "airflow"
+    done, asked = script(make(target, "CLOUD=gcp", "ENV=prod"), fails=failing, **environment)
+    dry, nothing = script(make(target, "CLOUD=gcp", "ENV=prod", "DRY_RUN=1"), **environment)
+    commands = core.install(CHARTS, "gcp", "nightshift-prod") if "un" not in target else core.uninstall(CHARTS, "gcp")
+
+    assert done.returncode and failing in asked[-1] and not any(failing in each for each in asked[:-1])
+    assert dry.returncode == 0 and nothing == []
+    assert dry.stdout.splitlines() == commands
+
+
+def test_make_hands_the_place_of_artifacts_on(script: Script) -> None:
+    done, asked = script(make("cluster-secrets"))
+    assert done.returncode and "ARTIFACTS is empty" in done.stderr and asked == []
+
+    done, asked = script(make("cluster-secrets", "ARTIFACTS=s3://bucket/mlflow"), says="secret/grafana-admin")
+    assert done.returncode == 0 and asked[0].startswith("apply ") and "were not changed" in done.stdout
+
+
 def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
     for cloud in ("aws", "gcp"):
         done, asked = script(core.install(CHARTS, cloud, "c"), AWS_REGION="us-east-1", STORE="s3://bucket")
