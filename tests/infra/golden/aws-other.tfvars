@@ -27,17 +27,17 @@ general_pool = {
 
 gpu_pools = {
   block = {
-    instance_types = ["p4d.24xlarge"]
+    instance_types = ["p5.48xlarge"]
     capacity       = "capacity_block"
     max            = 2
-    fabric         = "efa"
     reservation_id = "cr-00000000000000001"
     zones          = ["eu-central-1a"]
   }
   reserved = {
-    instance_types = ["g6.12xlarge"]
+    instance_types = ["p4d.24xlarge"]
     capacity       = "reserved"
     max            = 1
+    fabric         = "efa"
     reservation_id = "cr-00000000000000002"
   }
 }

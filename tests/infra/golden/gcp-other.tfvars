@@ -25,3 +25,5 @@ gpu_pools = {
 lustre = { zone = "us-central1-c", capacity_gib = 36000, throughput = 250, legacy_port = true }
 
 budget = { amount = 300, emails = ["one@example.org"] }
+
+labels = { environment = "theirs", team = "night" }
