@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -56,12 +57,14 @@ def applied(cloud: str) -> Json:
 
 def checkov(cloud: str, source: Path) -> None:
     """Checkov finds in the sources what the cloud's `.checkov.yaml` skips, with the reasons, and nothing else."""
-    given = yaml.safe_load((source / cloud / ".checkov.yaml").read_text())
-    skipped = set(given.pop("skip-check"))
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder, "checkov.yaml")
+    with tempfile.TemporaryDirectory() as scratch:
+        # it reads the file of the folder beside the one that it is given
+        folder = Path(shutil.copytree(source / cloud, Path(scratch, cloud)))
+        config = folder / ".checkov.yaml"
+        given = yaml.safe_load(config.read_text())
+        skipped = set(given.pop("skip-check"))
         config.write_text(yaml.safe_dump(given | {"output": ["json"]}))
-        done = start("checkov", "--directory", source / cloud, "--config-file", config, "--soft-fail")
+        done = start("checkov", "--directory", folder, "--config-file", config, "--soft-fail")
     assert not done.returncode, done.stdout + done.stderr
     failed = {each["check_id"]: f"{each['resource']}: {each['check_name']}" for each in _failed(done.stdout)}
     assert {check: told for check, told in failed.items() if check not in skipped} == {}
