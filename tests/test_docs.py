@@ -8,8 +8,13 @@ import pytest
 from pipelines.cli.__main__ import _parser
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(path for folder in ("docs", "infra") for path in (ROOT / folder).rglob("*.md")),
+]
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
 
 
 def anchors(page: Path) -> set[str]:
@@ -27,6 +32,14 @@ def test_there_is_a_runbook_for_each_of_the_usual_problems() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_make_target_that_is_named_exists(page: Path) -> None:
     assert set(re.findall(r"\bmake ([a-z][a-z-]+)(?= [A-Z]+=|`|\n)", page.read_text())) <= TARGETS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_variable_that_make_is_given_is_one_of_the_makefile(page: Path) -> None:
+    given = re.findall(r"\bmake [a-z][a-z-]+((?: [A-Z_]+=[^\s`]+)+)", page.read_text())
+    names = {name for words in given for name in re.findall(r" ([A-Z_]+)=", words)}
+
+    assert names <= set(re.findall(r"\$\(([A-Z_]+)", MAKEFILE))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

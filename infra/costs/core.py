@@ -164,9 +164,10 @@ class Pool:
 
 
 def resources(plan: Mapping[str, Any]) -> list[Resource]:
-    """Return what a plan (`terraform show -json`) leaves standing, without data sources."""
+    """Return what a plan (`terraform show -json`) leaves standing, without data sources, in order of addresses."""
     zones = len(plan.get("variables", {}).get("zones", {}).get("value") or [None])
-    return list(_walk(plan["planned_values"].get("root_module", {}), zones))
+    # Terraform lists modules of one name in any order, and a training takes the first pool
+    return sorted(_walk(plan["planned_values"].get("root_module", {}), zones), key=lambda each: each.address)
 
 
 def changes(plan: Mapping[str, Any]) -> dict[str, Counter[str]]:

@@ -4,13 +4,17 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
 import yaml
 
+import infra.cluster.__main__ as command_line
 from components.common.errors import UserError
 from infra.cluster import core
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
@@ -339,6 +343,33 @@ def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: 
     assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
 
 
+def make(target: str, *words: str) -> list[str]:
+    """The command for a target of the Makefile, with the interpreter that runs here."""
+    binaries = Path(sys.executable).parent
+    given = f"BIN={binaries} --old-file={binaries}/python --old-file=.venv/.run"
+    return [f"make --no-print-directory --directory {ROOT} {given} {target} {' '.join(words)}"]
+
+
+@pytest.mark.parametrize("target", ["cluster-install", "cluster-uninstall"])
+def test_make_ends_at_the_first_command_that_fails_and_only_prints_in_a_dry_run(script: Script, target: str) -> None:
+    environment, failing = {"STORE": "gs://bucket"}, "airflow"
+    done, asked = script(make(target, "CLOUD=gcp", "ENV=prod"), fails=failing, **environment)
+    dry, nothing = script(make(target, "CLOUD=gcp", "ENV=prod", "DRY_RUN=1"), **environment)
+    commands = core.install(CHARTS, "gcp", "nightshift-prod") if "un" not in target else core.uninstall(CHARTS, "gcp")
+
+    assert done.returncode and failing in asked[-1] and not any(failing in each for each in asked[:-1])
+    assert dry.returncode == 0 and nothing == []
+    assert dry.stdout.splitlines() == commands
+
+
+def test_make_hands_the_place_of_artifacts_on(script: Script) -> None:
+    done, asked = script(make("cluster-secrets"))
+    assert done.returncode and "ARTIFACTS is empty" in done.stderr and asked == []
+
+    done, asked = script(make("cluster-secrets", "ARTIFACTS=s3://bucket/mlflow"), says="secret/grafana-admin")
+    assert done.returncode == 0 and asked[0].startswith("apply ") and "were not changed" in done.stdout
+
+
 def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
     for cloud in ("aws", "gcp"):
         done, asked = script(core.install(CHARTS, cloud, "c"), AWS_REGION="us-east-1", STORE="s3://bucket")
@@ -401,6 +432,37 @@ def gigabytes(quantity: str) -> int:
 def test_the_commands_are_a_script_that_a_shell_reads(cloud: str) -> None:
     for commands in (core.install(CHARTS, cloud, "c"), core.uninstall(CHARTS, cloud)):
         subprocess.run(["bash", "-n", "-c", "\n".join(commands)], check=True)
+
+
+def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    monkeypatch.setattr(sys, "argv", ["infra.cluster", *arguments])
+    command_line.main()
+    return capsys.readouterr().out
+
+
+def test_a_table_that_stops_the_installation_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "charts.yaml"
+    table.write_text("[{name: airflow, chart: airflow, version: null, clouds: [aws]}]")
+    monkeypatch.setattr(command_line, "CHARTS", table)
+
+    with pytest.raises(SystemExit) as stopped:
+        printed(monkeypatch, capsys, "install", "aws", "dev")
+    assert stopped.value.code == 2 and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("cloud", ("aws", "gcp"))
+def test_prod_is_installed_as_dev_is_with_its_own_name_wherever_devs_stands(
+    cloud: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dev, prod = (printed(monkeypatch, capsys, "install", cloud, environment) for environment in ("dev", "prod"))
+
+    assert dev.splitlines() == core.install(CHARTS, cloud, "nightshift-dev")
+    assert re.sub(r"-dev\b", "-prod", dev) == prod != dev
+    assert printed(monkeypatch, capsys, "uninstall", cloud, "dev").splitlines() == core.uninstall(CHARTS, cloud)
+    local = re.findall(r"-k (infra/\S+)", dev + prod)
+    assert local and [path for path in local if not (ROOT / path / "kustomization.yaml").exists()] == []
 
 
 def test_every_database_has_a_dump_and_a_way_back() -> None:
@@ -521,8 +583,8 @@ def kubectl(tmp_path: Path) -> Path:
         f"""#!/bin/sh
         echo "$@" >> {tmp_path}/asked
         case "$*" in
-          "get secret"*) grep -qs "$5" {tmp_path}/there ;;
-          "create "*) cat >> {tmp_path}/told ;;
+          "get secret"*) grep -qsx "$4 $5" {tmp_path}/there ;;
+          "create "*) tee -a {tmp_path}/told > {tmp_path}/$6.$4 ;;
           *) cat > /dev/null ;;
         esac
         """
@@ -562,21 +624,100 @@ def test_secrets_are_made_for_all_who_read_them_and_are_no_word_of_a_command(kub
     assert "MLFLOW_BACKEND_STORE_URI=postgresql+psycopg2://mlflow:" in told
 
 
+def keys_of(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the secrets and keys that an object, or what is nested in it, takes a variable from."""
+    for each in value if isinstance(value, list) else value.values() if isinstance(value, dict) else ():
+        yield from keys_of(each)
+    if isinstance(value, dict) and "secretKeyRef" in value:
+        yield value["secretKeyRef"]["name"], value["secretKeyRef"]["key"]
+
+
+def contents(kubectl: Path) -> dict[tuple[str, str], dict[str, str]]:
+    """What the secrets hold that were made, by namespace and name."""
+    return {
+        (path.stem, path.suffix[1:]): dict(line.split("=", 1) for line in path.read_text().splitlines())
+        for path in kubectl.glob("*.*")
+    }
+
+
+def test_a_secret_has_the_keys_that_are_read_of_it_and_no_others(kubectl: Path) -> None:
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+
+    database = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
+    mlflow = ("MLFLOW_BACKEND_STORE_URI", "MLFLOW_ARTIFACTS_DESTINATION", "MLFLOW_FLASK_SERVER_SECRET_KEY")
+    found = {name: set(content) for name, content in contents(kubectl).items()}
+    assert found == {
+        # of which a pod gets every key as a variable
+        ("nightshift", "mlflow"): set(mlflow),
+        ("nightshift", "postgresql"): database,
+        ("airflow", "postgresql"): database,
+        **{(space, "nightshift-mlflow"): {"username", "password"} for space in ("nightshift", "kubeflow")},
+        **{(space, "nightshift-serving"): {"token"} for space in ("nightshift", "kubeflow")},
+        # as the charts, and Kubeflow's manifests, ask for them
+        ("airflow", "airflow-database"): {"connection"},
+        ("airflow", "airflow-keys"): {"api-secret-key", "jwt-secret"},
+        ("airflow", "airflow-login"): {"passwords.json"},
+        ("kubeflow", "mlpipeline-minio-artifact"): {"accesskey", "secretkey"},
+        ("kubeflow", "mysql-secret"): {"username", "password"},
+        ("monitoring", "grafana-admin"): {"admin-user", "admin-password"},
+    }
+    for space in OURS:
+        assert all(key in found[space, name] for name, key in keys_of(objects(NAMESPACES / space)))
+    for place in SITES.values():
+        for secret in (each for placement in place.placements.values() for each in placement.secrets):
+            assert set(secret.keys) <= found["kubeflow", secret.name]
+
+
+def test_who_has_a_database_logs_in_to_it_with_its_own_user_password_and_name(kubectl: Path) -> None:
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+
+    made = contents(kubectl)
+    urls = {name: urlsplit(text) for name, content in made.items() for text in content.values() if "@" in text}
+    assert set(urls) == {("nightshift", "mlflow"), ("airflow", "airflow-database")}
+    for (namespace, _), url in urls.items():
+        service = named(of_kind(namespace, "Service"), str(url.hostname))
+        own = made[namespace, service["metadata"]["name"]]
+        assert url.port == service["spec"]["ports"][0]["port"]
+        assert (url.username, url.password) == (own["POSTGRES_USER"], own["POSTGRES_PASSWORD"])
+        assert url.path == f"/{own['POSTGRES_DB']}"
+
+
 def test_secrets_that_are_there_are_left_alone(kubectl: Path) -> None:
-    (kubectl / "there").write_text("grafana-admin nightshift-serving")
+    (kubectl / "there").write_text("monitoring grafana-admin\nkubeflow nightshift-serving\n")
 
     assert "were not changed" in secrets(kubectl, "s3://bucket/mlflow").stdout
     assert not (kubectl / "told").exists()
 
 
 def test_a_cluster_with_all_other_secrets_gets_the_token_of_served_models_and_nothing_else(kubectl: Path) -> None:
-    (kubectl / "there").write_text("grafana-admin")
+    (kubectl / "there").write_text("monitoring grafana-admin\n")
 
     assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
     first, second = (kubectl / "told").read_text().splitlines()
     assert first == second and re.fullmatch(r"token=\S{20,}", first)
     made = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
     assert made == [("nightshift-serving", "nightshift"), ("nightshift-serving", "kubeflow")]
+
+
+def made(kubectl: Path, *there: str) -> list[str]:
+    """The secrets that are made, as `namespace name`, where some are there."""
+    (kubectl / "there").write_text("".join(f"{name}\n" for name in there))
+    (kubectl / "asked").write_text("")
+    assert secrets(kubectl, "s3://bucket/mlflow").returncode == 0
+    found = re.findall(r"create secret generic (\S+) --namespace (\S+)", (kubectl / "asked").read_text())
+    return [f"{space} {name}" for name, space in found]
+
+
+def test_secrets_are_made_once_and_all_again_after_a_run_that_was_cut_off(kubectl: Path) -> None:
+    every = made(kubectl)
+    of_serving = [name for name in every if name.endswith("nightshift-serving")]
+
+    assert made(kubectl, *every) == []
+    for count in range(len(every)):
+        again = made(kubectl, *every[:count])
+        # of passwords nobody knows which was given to whom
+        assert set(again) >= {*every} - {*of_serving}
+        assert {*of_serving} <= {*again, *every[:count]}
 
 
 def test_secrets_without_a_place_for_artifacts_are_refused(kubectl: Path) -> None:

@@ -2,16 +2,17 @@
 
 import datetime
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.prices import machines
 from infra.costs import core
-from infra.costs.__main__ import check, show, table_of
+from infra.costs.__main__ import check, main, show, table_of
 
 Json = dict[str, Any]
 CLOUDS = ("aws", "gcp")
@@ -134,8 +135,8 @@ def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> No
         {"type": "aws_iam_role"},
     )
     assert core.pools(core.resources(what)) == [
-        core.Pool(False, "p5 capacity-block", 0, 0, False, 0.0),
         core.Pool(False, "m7 on-demand", 0, 0, False, 0.0),
+        core.Pool(False, "p5 capacity-block", 0, 0, False, 0.0),
         core.Pool(True, "g2 spot", 1, 4, True, 100.0, 750.0),
         core.Pool(False, "a3 flex-start", 0, 0, False, 0.0),
         core.Pool(False, "e2 on-demand", 0, 0, False, 0.0),
@@ -146,6 +147,13 @@ def test_a_pool_of_either_cloud_is_read_with_its_market_disks_and_limits() -> No
         core.Charge("GPU nodes", "node disk", 400, "GB-month"),
         core.Charge("GPU nodes", "local SSD", 3000, "GB-month"),
     ]
+
+
+def test_an_estimate_is_the_same_in_whichever_order_terraform_lists_the_pools() -> None:
+    groups = [node_group("gpu", machine, 0, 1) for machine in ("big", "huge")]
+    first, second = (core.charges(plan(*listed), core.Use(trainings=30, hours=2)) for listed in (groups, groups[::-1]))
+
+    assert first == second
 
 
 def test_without_a_spot_pool_a_training_takes_the_first_that_may_have_a_gpu() -> None:
@@ -241,6 +249,43 @@ def test_changes_are_counted_by_type_and_a_replacement_is_one_of_each() -> None:
 def test_an_environment_that_is_not_there_is_refused_with_those_that_are(cloud: str) -> None:
     with pytest.raises(UserError, match=r"ENV.prd: unknown; allowed here: dev, prod; did you mean 'prod'"):
         check(cloud, "prd")
+
+
+@pytest.mark.parametrize(("cloud", "environment"), [("aws", "prod"), ("gcp", "dev")])
+def test_the_plan_that_is_shown_is_the_one_that_is_asked_for(
+    cloud: str, environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr(sys, "argv", ["infra.costs", cloud, environment])
+    monkeypatch.setattr("infra.terraform.plan", lambda *asked: asked)
+    monkeypatch.setattr("infra.costs.__main__.show", lambda *given: shown.append(given[:2]))
+
+    main()
+
+    assert shown == [((cloud, environment), table_of(cloud))]
+
+
+@pytest.mark.parametrize(
+    ("environment", "raised", "code", "says"),
+    [("prd", None, 2, "did you mean 'prod'"), ("dev", UnavailableError("terraform failed"), 1, "terraform failed")],
+)
+def test_what_keeps_a_plan_from_being_shown_is_said_and_is_no_success(
+    environment: str,
+    raised: Exception | None,
+    code: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def plan(*_: str) -> Json:
+        raise raised or AssertionError("nothing is planned")
+
+    monkeypatch.setattr(sys, "argv", ["infra.costs", "aws", environment])
+    monkeypatch.setattr("infra.terraform.plan", plan)
+
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == code and says in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 
 import pytest
+import yaml
 
 from infra import terraform
 from tests.infra import checks
@@ -16,7 +17,7 @@ CLUSTER = sorted(pages.of_cluster())
 CLOUDS = [
     pytest.param(cloud, environment, marks=pytest.mark.xdist_group(f"terraform-{cloud}"))
     for cloud in checks.CLOUDS
-    for environment in checks.ENVIRONMENTS
+    for environment in pages.ENVIRONMENTS
 ]
 
 
@@ -46,9 +47,15 @@ def test_what_is_planned_is_what_somebody_has_read_and_is_all_there_is_to_do(
 
 
 def test_no_golden_file_is_left_of_what_is_gone() -> None:
-    planned = {f"{cloud}-{environment}" for cloud in checks.CLOUDS for environment in checks.ENVIRONMENTS}
+    planned = {f"{cloud}-{environment}" for cloud in checks.CLOUDS for environment in pages.ENVIRONMENTS}
 
     assert {path.stem for path in pages.FOLDER.glob("*.txt")} == {*CLUSTER, *planned}
+
+
+def test_every_manifest_beside_a_kustomization_is_part_of_it() -> None:
+    for path in terraform.INFRA.rglob("kustomization.yaml"):
+        listed = {path.name, *yaml.safe_load(path.read_text())["resources"]}
+        assert {each.name for each in path.parent.glob("*.y*ml")} - listed == set(), path
 
 
 def test_what_is_alike_for_several_keys_is_written_once() -> None:

@@ -1,23 +1,30 @@
 """The batch file for SLURM, with a `srun` that starts every machine's share here."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from components.neural.preemption import SHUTDOWN_SECONDS
 from components.training.trainjob import LAUNCHER
 from infra.terraform import INFRA
 
 SRUN = """#!/bin/bash
-wait=60
-while [[ $1 == --* ]]; do [[ $1 == --wait=* ]] && wait=${1#--wait=}; shift; done
+wait=60 kill=1 # as a cluster may have set it
+while [[ $1 == --* ]]; do
+  case $1 in --wait=*) wait=${1#*=} ;; --kill-on-bad-exit=*) kill=${1#*=} ;; esac
+  shift
+done
+((kill == 0)) || exit 8 # it ends all others at once when one fails, and they save no checkpoint
 ((wait == 0)) || exit 9 # it ends all others so many seconds after the first has ended; with 0 it waits for them
 code=0
 for SLURM_NODEID in 0 1; do
   export SLURM_NODEID
   "$@" || code=$?
 done
+((code != 75)) || kill -TERM $PPID # a job that is preempted is told so with all its processes
 exit $code
 """
 SCONTROL = """#!/bin/bash
@@ -47,3 +54,19 @@ def test_each_machine_starts_its_launcher_and_a_preempted_job_is_queued_again(
     words = f'{" ".join(LAUNCHER)} --config {{"name": "a b"}}'
     shares = [f"{rank} of 2, 8 each, at first:24567: {words}" for rank in (0, 1)]
     assert done.stdout.splitlines() == shares + queued
+
+
+def test_a_job_is_told_in_time_and_may_be_queued_again_and_starts_one_launcher_on_a_machine_of_its_own() -> None:
+    text = (INFRA / "slurm" / "train.sbatch").read_text()
+    asked = dict(re.findall(r"^#SBATCH --([a-z-]+)=?(\S*)$", text, re.MULTILINE))
+    name, _, seconds = asked.pop("signal").partition("@")
+
+    assert asked == {
+        "job-name": "nightshift-training",
+        "ntasks-per-node": "1",
+        "exclusive": "",
+        "requeue": "",
+        "open-mode": "append",
+    }
+    # to the steps too, and not to the script alone (B:TERM)
+    assert name == "TERM" and int(seconds) > SHUTDOWN_SECONDS

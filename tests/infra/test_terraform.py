@@ -20,6 +20,11 @@ POOL, TIED = "google_container_node_pool", "google_service_account_iam_member"
 GPU = {"nightshift/pool": "gpu"}
 NODE = {"guest_accelerator": [{"count": 1}], "labels": {}, "spot": False, "taint": []}
 CLOSED = {"protocol": "tcp", "ports": ["443"]}
+# keys of AWS, Google, GitHub, Slack and of certificates, and what is random and as long as such keys are
+CREDENTIAL = re.compile(
+    r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}|-----BEGIN [A-Z ]*PRIVATE KEY|\bgh[opsu]_\w{36}|\bxox[abps]-\w{10}"
+    r"|(?<![\w/.+-])(?=[A-Za-z+/]*\d)(?=[\w+]*[A-Za-z])[\w+]{40,}={0,2}(?![\w/.+-])"
+)
 FILES = ["main.tf", "outputs.tf", "variables.tf", "versions.tf"]
 
 
@@ -130,6 +135,37 @@ def test_every_module_has_the_same_four_files(cloud: str) -> None:
     assert modules
     for module in modules:
         assert sorted(path.name for path in module.glob("*.tf")) == FILES
+
+
+@each_cloud
+def test_terraform_reads_no_other_file_and_no_other_value_than_those_that_are_planned_here(cloud: str) -> None:
+    """It takes values from every *.auto.tfvars by itself, and lets every override.tf change what stands elsewhere."""
+    root = terraform.INFRA / cloud
+    environments = [f"{environment}.tfvars" for environment in checks.ENVIRONMENTS]
+
+    found = [path.relative_to(root) for path in root.rglob("*.tf*") if "tests" not in path.relative_to(root).parts]
+    modules = {Path("modules", path.name, name) for path in (root / "modules").iterdir() for name in FILES}
+    assert {*map(str, found)} == {*FILES, *environments, *map(str, modules)}
+
+
+@each_cloud
+def test_every_module_is_in_the_table_of_modules(cloud: str) -> None:
+    text = (terraform.INFRA / cloud / "README.md").read_text()
+    (table,) = re.findall(r"^\| module \| creates \|\n\|[ |-]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+
+    modules = sorted(path.name for path in (terraform.INFRA / cloud / "modules").iterdir())
+    assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == modules
+
+
+def test_nothing_that_looks_like_a_credential_is_in_a_file() -> None:
+    for path in (path for path in terraform.INFRA.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        assert [found[0] for found in CREDENTIAL.finditer(path.read_text())] == [], path
+
+
+@pytest.mark.parametrize("text", ["AKIA" + 16 * "A", "-----BEGIN RSA PRIVATE KEY-----", "ghp_" + 36 * "a", 40 * "a1"])
+def test_a_credential_is_told_from_what_is_no_secret(text: str) -> None:
+    assert CREDENTIAL.search(f"key: {text}\n")
+    assert not CREDENTIAL.search("arn:aws:iam::000000000000:role/x https://example.com/a/b 012345-6789AB-CDEF01")
 
 
 @each_cloud

@@ -166,9 +166,9 @@ def tools(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def connect(tools: Path, node: str) -> subprocess.CompletedProcess[str]:
+def connect(tools: Path, node: str, *port: str) -> subprocess.CompletedProcess[str]:
     (tools / "node").write_text(f"{node}\n")
-    command = [INFRA / "aws" / "connect.sh", "nightshift-dev"]
+    command = [INFRA / "aws" / "connect.sh", "nightshift-dev", *port]
     return subprocess.run(command, env={"PATH": f"{tools}:{os.environ['PATH']}"}, capture_output=True, text=True)
 
 
@@ -189,6 +189,20 @@ def test_the_api_is_reached_through_a_node_by_the_document_and_the_tag_that_terr
     assert f'"ssm:resourceTag/Name":"{tag}"' in policy
     templates = resources(applied("aws"), "aws_launch_template")
     assert any(tags["tags"]["Name"] == tag for each in templates for tags in each.values["tag_specifications"])
+
+
+def test_the_api_is_reached_at_the_port_that_is_named_through_a_node_that_runs(tools: Path) -> None:
+    assert connect(tools, "i-0", "9443").returncode == 0
+
+    assert (tools / "asked").read_text().splitlines() == [
+        "aws eks describe-cluster --name nightshift-dev --query cluster.endpoint --output text",
+        "aws ec2 describe-instances --filters Name=tag:Name,Values=nightshift-dev-general"
+        " Name=instance-state-name,Values=running --query Reservations[0].Instances[0].InstanceId --output text",
+        "aws eks update-kubeconfig --name nightshift-dev --alias nightshift-dev",
+        "kubectl config view --minify --output jsonpath={.contexts[0].context.cluster}",
+        "kubectl config set-cluster arn --server https://localhost:9443 --tls-server-name ID.eks.amazonaws.com",
+        "aws ssm start-session --target i-0 --document-name nightshift-dev-api --parameters localPortNumber=9443",
+    ]
 
 
 def test_a_cluster_without_a_node_is_not_reached(tools: Path) -> None:

@@ -9,7 +9,8 @@ from tests.infra.golden import cluster, terraform
 from tests.infra.golden.facts import text
 
 FOLDER = Path(__file__).parent
-ENVIRONMENTS = ("dev", "prod")
+# those that are there, and one that has what neither has
+ENVIRONMENTS = ("dev", "prod", "other")
 
 
 def of_cluster(infra: Path = INFRA) -> dict[str, Callable[[], str]]:

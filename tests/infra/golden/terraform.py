@@ -34,6 +34,9 @@ _UNPLANNED = (
     "replace_triggered_by",
     "sensitive",
 )
+# blocks that do something beside what is planned
+_BESIDE = ("action", "check", "import", "moved", "removed")
+_WITHIN = ("connection", "provisioner")
 PLAN = "terraform plan -input=false -no-color -out=plan >/dev/null && terraform show -json plan"
 PLAN_AND_APPLY = f"{PLAN} && terraform apply -input=false -no-color plan >/dev/null && cat terraform.tfstate"
 # a second apply would change nothing, and a destroy leaves nothing
@@ -45,10 +48,19 @@ AND_DESTROY = (
 
 @dataclass(frozen=True)
 class Copy:
-    """A configuration and the environment it is planned for: `folder` is one like `infra/aws`."""
+    """A configuration and the environment it is planned for: `folder` is one like `infra/aws`.
+
+    Beside dev and prod there is `other`, whose values are here: it has what neither of the two has.
+    """
 
     folder: Path
     environment: str
+
+    @property
+    def values(self) -> Path:
+        """Return the file of the environment's values."""
+        own = Path(__file__).parent / f"{self.folder.name}-{self.environment}.tfvars"
+        return own if own.exists() else self.folder / f"{self.environment}.tfvars"
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,8 @@ def known(observed: Observed, name: str) -> dict[str, Any]:
 
 def facts(observed: Observed, name: str, copy: Copy) -> list[Fact]:
     """Return what is known of one of the copies that were planned."""
-    return [*_planned(observed, name), *written(copy.folder)]
+    # what is written is the same for all: it stands with the environments that are there
+    return [*_planned(observed, name), *(written(copy.folder) if copy.values.parent == copy.folder else ())]
 
 
 def observe(cloud: str, copies: Mapping[str, Copy], commands: str = PLAN_AND_APPLY) -> Observed:
@@ -89,7 +102,7 @@ def observe(cloud: str, copies: Mapping[str, Copy], commands: str = PLAN_AND_APP
 def _lay_out(copy: Copy, name: str, root: Path) -> None:
     """Put a copy into a root, as a module with the environment's values; the root has its providers."""
     folder = Path(shutil.copytree(copy.folder, root / "copies" / name, ignore=shutil.ignore_patterns("tests")))
-    given = (folder / f"{copy.environment}.tfvars").read_text()
+    given = copy.values.read_text()
     main = root / "main.tf"
     before = main.read_text() if main.exists() else ""
     providers = _take_providers(folder)
@@ -216,12 +229,17 @@ def stated(text: str) -> Iterator[tuple[str, str | list[str]]]:
         if part.kind == "argument" and part.start >= end:
             said = text[part.start : part.end].split("=", 1)[1].replace('"', "")
             table = part.path in tables or (part.path[-1] in ("default", "type") and part.path[0] == "variable")
-            if part.path[0] in ("provider", "terraform") or part.path[-1] in _UNPLANNED:
+            if _is_unplanned(part.path):
                 end = part.end  # what is in it is said with it
                 yield part.address, re.sub(r"\s+", " ", said).strip(" ,")
             elif table and (part.path[-1] != "type" or "optional(" in said):
                 end = part.end
                 yield part.address, _lines(said)
+
+
+def _is_unplanned(path: tuple[str, ...]) -> bool:
+    beside = path[0] in ("provider", "terraform", *_BESIDE)
+    return beside or path[-1] in _UNPLANNED or not {*path[:-1]}.isdisjoint(_WITHIN)
 
 
 def _tables(text: str) -> set[tuple[str, str]]:
