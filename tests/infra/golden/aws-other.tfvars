@@ -15,7 +15,7 @@ log_days            = 90
 administrators = ["arn:aws:iam::222222222222:role/one", "arn:aws:iam::222222222222:role/two"]
 people         = { readers = ["arn:aws:iam::222222222222:role/three"] }
 
-sources       = { kept = { kms_key_arn = "arn:aws:kms:eu-central-1:333333333333:key/0" }, plain = {} }
+sources       = { kept = { kms_key_arn = "arn:aws:kms:eu-west-3:333333333333:key/0" }, plain = {} }
 image_readers = ["444444444444"]
 
 general_pool = {

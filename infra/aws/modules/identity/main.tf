@@ -99,7 +99,15 @@ resource "aws_iam_role_policy" "sources" {
         { Effect = "Allow", Action = "s3:ListBucket", Resource = [for bucket in keys(var.sources) : "${local.s3}:${bucket}"] },
         { Effect = "Allow", Action = local.read, Resource = [for bucket in keys(var.sources) : "${local.s3}:${bucket}/*"] },
       ],
-      [for source in values(var.sources) : { Effect = "Allow", Action = "kms:Decrypt", Resource = source.kms_key_arn, Condition = local.through_s3 } if source.kms_key_arn != null],
+      # a bucket of another region has its key there
+      [
+        for source in values(var.sources) : {
+          Effect    = "Allow"
+          Action    = "kms:Decrypt"
+          Resource  = source.kms_key_arn
+          Condition = { StringEquals = { "kms:ViaService" = "s3.${split(":", source.kms_key_arn)[3]}.amazonaws.com" } }
+        } if source.kms_key_arn != null
+      ],
     )
   })
 }
