@@ -14,7 +14,7 @@ import pytest
 from components.common import storage
 from components.common.contracts import package
 from components.common.image import image
-from components.serving.files import Pointer, pointer_uri
+from components.serving.files import Pointer, pointer_uri, state_uri
 from tests.processes import wait_until
 
 BUILT = ("base", "serving", "airflow")
@@ -105,6 +105,7 @@ def test_airflows_image_holds_all_that_its_dags_are_made_of(engine: Any, place: 
 def test_the_served_champion_answers_from_its_container(engine: Any, save_model: Any, tmp_path: Path) -> None:
     uri = save_model(0.5)
     registry = tmp_path / "served"
+    state = state_uri(str(registry), "fraud")
     shutil.copytree(uri, registry / "model")
     storage.write_json(
         pointer_uri(str(registry), "fraud"),
@@ -118,7 +119,9 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     words = ["python", "-m", "components.serving", "--registry", "/registry", "--name", "fraud"]
     containers = [engine.containers.run(image("serving"), words, volumes=ours, **options)]
     try:
-        assert wait_until(lambda: get("http://127.0.0.1:8321/healthz"), "the endpoint answers")["version"] == 1
+        wait_until(lambda: storage.exists(state), "the endpoint says at which port it listens")
+        url = f"http://127.0.0.1:{storage.read_json(state)['port']}/healthz"
+        assert wait_until(lambda: get(url), "the endpoint answers")["version"] == 1
         # port 8080 is likely to be taken here, so in a network of its own
         alone = options | {"network_mode": "none"}
         containers.append(engine.containers.run(image("serving"), ["serve"], volumes=sagemakers, **alone))
