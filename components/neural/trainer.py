@@ -149,11 +149,11 @@ def fit(replica: Replica, rows: Rows, checkpoints: Keeper | None = None) -> Trai
     progress = Progress(training.steps, rows.size, replica.recipe.flops(), training.done)
     for batch in training.batches():
         loss = training.step(batch)
-        training.losses.add(loss)
+        training.losses.add(training.done, loss)
         progress.advance(training.done, loss)
         if checkpoints:
             checkpoints.after(training)
     if checkpoints:
         checkpoints.finish()
     training.finish()
-    return Trained(replica.whole(), training.losses.points())
+    return Trained(replica.whole(), training.losses.points)

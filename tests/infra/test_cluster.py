@@ -22,6 +22,7 @@ from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
 from tests.cluster.rbac import Action, User, allowed
 from tests.cluster.store import Store
+from tests.infra import kustomize
 from tests.infra.charts import CHARTS, FOLDER, ROOT, Json, values
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES
 from tests.infra.test_kubernetes import files, objects
@@ -92,8 +93,7 @@ def built() -> list[Json]:
     """All objects as kustomize puts them together, in their namespaces."""
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was built")
-    done = subprocess.run(["kubectl", "kustomize", NAMESPACES], capture_output=True, text=True, check=True)
-    return list(yaml.safe_load_all(done.stdout))
+    return kustomize.built(NAMESPACES)
 
 
 def test_every_manifest_belongs_to_a_kustomization() -> None:

@@ -87,7 +87,7 @@ def _command(line: str) -> Command:
 def fits(selector: str, labels: Mapping[str, str]) -> bool:
     """Whether a selector of kubectl's chooses something with these labels."""
     for term in selector.split(","):
-        key, operator, value = re.fullmatch(r"([^!=]+)(!?=)?(.*)", term).groups()  # type: ignore[union-attr]
+        ((key, operator, value),) = re.findall(r"^([^!=]+)(!?=)?(.*)$", term)
         if operator == "!=" and labels.get(key) == value:
             return False
         if operator != "!=" and (key not in labels or (operator and labels[key] != value)):

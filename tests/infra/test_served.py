@@ -20,7 +20,7 @@ from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json, Kind
 from tests.cluster.operations import is_ready
 from tests.components.release.targets.standard import NAME, deployment
-from tests.infra.edges.here import rendered
+from tests.infra import kustomize
 from tests.infra.test_installed import Idle
 
 IMAGE, SECRET = "registry.example.com/nightshift/serving:0.2.0", "nightshift-serving"
@@ -55,7 +55,9 @@ class Controllers:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with running(Idle(set()), tmp_path, CRDS) as found:
         found.add_node("general-1", {"nightshift/pool": "general"})
-        found.apply(*sorted(rendered(INFRA / "cluster" / "namespaces"), key=lambda each: each["kind"] != "Namespace"))
+        found.apply(
+            *sorted(kustomize.built(INFRA / "cluster" / "namespaces"), key=lambda each: each["kind"] != "Namespace")
+        )
         secret = {"metadata": {"name": SECRET, "namespace": "nightshift"}, "stringData": {"token": "something"}}
         found.apply({"apiVersion": "v1", "kind": "Secret"} | secret)
         yield found
@@ -121,7 +123,7 @@ def test_no_other_step_may_change_or_see_what_is_served(cluster: Cluster, target
 
 
 def test_as_many_replicas_as_it_may_have_and_one_more_fit_into_the_namespace(cluster: Cluster) -> None:
-    quota = next(each["spec"]["hard"] for each in rendered(INFRA / "cluster" / "namespaces") if is_serving(each))
+    quota = next(each["spec"]["hard"] for each in kustomize.built(INFRA / "cluster" / "namespaces") if is_serving(each))
     requests = Standard("fraud", PLACE, None, asked)._container(part(1))["resources"]["requests"]
     assert (PLACE.max_replicas + 1) * int(requests["cpu"]) <= int(quota["requests.cpu"]) // 2
 

@@ -190,7 +190,8 @@ def _strings(given: Input) -> list[str]:
 
 
 def _listed(given: Input) -> Array:
-    return _floats(given) if given.datatype == "FP32" else _integers(given, _little_endian(given.datatype))
+    dtype = _little_endian(given.datatype)
+    return _floats(given) if dtype.kind == "f" else _integers(given, dtype)
 
 
 def _integers(given: Input, dtype: np.dtype[Any]) -> Array:

@@ -14,6 +14,7 @@ import yaml
 
 from infra.terraform import INFRA
 from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
+from tests.infra import kustomize
 from tests.infra.aws import checks
 from tests.infra.edges import needs
 from tests.infra.plans import resources
@@ -135,9 +136,8 @@ def test_karpenters_nodes_have_the_role_the_subnets_and_the_groups_of_their_clus
 ) -> None:
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is not on PATH: nothing was built")
-    command = ["kubectl", "kustomize", KARPENTER.with_name(f"karpenter-{environment}")]
-    made = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    (nodes,) = (each["spec"] for each in yaml.safe_load_all(made) if each["kind"] == "EC2NodeClass")
+    made = kustomize.built(KARPENTER.with_name(f"karpenter-{environment}"))
+    (nodes,) = (each["spec"] for each in made if each["kind"] == "EC2NodeClass")
     plan = planned("aws", environment)
     (cluster,) = resources(plan, "aws_eks_cluster")
     private = [one for one in resources(plan, "aws_subnet") if "private" in one.address]

@@ -1,6 +1,5 @@
 """What a cluster is given, as facts: objects as kustomize renders them, charts with their values."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import yaml
 
 from infra.cluster import core
+from tests.infra import kustomize
 from tests.infra.golden.facts import Fact
 
 PRICES = Path("costs", "prices.yaml")
@@ -44,8 +44,7 @@ def rendered(folder: Path) -> list[Fact]:
     Raises:
         subprocess.CalledProcessError: when kustomize refuses it.
     """
-    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, check=True)
-    objects = [value for value in yaml.safe_load_all(done.stdout) if value]
+    objects = kustomize.built(folder)
     names = Counter(_name(value) for value in objects)
     return [_object(value, several=names[_name(value)] > 1) for value in objects]
 
