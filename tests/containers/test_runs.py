@@ -44,7 +44,8 @@ def execute(pipeline: ir.Pipeline, folder: Path) -> tuple[bool, Run]:
 
 def left(engine: Any, folder: Path) -> list[str]:
     """The names of containers that runs below a folder have left."""
-    found = engine.containers.list(all=True, filters={"label": LABEL})
+    # other tests' containers go away meanwhile
+    found = engine.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
     return [container.name for container in found if str(folder) in container.labels[LABEL]]
 
 
