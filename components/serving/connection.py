@@ -1,6 +1,7 @@
 """HTTP connections as uvicorn has them, for answers that are whole: one write each, since a write wakes the client."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -55,6 +56,27 @@ class Exchange:
         return b"".join(parts)
 
 
+class _Running:
+    """Runs a coroutine at once, and on whenever what it waits for is done.
+
+    A task does the same and can be cancelled, which nobody does with a request; to make one takes as long as to parse
+    a request.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, None, None]) -> None:
+        self._coroutine = coroutine
+
+    def go_on(self, _: object = None) -> None:
+        """Run until it waits again, or ends."""
+        try:
+            waited = self._coroutine.send(None)
+        except StopIteration:
+            return
+        waited.add_done_callback(self.go_on)
+
+
 class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
     """A connection that parses no head twice, and has one timer for all requests.
 
@@ -81,7 +103,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
             known.body, known.on_response = data[end:], self.on_response_complete
             known.response_started = known.response_complete = False
             known.default_headers = self.server_state.default_headers
-            self._start_asgi_task(known, self.app)
+            _Running(self._asked(known)).go_on()
             return
         is_first, begun = self._is_between, self._begun
         super().data_received(data)
@@ -145,8 +167,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
         """Leave the timer: to cancel it and to set it again would take longer than to parse a request."""
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        exchange = Exchange(cycle)
-        super()._start_asgi_task(cycle, lambda scope, *_: app(scope, exchange.receive, exchange.send))
+        self.loop.call_soon(_Running(self._asked(cycle)).go_on)
+
+    def _asked(self, cycle: RequestResponseCycle) -> Coroutine[Any, None, None]:
+        exchange, app = Exchange(cycle), self.app
+        return cycle.run_asgi(lambda scope, *_: app(scope, exchange.receive, exchange.send))
 
 
 def _is_unlike(name: bytes, value: bytes) -> bool:
