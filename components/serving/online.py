@@ -14,6 +14,10 @@ from components.tabular.online.state import Label
 from components.tabular.online.store import Store
 
 
+QUICK_EVENTS = 128  # a turn with as many holds the event loop up for about two milliseconds
+FULL = 64  # requests of a turn that waits for no more
+
+
 class Taken(NamedTuple):
     """The numeric inputs of a request's events, and the snapshot over which they were computed."""
 
@@ -25,7 +29,7 @@ class Online:
     """The online state of what is served."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._turns = store, Turns(self._turn)
+        self._store, self._turns = store, Turns(self._turn, self._is_quick)
         self._reader = Reader(store.base.snapshot.events)
 
     @property
@@ -91,6 +95,10 @@ class Online:
         self._store.commit()
         return found
 
+    def _is_quick(self, asked: "Sequence[Sequence[Event] | Label]") -> bool:
+        events = sum(1 if isinstance(each, Label) else len(each) for each in asked)
+        return self._store.is_quick and events <= QUICK_EVENTS
+
     def _taken(self, requests: Sequence[Sequence[Event]]) -> list[Any]:
         while True:
             base = self._store.base
@@ -101,39 +109,61 @@ class Online:
 
 
 class Turns:
-    """Does in a thread what has been asked for; what is asked for meanwhile is the next turn's."""
+    """Does at once what several requests have asked for; what is asked for meanwhile is the next turn's.
 
-    def __init__(self, work: Callable[[list[Any]], list[Any]]) -> None:
+    A turn costs a sync, or a message, whatever its size, so it begins only when nothing more comes in. One that is
+    quick is done in the event loop: handing it to a thread and back would take as long.
+    """
+
+    def __init__(self, work: Callable[[list[Any]], list[Any]], is_quick: Callable[[list[Any]], bool]) -> None:
         """Wait for the first one.
 
         Args:
             work: what was asked for -> an answer each, or the exception that answers it.
+            is_quick: whether the event loop may wait for that.
         """
-        self._work, self._thread = work, ThreadPoolExecutor(1, "online")
+        self._work, self._is_quick = work, is_quick
+        self._thread = ThreadPoolExecutor(1, "online")
         self._asked: list[tuple[Any, asyncio.Future[Any]]] = []
         self._is_busy = False
 
     def ask(self, what: Any) -> "asyncio.Future[Any]":
         """Return a future of the answer."""
         loop = asyncio.get_running_loop()
-        self._asked.append((what, loop.create_future()))
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._asked.append((what, answer))
         if not self._is_busy:
             self._is_busy = True
-            loop.call_soon(self._begin)  # after all that this turn of the loop reads
-        return self._asked[-1][1]
+            loop.call_soon(self._begin, 1)
+        return answer
 
-    def _begin(self) -> None:
+    def _begin(self, before: int) -> None:
+        """Begin with the next turn, unless the loop has read more than there was before."""
+        loop = asyncio.get_running_loop()
+        if before < len(self._asked) < FULL:
+            loop.call_soon(self._begin, len(self._asked))
+            return
         asked, self._asked = self._asked, []
-        done = asyncio.get_running_loop().run_in_executor(self._thread, self._work, [what for what, _ in asked])
-        done.add_done_callback(lambda done: self._end([answer for _, answer in asked], done))
+        what, waiting = [each for each, _ in asked], [answer for _, answer in asked]
+        if self._is_quick(what):
+            self._end(waiting, _tried(self._work, what))
+        else:
+            done = loop.run_in_executor(self._thread, _tried, self._work, what)
+            done.add_done_callback(lambda done: self._end(waiting, done.result()))
 
-    def _end(self, waiting: "list[asyncio.Future[Any]]", done: "asyncio.Future[list[Any]]") -> None:
-        error = done.exception()
-        answers = [error] * len(waiting) if error else done.result()
+    def _end(self, waiting: "list[asyncio.Future[Any]]", answers: Sequence[Any]) -> None:
         for each, answer in zip(waiting, answers, strict=True):
             if each.cancelled():  # the client has gone
                 continue
             each.set_exception(answer) if isinstance(answer, BaseException) else each.set_result(answer)
         self._is_busy = bool(self._asked)
-        if self._asked:
-            self._begin()
+        if self._is_busy:
+            asyncio.get_running_loop().call_soon(self._begin, len(self._asked))
+
+
+def _tried(work: Callable[[list[Any]], list[Any]], asked: list[Any]) -> list[Any]:
+    """Return an answer each; what fails as a whole has failed for each."""
+    try:
+        return work(asked)
+    except Exception as error:
+        return [error] * len(asked)

@@ -24,6 +24,7 @@ from components.tabular.online.state import Label, State
 from components.tabular.online.store import in_order
 
 COMMITTED = 10_000  # records that a swap writes at a time: a commit is read as a whole
+QUICK_SECONDS = 0.001  # of a commit
 LOCK_SECONDS = 5  # one that was killed may hold it for a moment longer
 
 
@@ -76,6 +77,11 @@ class Embedded:
     def problem(self) -> str | None:
         """Why the disk does not take what came in; None when it does."""
         return self._log.problem
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the disk is; while the snapshot is swapped, it may have to be waited for."""
+        return self._log.seconds < QUICK_SECONDS and not self._swapping.locked()
 
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in; see `store.Store`."""

@@ -8,8 +8,10 @@ Lines are written over zeros, so `fdatasync` has no new length to make durable, 
 journal. A power loss may leave any of a commit's pages as zeros; it is then torn as a whole, and none follows it.
 """
 
+import math
 import os
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +33,7 @@ class Log:
         path: the file.
         durable: bytes of it that are.
         problem: why the disk did not take the last records; None when it did.
+        seconds: that the last write took; infinity before the first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,6 +44,7 @@ class Log:
         self._pending: list[bytes] = []
         self._adding, self._writing = threading.Lock(), threading.Lock()
         self.problem: str | None = None
+        self.seconds = math.inf
 
     def append(self, record: Entry | Label) -> None:
         """Add a record, which is not durable yet."""
@@ -77,6 +81,7 @@ class Log:
         self._size = self.durable
 
     def _write(self, line: bytes) -> None:
+        started = time.perf_counter()
         if self.problem:
             self._clear()
         end = self.durable + len(line)
@@ -86,6 +91,7 @@ class Log:
             rest = rest[self._file.write(rest) :]
         _sync(self._file.fileno())
         self._size, self.durable = max(self._size, self._file.tell()), end
+        self.seconds = time.perf_counter() - started
 
 
 def records(path: Path, start: int, stop: int) -> Iterator[tuple[Entry | Label, int]]:

@@ -128,6 +128,11 @@ class Shared:
         """The snapshot that it lies over."""
         return self._over.base
 
+    @property
+    def is_quick(self) -> bool:
+        """Never: it asks another machine."""
+        return False
+
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in; see `store.Store`. One that is refused takes none of the request in."""
         (found,) = self.take_all([events])

@@ -20,6 +20,10 @@ class Store(Protocol):
     def problem(self) -> str | None:
         """Why it takes nothing in at present; None when it does, as far as it knows."""
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether an event loop may wait for it: at present it takes some events in, and commits, in a millisecond."""
+
     def take(self, events: Sequence[Event]) -> list[list[float]]:
         """Take a request's events in.
 
