@@ -177,14 +177,15 @@ class Application:
             split = None if only else self._current.beside(model)
             return self._counted(request, await items.score(items.Answering(model, split), request, self._limits))
         asked = decoded(await request.body())
-        if isinstance(asked, dict) and set(asked) == {"events"}:
+        if isinstance(asked, dict) and len(asked) == 1 and "events" in asked:
             return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows, only))
         return self._counted(request, await features.score(model, asked))
 
     def _asked_version(self, request: Request) -> Model | None:
         """Return the version that a request names, None when it leaves that to us."""
-        version = request.header(VERSION)
-        return inference.find(self._current, self._current.model.name, version) if version else None
+        if not (version := request.header(VERSION)):
+            return None
+        return inference.find(self._current, self._current.model.name, version)
 
     async def _label(self, request: Request) -> Response:
         return await events.label(self._current, decoded(await request.body()), self._limits.rows)

@@ -110,7 +110,8 @@ class Request:
 
     def header(self, name: bytes) -> str:
         """Return a header, empty where there is none."""
-        return self.headers.get(name, b"").decode("latin-1")
+        value = self.headers.get(name)
+        return value.decode("latin-1") if value else ""
 
     async def body(self) -> bytes:
         """Read the body.

@@ -56,8 +56,11 @@ class Rows:
             numeric: the numeric inputs of each row, in their order.
             categories: the categorical inputs of each row, by column.
         """
+        known = np.array(numeric, dtype=np.float32)
+        if not self._places:
+            return known
         rows = np.zeros((len(numeric), self._width), dtype=np.float32)
-        rows[:, : len(self._numeric)] = numeric
+        rows[:, : len(self._numeric)] = known
         for row, values in zip(rows, categories, strict=True):
             self._mark(row, values)
         return rows

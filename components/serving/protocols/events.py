@@ -1,13 +1,13 @@
 """Raw events in JSON under the user's column names, and labels that arrive later."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from components.common.errors import UnavailableError, UserError
 from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
-from components.serving.online import Online, Taken
+from components.serving.online import Online
 from components.serving.predictions import Answer, Scored
 from components.serving.protocols.features import predictions
 from components.serving.versions import Current, Model, Split
@@ -30,9 +30,12 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     """
     online = _state(current)
     given = _objects("events", raw, most)
-    read = [_checked(f"events[{i}]", online.read, each) for i, each in enumerate(given)]
+    read = [_checked("events", i, online.read, each) for i, each in enumerate(given)]
     events = [event for event, _ in read]
-    taken: Taken = await _durable("events", online.take(events))
+    try:
+        taken = await online.take(events)
+    except (UserError, UnavailableError) as error:
+        raise _refused("events", error) from None
     model = only or current.of_windows(taken.base.snapshot.windows)
     split = None if only else current.beside(model)
     rows = taken.rows, [categories for _, categories in read]
@@ -75,9 +78,11 @@ async def label(current: Current, request: object, most: int) -> Response:
     if not isinstance(request, dict) or set(request) != {"labels"}:
         raise RequestError("body", request, 'an object {"labels": [...]}')
     labels = _objects("labels", request["labels"], most)
-    told = [_checked(f"labels[{i}]", online.label, each) for i, each in enumerate(labels)]
-    known = await _durable("labels", asyncio.gather(*told))
-    return Response.of({"known": known})
+    told = [_checked("labels", i, online.label, each) for i, each in enumerate(labels)]
+    try:
+        return Response.of({"known": await asyncio.gather(*told)})
+    except (UserError, UnavailableError) as error:
+        raise _refused("labels", error) from None
 
 
 def _state(current: Current) -> Online:
@@ -94,17 +99,14 @@ def _objects(name: str, given: object, most: int) -> list[Any]:
     return found
 
 
-def _checked(where: str, call: Callable[[Any], Any], given: object) -> Any:
+def _checked(name: str, place: int, call: Callable[[Any], Any], given: object) -> Any:
     try:
         return call(given)
     except UserError as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where) from None
+        raise _refused(f"{name}[{place}]", error) from None
 
 
-async def _durable(where: str, asked: Awaitable[Any]) -> Any:
-    try:
-        return await asked
-    except UserError as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where) from None
-    except UnavailableError as error:
-        raise unavailable(str(error)) from None
+def _refused(where: str, error: UserError | UnavailableError) -> RefusedError:
+    if isinstance(error, UnavailableError):
+        return unavailable(str(error))
+    return RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where)

@@ -40,6 +40,7 @@ class Reader:
 
     def __init__(self, events: Events) -> None:
         self._events = events
+        self._columns, self._numeric, self._categorical = events.columns, events.numeric, events.categorical
         self._integers = frozenset(events.integers)
         self._expected = [*events.columns.values(), *events.numeric, *events.categorical]
 
@@ -49,14 +50,14 @@ class Reader:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        columns = self._events.columns
+        columns = self._columns
         return Event(
             self._id(raw, "event_id"),
             moment(self._value(raw, columns["event_time"]), columns["event_time"], self._events.timezone),
             self._id(raw, "customer") if "customer" in columns else None,
             self._id(raw, "terminal") if "terminal" in columns else None,
             self._amount(raw, columns["amount"]) if "amount" in columns else 0.0,
-            tuple([self._number(raw, name) for name in self._events.numeric]),
+            tuple([self._number(raw, name) for name in self._numeric]) if self._numeric else (),
         )
 
     def label(self, raw: Mapping[str, Any]) -> tuple[Id, int, int]:
@@ -76,7 +77,9 @@ class Reader:
 
     def categories(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """Return an event's categorical columns as the features table has them: text, empty where there is nothing."""
-        values = {name: self._value(raw, name) for name in self._events.categorical}
+        if not self._categorical:
+            return {}
+        values = {name: self._value(raw, name) for name in self._categorical}
         return {name: "" if value is None else str(value) for name, value in values.items()}
 
     def _value(self, raw: Mapping[str, Any], name: str) -> Any:
@@ -86,7 +89,7 @@ class Reader:
             raise UserError(f"{name}: missing; an event has {', '.join(self._expected)}{nearest(name, raw)}") from None
 
     def _id(self, raw: Mapping[str, Any], role: str) -> Id:
-        name = self._events.columns[role]
+        name = self._columns[role]
         value = self._value(raw, name)
         if role not in self._integers:
             if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
@@ -104,7 +107,8 @@ class Reader:
 
     def _number(self, raw: Mapping[str, Any], name: str) -> float:
         value = self._value(raw, name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+        # True is an int to Python, and of another type
+        if type(value) in (int, float) and abs(value) <= LARGEST:
             return float(value)
         raise UserError(f"{name} is {value!r}; give a finite number")
 
