@@ -5,9 +5,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -60,11 +61,10 @@ class Statistics:
     last_ms: int = 0
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     rows: Matrix
     answer: "asyncio.Future[Scores]"
-    since: int = field(default_factory=time.perf_counter_ns)
+    since: int = msgspec.field(default_factory=time.perf_counter_ns)
 
 
 class Batcher:

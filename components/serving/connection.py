@@ -74,7 +74,10 @@ class _Running:
             waited = self._coroutine.send(None)
         except StopIteration:
             return
-        waited.add_done_callback(self.go_on)
+        if waited is None:  # for nothing: it lets others go first
+            asyncio.get_running_loop().call_soon(self.go_on)
+        else:
+            waited.add_done_callback(self.go_on)
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
@@ -103,7 +106,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
             known.body, known.on_response = data[end:], self.on_response_complete
             known.response_started = known.response_complete = False
             known.default_headers = self.server_state.default_headers
-            _Running(self._asked(known)).go_on()
+            _answer(known, self.app)
             return
         is_first, begun = self._is_between, self._begun
         super().data_received(data)
@@ -167,11 +170,17 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
         """Leave the timer: to cancel it and to set it again would take longer than to parse a request."""
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self.loop.call_soon(_Running(self._asked(cycle)).go_on)
+        # not at once: of a request that is parsed, the body comes after this
+        self.loop.call_soon(_answer, cycle, app)
 
-    def _asked(self, cycle: RequestResponseCycle) -> Coroutine[Any, None, None]:
-        exchange, app = Exchange(cycle), self.app
-        return cycle.run_asgi(lambda scope, *_: app(scope, exchange.receive, exchange.send))
+
+def _answer(cycle: RequestResponseCycle, app: Any) -> None:
+    _Running(_answered(cycle, app)).go_on()
+
+
+async def _answered(cycle: RequestResponseCycle, app: Any) -> None:
+    exchange = Exchange(cycle)
+    await cycle.run_asgi(lambda scope, *_: app(scope, exchange.receive, exchange.send))
 
 
 def _is_unlike(name: bytes, value: bytes) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -63,7 +63,7 @@ def _shown(value: object) -> str:
     return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()
 
 
-class Response(NamedTuple):
+class Response(msgspec.Struct):
     """An answer: a status, the body's bytes and type, more headers."""
 
     body: bytes

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from components.common.contracts.online import Events
 from components.common.contracts.package import Windows
@@ -13,12 +15,11 @@ from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import Label
 from components.tabular.online.store import Store
 
-
 QUICK_EVENTS = 128  # a turn with as many holds the event loop up for about two milliseconds
 FULL = 64  # requests of a turn that waits for no more
 
 
-class Taken(NamedTuple):
+class Taken(msgspec.Struct):
     """The numeric inputs of a request's events, and the snapshot over which they were computed."""
 
     rows: list[list[float]]
@@ -89,9 +90,11 @@ class Online:
 
     def _turn(self, asked: "Sequence[Sequence[Event] | Label]") -> list[Any]:
         """Take in what has come in, make it durable, and return what is answered: `Taken`, bool or an exception."""
-        requests = [each for each in asked if not isinstance(each, Label)]
-        taken = iter(self._taken(requests) if requests else ())
-        found = [self._store.label(each) if isinstance(each, Label) else next(taken) for each in asked]
+        events = [each for each in asked if not isinstance(each, Label)]
+        found = self._taken(events) if events else []
+        for place, each in enumerate(asked):
+            if isinstance(each, Label):
+                found.insert(place, self._store.label(each))
         self._store.commit()
         return found
 

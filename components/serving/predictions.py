@@ -16,6 +16,7 @@ from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -51,7 +52,7 @@ class Item(NamedTuple):
     content: str
 
 
-class Scored(NamedTuple):
+class Scored(msgspec.Struct):
     """What a version has scored.
 
     Attributes:
@@ -67,14 +68,14 @@ class Scored(NamedTuple):
     items: Sequence[Item] = ()
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct):
     """An answer, and what it is made of: a part for each version that has scored."""
 
     response: Response
     parts: Sequence[Scored]
 
 
-class _Row(NamedTuple):
+class _Row(msgspec.Struct):
     """A request in the log."""
 
     at: int  # nanoseconds since 1970
@@ -104,10 +105,10 @@ class Predictions:
 
     def add(self, request_id: str, scored: Scored) -> None:
         """Take an answer in, to be written within a minute."""
-        model, scores, events, items = scored
-        version, threshold = model.pointer.version, model.threshold
-        self._taken.append(_Row(time.time_ns(), request_id, version, threshold, scores, events, items))
-        self._size += len(scores)
+        version, threshold = scored.model.pointer.version, scored.model.threshold
+        row = _Row(time.time_ns(), request_id, version, threshold, scored.scores, scored.events, scored.items)
+        self._taken.append(row)
+        self._size += len(scored.scores)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._begin)
         if self._size >= WRITE_ROWS:
@@ -166,9 +167,9 @@ def _frame(rows: list[_Row]) -> "pd.DataFrame":
         ids, labels, contents = zip(*items, strict=True)
         return frame.assign(item_id=pd.array(ids, dtype="string"), label=labels, content=contents)
     events = [event for row in rows for event in _events(row)]
-    times = pd.array([event and event.time for event in events], dtype="Int64")
+    times = pd.array([event.time if event else None for event in events], dtype="Int64")
     return frame.assign(
-        event_id=pd.array([event and str(event.event_id) for event in events], dtype="string"),
+        event_id=pd.array([str(event.event_id) if event else None for event in events], dtype="string"),
         event_time=pd.to_datetime(times, unit="us", utc=True),
         flagged=scores >= each([row.threshold for row in rows]),
     )

@@ -30,15 +30,18 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     """
     online = _state(current)
     given = _objects("events", raw, most)
-    read = [_checked("events", i, online.read, each) for i, each in enumerate(given)]
-    events = [event for event, _ in read]
+    events, categories = [], []
+    for place, each in enumerate(given):
+        event, further = _checked("events", place, online.read, each)
+        events.append(event)
+        categories.append(further)
     try:
         taken = await online.take(events)
     except (UserError, UnavailableError) as error:
         raise _refused("events", error) from None
     model = only or current.of_windows(taken.base.snapshot.windows)
     split = None if only else current.beside(model)
-    rows = taken.rows, [categories for _, categories in read]
+    rows = taken.rows, categories
     if split is None:
         scores = await model.batcher.score(model.rows.joined(*rows))
         found = predictions(scores, model.package.threshold)

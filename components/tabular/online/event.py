@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from components.common.contracts.online import Events
 from components.common.errors import UserError, nearest
@@ -15,7 +17,7 @@ LARGEST = sys.float_info.max
 EPOCH_DAYS = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """An event that has been checked.
 
     Attributes:
@@ -41,6 +43,7 @@ class Reader:
     def __init__(self, events: Events) -> None:
         self._events = events
         self._columns, self._numeric, self._categorical = events.columns, events.numeric, events.categorical
+        self._time, self._timezone = events.columns["event_time"], events.timezone
         self._integers = frozenset(events.integers)
         self._expected = [*events.columns.values(), *events.numeric, *events.categorical]
 
@@ -53,7 +56,7 @@ class Reader:
         columns = self._columns
         return Event(
             self._id(raw, "event_id"),
-            moment(self._value(raw, columns["event_time"]), columns["event_time"], self._events.timezone),
+            moment(self._value(raw, self._time), self._time, self._timezone),
             self._id(raw, "customer") if "customer" in columns else None,
             self._id(raw, "terminal") if "terminal" in columns else None,
             self._amount(raw, columns["amount"]) if "amount" in columns else 0.0,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import starmap
 
 import numpy as np
 import pandas as pd
@@ -57,4 +58,4 @@ def _each(events: pd.DataFrame, config: Config) -> Iterator[tuple[Event, int | N
     numeric = events[config.columns.numeric].to_numpy(dtype="float64").tolist()
     labels = [None if label is pd.NA else label for label in events["label"].tolist()]
     rows = zip(event_ids, times, customers, terminals, amounts, map(tuple, numeric), strict=True)
-    return zip(map(Event._make, rows), labels, strict=True)
+    return zip(starmap(Event, rows), labels, strict=True)

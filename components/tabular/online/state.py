@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from operator import sub
 from typing import NamedTuple
 
+import msgspec
+
 from components.tabular.online.base import NOWHERE, Base, Found, add, add_up, count
 from components.tabular.online.event import Event, Id
 from components.tabular.online.inputs import Inputs
@@ -16,7 +18,7 @@ from components.tabular.windows import DAY, LARGEST_SUM
 UNKNOWN = -1  # what a snapshot has for a label that was not known
 
 
-class Entry(NamedTuple):
+class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What is kept of an event; the amount in minor units."""
 
     event_id: Id

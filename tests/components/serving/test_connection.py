@@ -166,7 +166,7 @@ async def _written(pieces: tuple[bytes, ...]) -> list[bytes]:
     connection, transport = connected(ServerState())
     for piece in pieces:
         await taken(connection, piece)
-    await asyncio.sleep(0.2 if connection.tasks else 0)
+    await asyncio.sleep(0 if connection.cycle.response_complete else 0.2)
     connection.connection_lost(None)
     return transport.written
 
