@@ -17,7 +17,7 @@ from components.common.assignment import is_answered
 from components.common.contracts import package as contract
 from components.features import core
 from components.serving.files import Challenger
-from components.serving.online import Turns
+from components.serving.online import FULL, Turns
 from components.tabular.online.log import records
 from components.tabular.windows import DAY
 from tests.components.serving.conftest import Running, point
@@ -256,10 +256,10 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
         return [ValueError("odd") if each % 2 else each for each in asked]
 
     async def ask() -> None:
-        found = Turns(work)
+        found = Turns(work, lambda _: False)
         first = [found.ask(number) for number in range(3)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        for _ in range(5):
+            await asyncio.sleep(0)
         later = [found.ask(number) for number in range(3)]
         go.set()
         assert [str(each) for each in await asyncio.gather(*first, return_exceptions=True)] == ["0", "odd", "2"]
@@ -268,6 +268,36 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
 
     asyncio.run(ask())
     assert turns == [[0, 1, 2], [0, 1, 2], [4]]
+
+
+def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_event_loop() -> None:
+    turns: list[tuple[list[int], bool]] = []
+
+    def work(asked: list[int]) -> list[int]:
+        turns.append((asked, threading.current_thread() is threading.main_thread()))
+        return asked
+
+    async def ask(found: Turns) -> None:
+        asked = [found.ask(0)]
+        for number in range(1, 4):  # another one in each turn of the loop
+            asked.append(found.ask(number))
+            await asyncio.sleep(0)
+        assert await asyncio.gather(*asked) == [0, 1, 2, 3]
+
+    for is_quick in (True, False):
+        asyncio.run(ask(Turns(work, lambda _, is_quick=is_quick: is_quick)))
+    assert turns == [([0, 1, 2, 3], True), ([0, 1, 2, 3], False)]
+    asyncio.run(ask_many(Turns(work, lambda _: True)))
+    assert [len(asked) for asked, _ in turns[2:]] == [FULL, 1]
+
+
+async def ask_many(turns: Turns) -> None:
+    """Ask one thing after the other without a pause, one more than a turn has room for that waits."""
+    asked = [turns.ask(0)]
+    for number in range(FULL):
+        asked.append(turns.ask(number))
+        await asyncio.sleep(0)
+    await asyncio.gather(*asked)
 
 
 def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(running) -> None:

@@ -1,6 +1,7 @@
 """The store with a log on disk: what it has acknowledged is there however it ends, and whatever snapshot comes next."""
 
 import json
+import math
 import random
 import resource
 import signal
@@ -75,6 +76,19 @@ def test_what_was_committed_is_there_after_a_restart(opened, tmp_path):
     assert store.take(LATER) == offline(EVENTS, CHOSEN)[-len(LATER) :]
     store.close()
     assert probed(opened(past())) == EXPECTED
+
+
+def test_an_event_loop_may_wait_for_a_disk_whose_last_commit_was_quick_and_for_no_swap(opened, tmp_path):
+    store = opened(past())
+    assert not store.is_quick, "nobody knows yet"
+    written(store, tmp_path)
+    assert store._log.seconds < math.inf
+    for seconds, is_quick in ((0.0001, True), (0.1, False)):
+        store._log.seconds = seconds
+        assert store.is_quick is is_quick
+    store._log.seconds = 0.0001
+    with store._swapping:
+        assert not store.is_quick
 
 
 def test_a_request_that_is_not_in_order_of_time_is_taken_in_order_of_time_and_id(opened, tmp_path):
