@@ -61,10 +61,10 @@ class Pipelined(Shared):
         places, target = places.clamp(max=rows - 1), torch.where(places < end, places, -1)
         losses: list[Tensor] = []
         words = {"target": target, "losses": losses} if self._is_last else {}
-        with self.autocast():
+        with self.autocast:
             self._schedule.step(*([inputs[places]] if self._is_first else []), **words, return_outputs=False)
         self._average()
-        return torch.stack(losses).sum() if losses else torch.tensor(float("nan"))
+        return torch.stack(losses).sum().detach_() if losses else torch.tensor(float("nan"), device=self.device)
 
     def _loss(self, outputs: Tensor, places: Tensor) -> Tensor:
         """Return what a piece adds to the mean; `places` (n,) are its rows in the batch, -1 for padding."""

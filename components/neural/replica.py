@@ -37,6 +37,7 @@ class Replica:
         self.model = recipe.model().to(device)
         self.called: nn.Module = self.model
         self.parts: list[nn.Sequential] = [self.model]
+        self.autocast = autocast(self.fit, device)
         prepare(self.model, self.fit)
 
     def backward(self, batch: Batch, scale: Callable[[Tensor], Tensor]) -> Tensor:
@@ -61,8 +62,13 @@ class Replica:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return what changes the weights by their gradients; call it once."""
-        parameters = [each for part in self.parts for each in part.parameters() if each.requires_grad]
-        return torch.optim.Adam(parameters, lr=self.fit.learning_rate, fused=True)
+        self._trained = [each for part in self.parts for each in part.parameters() if each.requires_grad]
+        return torch.optim.Adam(self._trained, lr=self.fit.learning_rate, fused=True)
+
+    def clear(self) -> None:
+        """Forget gradients; the optimizer's `zero_grad` takes a twentieth of a small network's step."""
+        for parameter in self._trained:
+            parameter.grad = None
 
     def clip(self, limit: float) -> None:
         """Scale the gradients down to a norm."""
@@ -98,19 +104,13 @@ class Replica:
         model.load_state_dict(self.model.state_dict())
         return model
 
-    def autocast(self) -> AbstractContextManager[object]:
-        """Compute in the precision of the fit."""
-        if self.fit.precision is Precision.FLOAT32:
-            return nullcontext()
-        return torch.autocast(self.device.type, TYPES[self.fit.precision])
-
     def _backward(self, piece: Batch, share: float, scale: Callable[[Tensor], Tensor]) -> Tensor:
-        with self.autocast():
+        with self.autocast:
             loss = self.recipe.loss(self.called(piece[0]), piece[1])
         if share != 1.0:
             loss = loss * share
         scale(loss).backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
+        return loss.detach_()
 
     def _pieces(self, batch: Batch) -> Iterator[tuple[Batch, float]]:
         """Yield this process's pieces of a batch with what they count; every process has equally many.
@@ -123,6 +123,13 @@ class Replica:
             start, end = (number * rows // (self.processes * pieces) for number in (piece, piece + 1))
             own = slice(start, max(end, start + 1))
             yield (inputs[own], labels[own]), (end - start) * self.processes / rows
+
+
+def autocast(fit: Fit, device: torch.device) -> AbstractContextManager[object]:
+    """Return what computes in the precision of a fit; it can be entered again and again."""
+    if fit.precision is Precision.FLOAT32:
+        return nullcontext()
+    return torch.autocast(device.type, TYPES[fit.precision])
 
 
 def prepare(part: nn.Sequential, fit: Fit) -> None:

@@ -30,7 +30,7 @@ class Training:
     def __init__(self, replica: Replica, rows: Rows) -> None:
         self.replica, self.rows, self.fit = replica, rows, replica.fit
         self.steps, self.done = self.fit.epochs * len(rows), 0
-        self.losses = Losses(self.steps, replica.device)
+        self.losses = Losses(self.steps)
         self.optimizer = replica.optimizer()
         self.scaler = torch.amp.GradScaler(replica.device.type, enabled=self.fit.precision is Precision.FP16)
         self._ema = Average(replica.weights(), self.fit.ema_decay) if self.fit.ema_decay else None
@@ -43,7 +43,7 @@ class Training:
     def step(self, batch: Batch) -> Tensor:
         """Take one step: forward, backward, update; return the loss."""
         self.optimizer.param_groups[0]["lr"] = learning_rate(self.fit, self.done, self.steps)
-        self.optimizer.zero_grad()
+        self.replica.clear()
         loss = self.replica.backward(batch, self.scaler.scale)
         if self.fit.clip:
             self.scaler.unscale_(self.optimizer)
@@ -98,7 +98,7 @@ class Training:
             parameter.grad = torch.zeros_like(parameter)
         self.optimizer.param_groups[0]["lr"] = 0.0
         self.optimizer.step()
-        self.optimizer.zero_grad()
+        self.replica.clear()
 
 
 def learning_rate(fit: Fit, done: int, steps: int) -> float:

@@ -68,6 +68,10 @@ class Zero(Shared):
         optimizer: torch.optim.Optimizer = self._optimizer
         return optimizer
 
+    def clear(self) -> None:
+        """Forget gradients, and where in a step the optimizer is."""
+        self._optimizer.zero_grad()
+
     def clip(self, limit: float) -> None:
         """Leave it to the optimizer, which does it in its step."""
 

@@ -6,11 +6,9 @@ import torch
 
 from components.neural.losses import POINTS, Losses
 
-CPU = torch.device("cpu")
-
 
 def course(values: list[float]) -> Losses:
-    found = Losses(len(values), CPU)
+    found = Losses(len(values))
     for done, value in enumerate(values, 1):
         found.add(done, torch.tensor(value))
     return found
@@ -36,10 +34,10 @@ def test_a_course_goes_on_inside_a_part() -> None:
     values = torch.rand(250, generator=torch.Generator().manual_seed(0)).tolist()
     whole = course(values)
 
-    before = Losses(250, CPU)
+    before = Losses(250)
     for done in range(1, 102):
         before.add(done, torch.tensor(values[done - 1]))
-    after = Losses(250, CPU)
+    after = Losses(250)
     after.load(json.loads(json.dumps(before.state())))
     for done in range(102, 251):
         after.add(done, torch.tensor(values[done - 1]))
