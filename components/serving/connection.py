@@ -1,12 +1,14 @@
 """HTTP connections as uvicorn has them, for answers that are whole: one write each, since a write wakes the client."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 Message = Any  # of ASGI: uvicorn has a type for each
+Application = Callable[..., Coroutine[Any, None, None]]
 BLANK_LINE = b"\r\n\r\n"  # ends a head
 MOST_KNOWN = 16  # heads of a connection: bodies have many lengths, and each has its own
 UNKNOWN = 0, None
@@ -14,13 +16,32 @@ UNLIKE = frozenset({b"expect", b"transfer-encoding", b"upgrade"})  # these chang
 
 
 class Exchange:
-    """A request whose answer is sent whole, with its length among the headers."""
+    """A request whose answer is sent whole, with its length among the headers.
 
-    __slots__ = ("_cycle", "_start")
+    The application runs at once, and on whenever what it waits for is done. A task does the same and can be cancelled,
+    which nobody does with a request; to make one takes as long as to parse a request.
+    """
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
-        self._start: Message = None
+    __slots__ = ("_cycle", "_running", "_start")
+
+    def __init__(self, cycle: RequestResponseCycle, app: Application) -> None:
+        self._cycle, self._start = cycle, None
+        self._running = app(cycle.scope, self.receive, self.send)
+
+    def go_on(self, _: object = None) -> None:
+        """Run until the application waits again, or ends."""
+        try:
+            waited = self._running.send(None)
+        except StopIteration:
+            return
+        except Exception as error:  # uvicorn says so in the log and, where it still can, to the client
+            self._running = self._cycle.run_asgi(partial(_fail, error))
+            self.go_on()
+            return
+        if waited is None:  # for nothing: it lets others go first
+            asyncio.get_running_loop().call_soon(self.go_on)
+        else:
+            waited.add_done_callback(self.go_on)
 
     async def receive(self) -> Message:
         """Return the body at once where it has come whole."""
@@ -56,28 +77,8 @@ class Exchange:
         return b"".join(parts)
 
 
-class _Running:
-    """Runs a coroutine at once, and on whenever what it waits for is done.
-
-    A task does the same and can be cancelled, which nobody does with a request; to make one takes as long as to parse
-    a request.
-    """
-
-    __slots__ = ("_coroutine",)
-
-    def __init__(self, coroutine: Coroutine[Any, None, None]) -> None:
-        self._coroutine = coroutine
-
-    def go_on(self, _: object = None) -> None:
-        """Run until it waits again, or ends."""
-        try:
-            waited = self._coroutine.send(None)
-        except StopIteration:
-            return
-        if waited is None:  # for nothing: it lets others go first
-            asyncio.get_running_loop().call_soon(self.go_on)
-        else:
-            waited.add_done_callback(self.go_on)
+async def _fail(error: Exception, *_: object) -> None:
+    raise error
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
@@ -106,7 +107,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
             known.body, known.on_response = data[end:], self.on_response_complete
             known.response_started = known.response_complete = False
             known.default_headers = self.server_state.default_headers
-            _answer(known, self.app)
+            Exchange(known, self.app).go_on()
             return
         is_first, begun = self._is_between, self._begun
         super().data_received(data)
@@ -171,16 +172,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc] # uvicorn is not read
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         # not at once: of a request that is parsed, the body comes after this
-        self.loop.call_soon(_answer, cycle, app)
-
-
-def _answer(cycle: RequestResponseCycle, app: Any) -> None:
-    _Running(_answered(cycle, app)).go_on()
-
-
-async def _answered(cycle: RequestResponseCycle, app: Any) -> None:
-    exchange = Exchange(cycle)
-    await cycle.run_asgi(lambda scope, *_: app(scope, exchange.receive, exchange.send))
+        self.loop.call_soon(Exchange(cycle, app).go_on)
 
 
 def _is_unlike(name: bytes, value: bytes) -> bool:
