@@ -4,7 +4,7 @@ import hmac
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from itertools import count
@@ -15,14 +15,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from components.common.step import log
 from components.serving import openapi
 from components.serving.batching import Limits
-from components.serving.messages import Receive, RefusedError, Request, Response, Scope, Send, decoded
+from components.serving.messages import Handler, Head, Receive, RefusedError, Request, Response, Scope, Send, decoded
 from components.serving.metrics import Metrics
 from components.serving.predictions import Answer, Predictions
 from components.serving.protocols import events, features, inference, items
 from components.serving.versions import Current, Model
 from components.serving.workers import Board
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 MODELS = "/v2/models/"
 # asked by whoever keeps the server running, which has no token
@@ -64,7 +62,6 @@ class Application:
             "config": partial(inference.configuration, limits=limits),
             "stats": inference.statistics,
         }
-        self._last: tuple[str, tuple[str, dict[str, Handler]]] = "", ("", {})
         for path, route in (aliases or {}).items():
             self._routes[path] = self._routes[route]
         routes = ["none", *self._routes, *map(_model_route, [*self._answers, "infer"])]
@@ -73,19 +70,18 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, whatever happens."""
         request = Request(scope, receive, self._limits.body)
-        request.id, route, started = self._request_id(request), "none", time.perf_counter()
+        head, started = request.head, time.perf_counter()
+        request.id = self._request_id(head)
         self._metrics.began()
         try:
-            route, handler = self._find(request)
-            self._authorize(request)
-            response = await handler(request)
+            response = await (head.handler or self._handler(head))(request)
         except RefusedError as refusal:
             response = refusal.response()
         except Exception:  # ours to fix: told to us, not to the client
-            where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": route}
+            where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": head.route}
             log.exception("a request failed", extra={"fields": where})
             response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._metrics.answered(route, response.status, time.perf_counter() - started)
+        self._metrics.answered(head.route, response.status, time.perf_counter() - started)
         await response.send(send, request.id)
 
     def _table(self) -> dict[str, dict[str, Handler]]:
@@ -116,25 +112,36 @@ class Application:
             "/v2/repository/index": {"POST": self._index},
         }
 
-    def _find(self, request: Request) -> tuple[str, Handler]:
+    def _handler(self, head: Head) -> Handler:
+        """Return what answers requests with a head, which remembers it.
+
+        Raises:
+            RefusedError: when there is nothing, or the token is wrong.
+        """
+        head.route, handler = self._find(head)
+        self._authorize(head)
+        head.handler = handler
+        return handler
+
+    def _find(self, head: Head) -> tuple[str, Handler]:
         """Return the route, as metrics call it, and what answers a request.
 
         Raises:
             RefusedError: 404 for an unknown path, 405 for a method that the path does not have.
         """
-        path = request.path
+        path = head.path
         if (methods := self._routes.get(path)) is None:
-            path, methods = self._last[1] if self._last[0] == path else self._of_model(path)
-        if request.method not in methods:
+            path, methods = self._of_model(path)
+        if head.method not in methods:
             refusal = RefusedError(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {request.method}; allowed: {', '.join(methods)}"
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {head.method}; allowed: {', '.join(methods)}"
             )
             refusal.headers["allow"] = ", ".join(methods)
             raise refusal
-        return path, methods[request.method]
+        return path, methods[head.method]
 
     def _of_model(self, path: str) -> tuple[str, dict[str, Handler]]:
-        """Find `/v2/models/<name>[/versions/<version>][/<operation>]`, and remember it: most requests are alike."""
+        """Find `/v2/models/<name>[/versions/<version>][/<operation>]`."""
         if not path.startswith(MODELS):
             raise RefusedError(HTTPStatus.NOT_FOUND, f"unknown path: {path[:200]}; see /openapi.json and /v2")
         name, *rest = path.removeprefix(MODELS).split("/")
@@ -142,8 +149,7 @@ class Application:
         operation = "/".join(rest[2:] if version else rest)
         route = _model_route(operation)
         if operation == "infer":
-            self._last = path, (route, {"POST": partial(self._infer, name, version)})
-            return self._last[1]
+            return route, {"POST": partial(self._infer, name, version)}
         if operation not in self._answers:
             raise RefusedError(
                 HTTPStatus.NOT_FOUND,
@@ -155,19 +161,19 @@ class Application:
 
         return route, {"GET": handler}
 
-    def _authorize(self, request: Request) -> None:
-        if self._expected is None or request.path in OPEN:
+    def _authorize(self, head: Head) -> None:
+        if self._expected is None or head.path in OPEN:
             return
-        if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._expected):
+        if not hmac.compare_digest(head.headers.get(b"authorization", b""), self._expected):
             refusal = RefusedError(
                 HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong; send Authorization: Bearer ..."
             )
             refusal.headers["www-authenticate"] = "Bearer"
             raise refusal
 
-    def _request_id(self, request: Request) -> str:
+    def _request_id(self, head: Head) -> str:
         """Return the id that came with a request, or a new one."""
-        given = request.headers.get(b"x-request-id")
+        given = head.headers.get(b"x-request-id")
         return given.decode() if given and REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
 
     async def _score(self, request: Request) -> Response:

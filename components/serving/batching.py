@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -103,31 +104,34 @@ class Batcher:
         """
         if self._queued + len(rows) > self._limits.queue:
             raise unavailable(f"{self._queued} rows wait already; try again later")
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(rows, loop.create_future())
+        waiting = _Waiting(rows, self._loop.create_future())
         self._queue.append(waiting)
         self._queued += len(rows)
-        self._schedule(loop)
+        self._schedule()
         return waiting.answer
 
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()  # once: up to Python 3.11 that is a system call
+
+    def _schedule(self) -> None:
         """Have the next call made: after all that this turn of the loop reads, or after the delay while it has room."""
         if self._is_calling or not self._queue:
             return
         waits = self._limits.delay > 0 and self._queued < self._limits.rows
         if self._next is None:
-            self._next = loop.call_later(self._limits.delay, self._call) if waits else loop.call_soon(self._call)
+            delay = self._limits.delay
+            self._next = self._loop.call_later(delay, self._call) if waits else self._loop.call_soon(self._call)
         elif self._limits.delay and not waits:
             self._next.cancel()
-            self._next = loop.call_soon(self._call)
+            self._next = self._loop.call_soon(self._call)
 
     def _call(self) -> None:
         self._next, self._is_calling = None, True
         batch, began = self._taken(), time.perf_counter_ns()
         rows = batch[0].rows if len(batch) == 1 else np.concatenate([each.rows for each in batch])
-        loop = asyncio.get_running_loop()
         if self._thread:
-            found = loop.run_in_executor(self._thread, self._score, rows)
+            found = self._loop.run_in_executor(self._thread, self._score, rows)
             found.add_done_callback(lambda done: self._answer(batch, began, done.exception() or done.result()))
         else:
             self._answer(batch, began, _tried(self._score, rows))
@@ -155,7 +159,7 @@ class Batcher:
                 else:
                     each.answer.set_result(found[first:last])
             first = last
-        self._schedule(asyncio.get_running_loop())
+        self._schedule()
 
     def _count(self, batch: list[_Waiting], began: int, has_failed: bool) -> None:
         counts, size = self.statistics, len(batch)

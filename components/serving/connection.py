@@ -25,7 +25,8 @@ class Exchange:
     __slots__ = ("_cycle", "_running", "_start")
 
     def __init__(self, cycle: RequestResponseCycle, app: Application) -> None:
-        self._cycle, self._start = cycle, None
+        self._cycle = cycle
+        self._start: Message = None
         self._running = app(cycle.scope, self.receive, self.send)
 
     def go_on(self, _: object = None) -> None:

@@ -11,6 +11,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
+HEAD = "nightshift.head"  # of a scope
 JSON = "application/json"
 OK = int(HTTPStatus.OK)  # a member of an enumeration takes as long to read as an answer to encode
 
@@ -89,28 +90,55 @@ class Response(msgspec.Struct):
         await send({"type": "http.response.body", "body": self.body})
 
 
-class Request:
-    """A request, whose body is read when it is asked for.
+class Head(msgspec.Struct):
+    """What a request says before its body.
 
     Attributes:
         method: GET, POST and the like.
         path: decoded, without a query.
         headers: by their lower-case names; the last of a name counts.
+        size: bytes of the body as announced, 0 where they are not.
+        route: what answers it, as metrics call it.
+        handler: what answers it, once it is known that it may.
+    """
+
+    method: str
+    path: str
+    headers: dict[bytes, bytes]
+    size: int
+    route: str = "none"
+    handler: "Handler | None" = None
+
+    @classmethod
+    def of(cls, scope: Scope) -> "Head":
+        """Return a scope's head, which stays there: a connection uses a scope again for requests with the same head."""
+        found: Head | None = scope.get(HEAD)
+        if found is None:
+            headers = dict(scope["headers"])
+            announced = headers.get(b"content-length", b"")
+            size = int(announced) if announced.isdigit() else 0
+            found = scope[HEAD] = cls(scope["method"], scope["path"], headers, size)
+        return found
+
+
+class Request:
+    """A request, whose body is read when it is asked for.
+
+    Attributes:
+        head: what comes before the body.
         id: by which logs know it.
     """
 
-    __slots__ = ("_largest", "_receive", "headers", "id", "method", "path")
+    __slots__ = ("_largest", "_receive", "head", "id")
 
     def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.head = Head.of(scope)
         self._receive, self._largest = receive, largest
         self.id = ""
 
     def header(self, name: bytes) -> str:
         """Return a header, empty where there is none."""
-        value = self.headers.get(name)
+        value = self.head.headers.get(name)
         return value.decode("latin-1") if value else ""
 
     async def body(self) -> bytes:
@@ -119,9 +147,8 @@ class Request:
         Raises:
             RefusedError: 413 when it is larger than allowed, as its length says or as it turns out to be.
         """
-        announced = self.headers.get(b"content-length", b"")
-        if announced.isdigit() and int(announced) > self._largest:
-            raise self._too_large(announced.decode())
+        if self.head.size > self._largest:
+            raise self._too_large(str(self.head.size))
         message = await self._receive()
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
@@ -141,6 +168,9 @@ class Request:
     def _too_large(self, size: str) -> RefusedError:
         said = f"the body has {size} bytes; allowed: at most {self._largest}; send fewer rows at a time"
         return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
+
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 def decoded(body: bytes, allowed: str = "JSON") -> Any:

@@ -134,7 +134,7 @@ def _answer(listener: socket.socket, current: Current, application: Application,
     threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
     gc.collect()
     gc.freeze()  # what is loaded stays: a collection looks at what requests leave only
-    gc.set_threshold(50_000)
+    gc.set_threshold(50_000)  # which is nothing: what answers a request refers to nothing in a circle
     model = current.model
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
     config = uvicorn.Config(

@@ -7,7 +7,7 @@ index are those of Triton Inference Server's documentation, so that tritonclient
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from importlib import metadata
 from itertools import chain
@@ -30,6 +30,7 @@ from components.serving.versions import Current, Model
 HEADER_LENGTH = b"inference-header-content-length"
 EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
+FLOAT32 = np.dtype("<f4")
 
 Array = npt.NDArray[Any]
 
@@ -209,9 +210,14 @@ def _floats(given: Input) -> Array:
     except msgspec.DecodeError:
         values = _rows_of(given)
     try:
-        return np.frombuffer(struct.pack(f"<{len(values)}f", *values), "<f4")
+        return np.frombuffer(_packer(len(values)).pack(*values), FLOAT32)
     except OverflowError:
         raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32") from None
+
+
+@lru_cache
+def _packer(count: int) -> struct.Struct:
+    return struct.Struct(f"<{count}f")
 
 
 def _shown(given: Input) -> str:
@@ -276,7 +282,7 @@ def _response(model: Model, asks: Asks, found: Mapping[str, Array | list[str]]) 
 
 def _bytes(values: Array | list[str]) -> bytes:
     if isinstance(values, np.ndarray):
-        return values.astype("<f4", copy=False).tobytes()
+        return values.astype(FLOAT32, copy=False).tobytes()
     return b"".join(len(text).to_bytes(4, "little") + text for text in map(str.encode, values))
 
 

@@ -24,10 +24,10 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer with the path and the body; `/slow`, `/long` and the body `slow` later than others."""
     request = Request(scope, receive, 100_000)
     body = await request.body()
-    await asyncio.sleep(0.05 if body == b"slow" else {"/slow": 0.05, "/long": 1.0}.get(request.path, 0))
-    if request.path == "/broken":
-        raise ValueError(request.path)
-    await Response(request.path.encode() + b" " + body).send(send, "some-id")
+    await asyncio.sleep(0.05 if body == b"slow" else {"/slow": 0.05, "/long": 1.0}.get(request.head.path, 0))
+    if request.head.path == "/broken":
+        raise ValueError(request.head.path)
+    await Response(request.head.path.encode() + b" " + body).send(send, "some-id")
 
 
 @contextmanager
