@@ -1,12 +1,15 @@
 """The routes, asked over HTTP."""
 
+import http.client
 import json
 import math
+import socket
 
 import httpx
 import pytest
 
 from components.serving.batching import Limits
+from tests.processes import SECONDS
 
 EVENT = {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"}
 SCORE = 1 / (1 + math.exp(-(0.1 * 1.5 + 0.1 * 2.0 + 0.3)))
@@ -76,6 +79,28 @@ def test_a_token_is_asked_for_everywhere_but_at_health(serve) -> None:
         assert httpx.get(url + path).status_code == 200, path
     bearer = {"Authorization": "Bearer secret"}
     assert httpx.post(f"{url}/score", json={"instances": [EVENT]}, headers=bearer).status_code == 200
+
+
+def test_a_connection_gives_each_head_its_answer_again_refusals_too(serve) -> None:
+    url, body = serve(token="secret").url, json.dumps({"instances": [EVENT]})
+    with socket.create_connection(("127.0.0.1", httpx.URL(url).port), SECONDS) as client:
+
+        def status(path: str, token: str) -> int:
+            head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
+            client.sendall((head + body).encode())  # at once, so that the head is known the next time
+            answer = http.client.HTTPResponse(client)
+            answer.begin()
+            answer.read()
+            return answer.status
+
+        for _ in range(3):
+            assert [status("/score", "secret"), status("/score", "secreT")] == [200, 401]
+            assert [status("/model", "secret"), status("/nowhere", "secret")] == [405, 404]
+    page = httpx.get(f"{url}/metrics", headers={"Authorization": "Bearer secret"}).text
+    assert {line for line in page.splitlines() if line.startswith("nightshift_endpoint_requests_total")} == {
+        f'nightshift_endpoint_requests_total{{code="{code}",route="{route}",use_case="fraud"}} 3.0'
+        for code, route in ((200, "/score"), (401, "/score"), (405, "none"), (404, "none"))
+    }
 
 
 def test_a_request_id_comes_back_and_a_missing_or_odd_one_is_made(url) -> None:
