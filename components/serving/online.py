@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -132,26 +133,28 @@ class Turns:
 
     def ask(self, what: Any) -> "asyncio.Future[Any]":
         """Return a future of the answer."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
+        answer: asyncio.Future[Any] = self._loop.create_future()
         self._asked.append((what, answer))
         if not self._is_busy:
             self._is_busy = True
-            loop.call_soon(self._begin, 1)
+            self._loop.call_soon(self._begin, 1)
         return answer
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()  # once: up to Python 3.11 that is a system call
 
     def _begin(self, before: int) -> None:
         """Begin with the next turn, unless the loop has read more than there was before."""
-        loop = asyncio.get_running_loop()
         if before < len(self._asked) < FULL:
-            loop.call_soon(self._begin, len(self._asked))
+            self._loop.call_soon(self._begin, len(self._asked))
             return
         asked, self._asked = self._asked, []
         what, waiting = [each for each, _ in asked], [answer for _, answer in asked]
         if self._is_quick(what):
             self._end(waiting, _tried(self._work, what))
         else:
-            done = loop.run_in_executor(self._thread, _tried, self._work, what)
+            done = self._loop.run_in_executor(self._thread, _tried, self._work, what)
             done.add_done_callback(lambda done: self._end(waiting, done.result()))
 
     def _end(self, waiting: "list[asyncio.Future[Any]]", answers: Sequence[Any]) -> None:
@@ -161,7 +164,7 @@ class Turns:
             each.set_exception(answer) if isinstance(answer, BaseException) else each.set_result(answer)
         self._is_busy = bool(self._asked)
         if self._is_busy:
-            asyncio.get_running_loop().call_soon(self._begin, len(self._asked))
+            self._loop.call_soon(self._begin, len(self._asked))
 
 
 def _tried(work: Callable[[list[Any]], list[Any]], asked: list[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ Plain memory views and `bisect` are faster than NumPy for single rows, and what 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from components.tabular.windows import DAY
 Integers = Sequence[int]  # memoryviews and arrays of integers are such
 Found = tuple[list[int], list[int]]  # per window: events, and the sum of their amounts or how many are positive
 NOWHERE = -1
+REMEMBERED = 2**16  # keys whose places are at hand, some 10 MB
 
 
 def halves(key: str) -> tuple[int, int]:
@@ -40,26 +42,32 @@ class Keys:
 
     def __init__(self, arrays: Mapping[str, Integers], name: str) -> None:
         self._keys, self._checks = arrays[name], arrays.get(f"{name}_check")
+        self._first = lru_cache(REMEMBERED)(partial(_first, self._keys, self._checks))
 
     def find(self, key: Id) -> int:
         """Return the first place of a key, `NOWHERE` when it is not there."""
-        if self._checks is not None:
-            return next(self.places(key), NOWHERE)
-        at = bisect_left(self._keys, key)
-        return at if at < len(self._keys) and self._keys[at] == key else NOWHERE
+        return self._first(key)
 
     def places(self, key: Id) -> Iterator[int]:
         """Yield every place of a key."""
-        first, check = (key, None) if isinstance(key, int) else halves(key)
-        at = bisect_left(self._keys, first)
-        while at < len(self._keys) and self._keys[at] == first:
-            if self._checks is None or self._checks[at] == check:
-                yield at
-            at += 1
+        return _places(self._keys, self._checks, key)
 
     def name(self, at: int) -> str:
         """Return what the key at a place is called in a shared store, see `named`."""
         return str(self._keys[at]) if self._checks is None else f"{self._keys[at]}:{self._checks[at]}"
+
+
+def _first(keys: Integers, checks: Integers | None, key: Id) -> int:
+    return next(_places(keys, checks, key), NOWHERE)
+
+
+def _places(keys: Integers, checks: Integers | None, key: Id) -> Iterator[int]:
+    first, check = (key, None) if isinstance(key, int) else halves(key)
+    at = bisect_left(keys, first)
+    while at < len(keys) and keys[at] == first:
+        if checks is None or checks[at] == check:
+            yield at
+        at += 1
 
 
 class Customers:
