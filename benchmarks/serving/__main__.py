@@ -16,6 +16,7 @@ import venv
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from tests.servers import free_port
 
 ENVIRONMENTS = Path("build/serving")
 CONNECTIONS = (1, 8, 32)
+MEASURED = ("per_second", "p50_ms", "p99_ms", "cpu_us")
 UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 SCRIPT = """wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -54,12 +56,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serving", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=SERVERS, default=list(SERVERS), metavar="SERVER")
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="in which servers take turns; medians count (%(default)s)"
+    )
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        model.write(folder)
-        rows = [row for name in args.only for row in measured(name, folder, args.seconds)]
-        alone = in_process(folder)
+    rows: list[dict[str, Any]] = []
+    for _ in range(args.rounds):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            model.write(folder)
+            rows += [row for name in args.only for row in measured(name, folder, args.seconds)]
+            alone = in_process(folder)
+    rows = medians(rows)
     print(f"one row in process: {alone:.1f} us of CPU; a request with one, of one client, takes times that:")
     for row in rows:
         if row["connections"] == 1:
@@ -86,6 +94,14 @@ def measured(name: str, folder: Path, seconds: int) -> Iterator[dict[str, Any]]:
             spent = cpu_seconds(process.pid) - before
             cost = {"cpu_us": round(spent / found["requests"] * 1e6, 1)}
             yield {"server": name, "connections": connections, **found, **cost}
+
+
+def medians(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row a server and number of connections, with the medians of what was measured."""
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["server"], row["connections"]), []).append(row)
+    return [each[0] | {name: median_low(row[name] for row in each) for name in MEASURED} for each in found.values()]
 
 
 def in_process(folder: Path) -> float:
