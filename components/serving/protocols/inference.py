@@ -215,7 +215,7 @@ def _floats(given: Input) -> Array:
         raise RequestError("inputs[0].data", "a larger number", "numbers within the range of float32") from None
 
 
-@lru_cache
+@lru_cache  # bounded: a request chooses the count
 def _packer(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}f")
 
