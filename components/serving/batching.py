@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.serving.messages import unavailable
+from components.serving.replies import Reply
 
 Matrix = npt.NDArray[Any]
 Scores = npt.NDArray[np.float32]
@@ -64,7 +65,7 @@ class Statistics:
 
 class _Waiting(msgspec.Struct):
     rows: Matrix
-    answer: "asyncio.Future[Scores]"
+    reply: Reply[Scores]
     since: int = msgspec.field(default_factory=time.perf_counter_ns)
 
 
@@ -90,25 +91,25 @@ class Batcher:
         self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
         self._is_calling = False
 
-    def score(self, rows: Matrix) -> "asyncio.Future[Scores]":
+    def score(self, rows: Matrix) -> Reply[Scores]:
         """Score rows with those of other requests.
 
         Args:
             rows: (n, ...), n at most `Limits.rows`.
 
         Returns:
-            a future of their scores, (n,) or (n, classes).
+            their scores, (n,) or (n, classes), to be awaited.
 
         Raises:
             RefusedError: 503 with Retry-After when too many rows wait already.
         """
         if self._queued + len(rows) > self._limits.queue:
             raise unavailable(f"{self._queued} rows wait already; try again later")
-        waiting = _Waiting(rows, self._loop.create_future())
-        self._queue.append(waiting)
+        reply: Reply[Scores] = Reply()
+        self._queue.append(_Waiting(rows, reply))
         self._queued += len(rows)
         self._schedule()
-        return waiting.answer
+        return reply
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -152,12 +153,7 @@ class Batcher:
         first = 0
         for each in batch:
             last = first + len(each.rows)
-            # the client may have gone meanwhile
-            if not each.answer.done():
-                if isinstance(found, BaseException):
-                    each.answer.set_exception(found)
-                else:
-                    each.answer.set_result(found[first:last])
+            each.reply.give(found if isinstance(found, BaseException) else found[first:last])
             first = last
         self._schedule()
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from components.serving.replies import Reply
+
 Message = Any  # of ASGI: uvicorn has a type for each
 Application = Callable[..., Coroutine[Any, None, None]]
 BLANK_LINE = b"\r\n\r\n"  # ends a head
@@ -39,7 +41,9 @@ class Exchange:
             self._running = self._cycle.run_asgi(partial(_fail, error))
             self.go_on()
             return
-        if waited is None:  # for nothing: it lets others go first
+        if isinstance(waited, Reply):
+            waited.then = self.go_on
+        elif waited is None:  # for nothing: it lets others go first
             asyncio.get_running_loop().call_soon(self.go_on)
         else:
             waited.add_done_callback(self.go_on)

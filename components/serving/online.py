@@ -11,6 +11,7 @@ import msgspec
 
 from components.common.contracts.online import Events
 from components.common.contracts.package import Windows
+from components.serving.replies import Reply
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import Label
@@ -62,7 +63,7 @@ class Online:
         """
         return self._reader.read(raw), self._reader.categories(raw)
 
-    def take(self, events: Sequence[Event]) -> "asyncio.Future[Taken]":
+    def take(self, events: Sequence[Event]) -> Reply[Taken]:
         """Take events in, so that they are durable.
 
         Raises, when it is awaited:
@@ -71,7 +72,7 @@ class Online:
         """
         return self._turns.ask(events)
 
-    def label(self, raw: Mapping[str, Any]) -> "asyncio.Future[bool]":
+    def label(self, raw: Mapping[str, Any]) -> Reply[bool]:
         """Take a label in, so that it is durable; return whether its event is known.
 
         Raises:
@@ -128,17 +129,17 @@ class Turns:
         """
         self._work, self._is_quick = work, is_quick
         self._thread = ThreadPoolExecutor(1, "online")
-        self._asked: list[tuple[Any, asyncio.Future[Any]]] = []
+        self._asked: list[tuple[Any, Reply[Any]]] = []
         self._is_busy = False
 
-    def ask(self, what: Any) -> "asyncio.Future[Any]":
-        """Return a future of the answer."""
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._asked.append((what, answer))
+    def ask(self, what: Any) -> Reply[Any]:
+        """Return what the answer will be."""
+        reply: Reply[Any] = Reply()
+        self._asked.append((what, reply))
         if not self._is_busy:
             self._is_busy = True
             self._loop.call_soon(self._begin, 1)
-        return answer
+        return reply
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -150,18 +151,16 @@ class Turns:
             self._loop.call_soon(self._begin, len(self._asked))
             return
         asked, self._asked = self._asked, []
-        what, waiting = [each for each, _ in asked], [answer for _, answer in asked]
+        what, waiting = [each for each, _ in asked], [reply for _, reply in asked]
         if self._is_quick(what):
             self._end(waiting, _tried(self._work, what))
         else:
             done = self._loop.run_in_executor(self._thread, _tried, self._work, what)
             done.add_done_callback(lambda done: self._end(waiting, done.result()))
 
-    def _end(self, waiting: "list[asyncio.Future[Any]]", answers: Sequence[Any]) -> None:
+    def _end(self, waiting: list[Reply[Any]], answers: Sequence[Any]) -> None:
         for each, answer in zip(waiting, answers, strict=True):
-            if each.cancelled():  # the client has gone
-                continue
-            each.set_exception(answer) if isinstance(answer, BaseException) else each.set_result(answer)
+            each.give(answer)
         self._is_busy = bool(self._asked)
         if self._is_busy:
             self._loop.call_soon(self._begin, len(self._asked))

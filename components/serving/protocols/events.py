@@ -1,6 +1,5 @@
 """Raw events in JSON under the user's column names, and labels that arrive later."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -83,7 +82,7 @@ async def label(current: Current, request: object, most: int) -> Response:
     labels = _objects("labels", request["labels"], most)
     told = [_checked("labels", i, online.label, each) for i, each in enumerate(labels)]
     try:
-        return Response.of({"known": await asyncio.gather(*told)})
+        return Response.of({"known": [await each for each in told]})
     except (UserError, UnavailableError) as error:
         raise _refused("labels", error) from None
 

@@ -8,6 +8,7 @@ import pytest
 
 from components.serving.batching import Batcher, Limits, Matrix, Scores
 from components.serving.messages import RefusedError
+from tests.components.serving.waiting import answers
 
 
 class Graph:
@@ -37,8 +38,8 @@ def together(graph: Graph, limits: Limits, *requests: Matrix) -> tuple[list[list
 
     async def ask() -> tuple[list[list[float]], Batcher]:
         batcher = Batcher(graph, np.zeros((1, 1), np.float32), limits)
-        answers = await asyncio.gather(*(batcher.score(each) for each in requests))
-        return [each.tolist() for each in answers], batcher
+        found = await answers(*(batcher.score(each) for each in requests))
+        return [each.tolist() for each in found], batcher
 
     return asyncio.run(ask())
 
@@ -49,9 +50,9 @@ def graph(request) -> Graph:
 
 
 def test_what_comes_at_once_is_one_call_and_each_gets_its_own(graph) -> None:
-    answers, batcher = together(graph, Limits(), rows(1, 2), rows(3), rows(4, 5, 6))
+    found, batcher = together(graph, Limits(), rows(1, 2), rows(3), rows(4, 5, 6))
 
-    assert answers == [[2, 4], [6], [8, 10, 12]]
+    assert found == [[2, 4], [6], [8, 10, 12]]
     assert graph.calls == [6]
     counts = batcher.statistics
     assert (counts.requests, counts.rows, counts.calls, counts.failed) == (3, 6, 1, 0)
@@ -60,9 +61,9 @@ def test_what_comes_at_once_is_one_call_and_each_gets_its_own(graph) -> None:
 
 
 def test_a_call_has_no_more_rows_than_allowed_and_the_order_is_kept(graph) -> None:
-    answers, _ = together(graph, Limits(rows=4), rows(1, 2, 3), rows(4, 5), rows(6), rows(7, 8, 9, 10))
+    found, _ = together(graph, Limits(rows=4), rows(1, 2, 3), rows(4, 5), rows(6), rows(7, 8, 9, 10))
 
-    assert answers == [[2, 4, 6], [8, 10], [12], [14, 16, 18, 20]]
+    assert found == [[2, 4, 6], [8, 10], [12], [14, 16, 18, 20]]
     assert graph.calls == [3, 3, 4]
 
 
@@ -86,8 +87,8 @@ def test_a_call_waits_for_more_rows_until_it_is_full_or_the_delay_is_over() -> N
         batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=3, delay=600))
         first = batcher.score(rows(1))
         await asyncio.sleep(0.01)
-        assert not first.done()
-        await asyncio.gather(first, batcher.score(rows(2, 3)))
+        assert not graph.calls
+        await answers(first, batcher.score(rows(2, 3)))
         short = Batcher(graph, np.zeros((1, 1), np.float32), Limits(rows=3, delay=0.001))
         assert (await short.score(rows(4))).tolist() == [8]
 
@@ -99,7 +100,7 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
     async def ask() -> None:
         batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
         graph.broken = True
-        found = await asyncio.gather(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
+        found = await answers(batcher.score(rows(1)), batcher.score(rows(2)))
         assert [type(each) for each in found] == [ZeroDivisionError] * 2
         graph.broken = False
         assert (await batcher.score(rows(3))).tolist() == [6]
@@ -111,7 +112,8 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
 def test_a_client_that_has_gone_takes_nothing_from_the_others(graph) -> None:
     async def ask() -> None:
         batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
-        gone, stays = batcher.score(rows(1)), batcher.score(rows(2))
+        gone, stays = asyncio.ensure_future(answers(batcher.score(rows(1)))), batcher.score(rows(2))
+        await asyncio.sleep(0)
         gone.cancel()
         assert (await stays).tolist() == [4]
 
@@ -126,7 +128,7 @@ def test_requests_that_come_during_a_slow_call_are_joined_in_the_next_one() -> N
         first = batcher.score(rows(1))
         while not batcher._is_calling:
             await asyncio.sleep(0)
-        await asyncio.gather(first, *(batcher.score(rows(value)) for value in (2, 3, 4)))
+        await answers(first, *(batcher.score(rows(value)) for value in (2, 3, 4)))
 
     asyncio.run(ask())
     assert graph.calls == [1, 3]
