@@ -25,6 +25,7 @@ from components.common.errors import UserError
 if TYPE_CHECKING:
     import fsspec
     import pandas as pd
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -159,10 +160,22 @@ def write_json(uri: str, value: object) -> None:
 def read_frame(uri: str, columns: list[str] | None = None) -> "pd.DataFrame":
     """Read a Parquet file that this project wrote."""
     import pandas as pd
-    from pyarrow import BufferReader
 
-    # not a Python file: Arrow's threads may still hold one when the interpreter ends, and abort (apache/arrow#34314)
-    return pd.read_parquet(BufferReader(read_bytes(uri)), columns=columns)
+    return pd.read_parquet(arrow_file(read_bytes(uri)), columns=columns)
+
+
+def arrow_file(data: bytes) -> "pa.BufferReader":
+    """Return bytes as a file in Arrow's memory.
+
+    Arrow's threads may hold a file when the interpreter has ended; to let go of Python's bytes they would need it, and
+    abort the process (apache/arrow#34314).
+    """
+    import pyarrow as pa
+
+    buffer = pa.allocate_buffer(len(data))
+    with pa.FixedSizeBufferWriter(buffer) as file:
+        file.write(data)
+    return pa.BufferReader(buffer)
 
 
 def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator[pd.DataFrame]":

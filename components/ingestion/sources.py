@@ -390,7 +390,7 @@ def _parquet(data: bytes) -> "pd.DataFrame":
         pa.int64(): pd.Int64Dtype(),
     }
     # pandas' own metadata would hide a column that was an index
-    table = parquet.read_table(pa.BufferReader(data))
+    table = parquet.read_table(storage.arrow_file(data))
     table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
     return frame

@@ -231,3 +231,11 @@ def test_parts_are_joined_by_one_slash() -> None:
 def test_a_folder_has_a_share_that_is_free_and_a_store_has_none(tmp_path: Path) -> None:
     assert 0 < (storage.free_share(str(tmp_path)) or 0) < 1
     assert storage.free_share("memory://lake") is None
+
+
+def test_what_arrow_reads_holds_no_bytes_of_python() -> None:
+    data = bytes(range(256)) * 9
+    before = sys.getrefcount(data)
+    file = storage.arrow_file(data)
+    assert sys.getrefcount(data) == before
+    assert file.read() == data
