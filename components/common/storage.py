@@ -190,7 +190,7 @@ def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator
         try:
             # buffered ahead, all of the file would end up in memory
             with open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
-                # without threads, which would outlive the file (see read_frame)
+                # without threads, which would outlive the file (see arrow_file)
                 for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
                     yield batch.to_pandas()
         except Exception as error:

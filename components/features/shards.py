@@ -204,5 +204,5 @@ def _put(uri: str, piece: pd.DataFrame) -> None:
 
 
 def _get(uri: str) -> pd.DataFrame:
-    frame: pd.DataFrame = ipc.open_file(pa.BufferReader(storage.read_bytes(uri))).read_pandas()
+    frame: pd.DataFrame = ipc.open_file(storage.arrow_file(storage.read_bytes(uri))).read_pandas()
     return frame

@@ -100,7 +100,7 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
     async def ask() -> None:
         batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
         graph.broken = True
-        found = await answers(batcher.score(rows(1)), batcher.score(rows(2)))
+        found = await answers(batcher.score(rows(1)), batcher.score(rows(2)), return_exceptions=True)
         assert [type(each) for each in found] == [ZeroDivisionError] * 2
         graph.broken = False
         assert (await batcher.score(rows(3))).tolist() == [6]
