@@ -147,10 +147,12 @@ class Amounts(Protocol):
 
 def add_up(found: Found, rows: Amounts, low: int, high: int, edges: Sequence[int]) -> None:
     """Count and sum the rows from `low` to before `high` that are later than each edge; `found` grows by that."""
+    if low == high:
+        return
     (counts, sums), times, totals = found, rows.times, rows.totals
-    total = totals[high]
+    first, total = times[low], totals[high]
     for window, edge in enumerate(edges):
-        start = bisect_right(times, edge, low, high)
+        start = bisect_right(times, edge, low, high) if first <= edge else low  # most windows have all of today's
         counts[window] += high - start
         sums[window] += total - totals[start]
 

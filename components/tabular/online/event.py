@@ -41,11 +41,12 @@ class Reader:
     """Reads raw events of one use case."""
 
     def __init__(self, events: Events) -> None:
-        self._events = events
-        self._columns, self._numeric, self._categorical = events.columns, events.numeric, events.categorical
-        self._time, self._timezone = events.columns["event_time"], events.timezone
-        self._integers = frozenset(events.integers)
-        self._expected = [*events.columns.values(), *events.numeric, *events.categorical]
+        roles = events.columns
+        self._event_id, self._time = roles["event_id"], roles["event_time"]
+        self._customer, self._terminal, self._amount = roles.get("customer"), roles.get("terminal"), roles.get("amount")
+        self._numeric, self._categorical, self._timezone = events.numeric, events.categorical, events.timezone
+        self._integers = frozenset(roles[role] for role in events.integers if role in roles)
+        self._expected = [*roles.values(), *events.numeric, *events.categorical]
 
     def read(self, raw: Mapping[str, Any]) -> Event:
         """Check an event.
@@ -53,13 +54,12 @@ class Reader:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        columns = self._columns
         return Event(
-            self._id(raw, "event_id"),
-            moment(self._value(raw, self._time), self._time, self._timezone),
-            self._id(raw, "customer") if "customer" in columns else None,
-            self._id(raw, "terminal") if "terminal" in columns else None,
-            self._amount(raw, columns["amount"]) if "amount" in columns else 0.0,
+            self._id(raw, self._event_id),
+            self._moment(raw),
+            self._id(raw, self._customer) if self._customer else None,
+            self._id(raw, self._terminal) if self._terminal else None,
+            self._positive(raw, self._amount) if self._amount else 0.0,
             tuple([self._number(raw, name) for name in self._numeric]) if self._numeric else (),
         )
 
@@ -72,11 +72,10 @@ class Reader:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        name, value = self._events.columns["event_time"], raw.get("label")
+        value = raw.get("label")
         if isinstance(value, bool) or value not in (0, 1):
             raise UserError(f"label is {value!r}; give 0 or 1")
-        time = moment(self._value(raw, name), name, self._events.timezone)
-        return self._id(raw, "event_id"), time, int(value)
+        return self._id(raw, self._event_id), self._moment(raw), int(value)
 
     def categories(self, raw: Mapping[str, Any]) -> dict[str, str]:
         """Return an event's categorical columns as the features table has them: text, empty where there is nothing."""
@@ -91,29 +90,34 @@ class Reader:
         except KeyError:
             raise UserError(f"{name}: missing; an event has {', '.join(self._expected)}{nearest(name, raw)}") from None
 
-    def _id(self, raw: Mapping[str, Any], role: str) -> Id:
-        name = self._columns[role]
-        value = self._value(raw, name)
-        if role not in self._integers:
+    def _id(self, raw: Mapping[str, Any], name: str) -> Id:
+        value = raw.get(name)
+        if name in self._integers:
+            if type(value) is int and -LARGEST_ID <= value < LARGEST_ID:
+                return value
+            allowed = "a whole number of at most 63 bits"
+        else:
             if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
                 return str(value)
-            raise UserError(f"{name} is {value!r}; give text that is not empty")
-        if type(value) is int and -LARGEST_ID <= value < LARGEST_ID:
-            return value
-        raise UserError(f"{name} is {value!r}; give a whole number of at most 63 bits")
+            allowed = "text that is not empty"
+        raise UserError(f"{name} is {self._value(raw, name)!r}; give {allowed}")
 
-    def _amount(self, raw: Mapping[str, Any], name: str) -> float:
+    def _moment(self, raw: Mapping[str, Any]) -> int:
+        name = self._time
+        return moment(self._value(raw, name), name, self._timezone)
+
+    def _number(self, raw: Mapping[str, Any], name: str) -> float:
+        value = raw.get(name)
+        # True is an int to Python, and of another type
+        if type(value) in (int, float) and -LARGEST <= value <= LARGEST:
+            return float(value)
+        raise UserError(f"{name} is {self._value(raw, name)!r}; give a finite number")
+
+    def _positive(self, raw: Mapping[str, Any], name: str) -> float:
         value = self._number(raw, name)
         if value < 0:
             raise UserError(f"{name} is {value!r}; an amount is not negative")
         return value
-
-    def _number(self, raw: Mapping[str, Any], name: str) -> float:
-        value = self._value(raw, name)
-        # True is an int to Python, and of another type
-        if type(value) in (int, float) and abs(value) <= LARGEST:
-            return float(value)
-        raise UserError(f"{name} is {value!r}; give a finite number")
 
 
 def moment(value: Any, name: str, timezone: str = "UTC") -> int:

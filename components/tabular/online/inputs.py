@@ -40,16 +40,16 @@ class Inputs:
         """
         row = [event.amount] if self._has_amount else []
         row += _calendar(event.time // HOUR)
-        if customer:
-            for count, total in zip(*customer, strict=True):
-                row.append(float(count))
-                if self._has_amount:
-                    # as arrays are divided: both as float64, in which a large sum is rounded first
-                    row.append(float(total) / (count * self._scale))
+        if customer and self._has_amount:
+            scale = self._scale
+            for count, total in zip(*customer):
+                # as arrays are divided: both as float64, in which a large sum is rounded first
+                row += count, float(total) / (count * scale)
+        elif customer:
+            row += customer[0]
         if terminal:
-            for count, positives in zip(*terminal, strict=True):
-                row.append(float(count))
-                row.append(positives / count if count else 0.0)
+            for count, positives in zip(*terminal):
+                row += count, positives / count if count else 0.0
         row += event.numeric
         return row
 
