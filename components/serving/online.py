@@ -72,14 +72,21 @@ class Online:
         """
         return self._turns.ask(events)
 
-    def label(self, raw: Mapping[str, Any]) -> Reply[bool]:
-        """Take a label in, so that it is durable; return whether its event is known.
+    def read_label(self, raw: Mapping[str, Any]) -> Label:
+        """Check a label.
 
         Raises:
             UserError: naming the column, its value and what is allowed.
-            UnavailableError: when it is awaited, and the store does not answer.
         """
-        return self._turns.ask(Label(*self._reader.label(raw)))
+        return Label(*self._reader.label(raw))
+
+    def label(self, label: Label) -> Reply[bool]:
+        """Take a label in, so that it is durable; return whether its event is known.
+
+        Raises, when it is awaited:
+            UnavailableError: when the store does not answer.
+        """
+        return self._turns.ask(label)
 
     def swap(self, base: Base) -> None:
         """Change to another snapshot; what it does not cover stays."""

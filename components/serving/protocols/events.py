@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from components.common.errors import UnavailableError, UserError
 from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
@@ -12,6 +12,7 @@ from components.serving.protocols.features import predictions
 from components.serving.versions import Current, Model, Split
 from components.tabular.online.event import Event, Id
 
+T = TypeVar("T")
 Rows = tuple[list[list[float]], list[dict[str, str]]]  # numeric inputs and categorical columns of each event
 
 
@@ -28,19 +29,15 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
         RefusedError: when a request or an event is not right, too much waits, or the state's store does not answer.
     """
     online = _state(current)
-    given = _objects("events", raw, most)
-    events, categories = [], []
-    for place, each in enumerate(given):
-        event, further = _checked("events", place, online.read, each)
-        events.append(event)
-        categories.append(further)
+    read = _each("events", raw, most, online.read)
+    events = [event for event, _ in read]
     try:
         taken = await online.take(events)
     except (UserError, UnavailableError) as error:
         raise _refused("events", error) from None
     model = only or current.of_windows(taken.base.snapshot.windows)
     split = None if only else current.beside(model)
-    rows = taken.rows, categories
+    rows = taken.rows, [categories for _, categories in read]
     if split is None:
         scores = await model.batcher.score(model.rows.joined(*rows))
         found = predictions(scores, model.package.threshold)
@@ -79,8 +76,7 @@ async def label(current: Current, request: object, most: int) -> Response:
     online = _state(current)
     if not isinstance(request, dict) or set(request) != {"labels"}:
         raise RequestError("body", request, 'an object {"labels": [...]}')
-    labels = _objects("labels", request["labels"], most)
-    told = [_checked("labels", i, online.label, each) for i, each in enumerate(labels)]
+    told = [online.label(each) for each in _each("labels", request["labels"], most, online.read_label)]
     try:
         return Response.of({"known": [await each for each in told]})
     except (UserError, UnavailableError) as error:
@@ -94,18 +90,17 @@ def _state(current: Current) -> Online:
     return current.online
 
 
-def _objects(name: str, given: object, most: int) -> list[Any]:
-    for i, each in enumerate(found := listed(name, given, most)):
+def _each(name: str, given: object, most: int, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
+    """Read each object of a request's list."""
+    found = []
+    for place, each in enumerate(listed(name, given, most)):
         if not isinstance(each, dict):
-            raise RequestError(f"{name}[{i}]", each, "an object of columns")
+            raise RequestError(f"{name}[{place}]", each, "an object of columns")
+        try:
+            found.append(read(each))
+        except UserError as error:
+            raise _refused(f"{name}[{place}]", error) from None
     return found
-
-
-def _checked(name: str, place: int, call: Callable[[Any], Any], given: object) -> Any:
-    try:
-        return call(given)
-    except UserError as error:
-        raise _refused(f"{name}[{place}]", error) from None
 
 
 def _refused(where: str, error: UserError | UnavailableError) -> RefusedError:

@@ -5,9 +5,8 @@ Plain memory views and `bisect` are faster than NumPy for single rows, and what 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from components.common import storage
 from components.common.contracts.online import Snapshot
@@ -42,32 +41,30 @@ class Keys:
 
     def __init__(self, arrays: Mapping[str, Integers], name: str) -> None:
         self._keys, self._checks = arrays[name], arrays.get(f"{name}_check")
-        self._first = lru_cache(REMEMBERED)(partial(_first, self._keys, self._checks))
+        self._found: dict[Id, int] = {}
 
     def find(self, key: Id) -> int:
         """Return the first place of a key, `NOWHERE` when it is not there."""
-        return self._first(key)
+        place = self._found.get(key)
+        if place is None:
+            if len(self._found) >= REMEMBERED:
+                self._found.clear()
+            place = self._found[key] = next(self.places(key), NOWHERE)
+        return place
 
     def places(self, key: Id) -> Iterator[int]:
         """Yield every place of a key."""
-        return _places(self._keys, self._checks, key)
+        keys, checks = self._keys, self._checks
+        first, check = (key, None) if isinstance(key, int) else halves(key)
+        at = bisect_left(keys, first)
+        while at < len(keys) and keys[at] == first:
+            if checks is None or checks[at] == check:
+                yield at
+            at += 1
 
     def name(self, at: int) -> str:
         """Return what the key at a place is called in a shared store, see `named`."""
         return str(self._keys[at]) if self._checks is None else f"{self._keys[at]}:{self._checks[at]}"
-
-
-def _first(keys: Integers, checks: Integers | None, key: Id) -> int:
-    return next(_places(keys, checks, key), NOWHERE)
-
-
-def _places(keys: Integers, checks: Integers | None, key: Id) -> Iterator[int]:
-    first, check = (key, None) if isinstance(key, int) else halves(key)
-    at = bisect_left(keys, first)
-    while at < len(keys) and keys[at] == first:
-        if checks is None or checks[at] == check:
-            yield at
-        at += 1
 
 
 class Customers:
@@ -81,26 +78,21 @@ class Customers:
         """Return whose event a row is: the customer's place among the keys."""
         return bisect_right(self.starts, row) - 1
 
-    def windows(self, customer: Id, last: int | None, edges: Sequence[int], row: int | None = None) -> Found:
-        """Return what a customer's windows hold.
+    def rows(self, customer: Id, last: int | None, row: int | None) -> tuple[int, int]:
+        """Return where a customer's events begin and end.
 
         Args:
             customer: whose.
             last: the moment that they end with; None: everything.
-            edges: the moments after which they start.
             row: the row that they end with instead.
         """
-        found = [0] * len(edges), [0] * len(edges)
         owner = self.keys.find(customer)
         if owner == NOWHERE:
-            return found
+            return 0, 0
         low, high = self.starts[owner], self.starts[owner + 1]
         if row is not None:
-            high = row + 1
-        elif last is not None:
-            high = bisect_right(self.times, last, low, high)
-        add_up(found, self, low, high, edges)
-        return found
+            return low, row + 1
+        return low, high if last is None else bisect_right(self.times, last, low, high)
 
 
 class Terminals:
@@ -119,18 +111,15 @@ class Terminals:
         """Return what a terminal's windows hold: events, and positives.
 
         Args:
-            owner: its place among the keys.
+            owner: its place among the keys, or `NOWHERE`.
             last: the moment that they end with.
             edges: the moments after which they start.
         """
-        counts, positives = [0] * len(edges), [0] * len(edges)
-        low, high = self.starts[owner], self.starts[owner + 1]
-        count(counts, self.times, low, bisect_right(self.times, last, low, high), edges)
+        if owner == NOWHERE:
+            return [0] * len(edges), [0] * len(edges)
+        counts = counted(self.times, last, edges, self.starts[owner], self.starts[owner + 1])
         low, high = self._positive_starts[owner], self._positive_starts[owner + 1]
-        if low < high:
-            times = self._positive_times
-            count(positives, times, low, bisect_right(times, last, low, high), edges)
-        return counts, positives
+        return counts, counted(self._positive_times, last, edges, low, high)
 
 
 class Amounts(Protocol):
@@ -145,16 +134,37 @@ class Amounts(Protocol):
         """How much, up to each."""
 
 
-def add_up(found: Found, rows: Amounts, low: int, high: int, edges: Sequence[int]) -> None:
-    """Count and sum the rows from `low` to before `high` that are later than each edge; `found` grows by that."""
-    if low == high:
-        return
-    (counts, sums), times, totals = found, rows.times, rows.totals
-    first, total = times[low], totals[high]
-    for window, edge in enumerate(edges):
-        start = bisect_right(times, edge, low, high) if first <= edge else low  # most windows have all of today's
-        counts[window] += high - start
-        sums[window] += total - totals[start]
+class Nothing(NamedTuple):
+    """No events."""
+
+    times: Integers = ()
+    totals: Integers = (0,)
+
+
+NOTHING = Nothing()
+
+
+def summed(edges: Sequence[int], past: Amounts, rows: tuple[int, int], new: Amounts, end: int) -> Found:
+    """Count and sum the events that are later than each edge.
+
+    Args:
+        edges: moments.
+        past: events of many.
+        rows: where those that count begin and end.
+        new: later events.
+        end: how many of them count.
+    """
+    low, high = rows
+    times, totals, new_times, new_totals = past.times, past.totals, new.times, new.totals
+    size, total = high + end, totals[high] + new_totals[end]
+    oldest = new_times[0] if end else 0
+    counts, sums = [], []
+    for edge in edges:
+        start = bisect_right(times, edge, low, high)
+        new_start = bisect_right(new_times, edge, 0, end) if oldest <= edge else 0  # most windows have all that is new
+        counts.append(size - start - new_start)
+        sums.append(total - totals[start] - new_totals[new_start])
+    return counts, sums
 
 
 def add(found: list[int], value: int, time: int, edges: Sequence[int]) -> None:
@@ -164,10 +174,10 @@ def add(found: list[int], value: int, time: int, edges: Sequence[int]) -> None:
             found[window] += value
 
 
-def count(found: list[int], times: Integers, low: int, high: int, edges: Sequence[int]) -> None:
-    """Count the rows from `low` to before `high` that are later than each edge; `found` grows by that."""
-    for window, edge in enumerate(edges):
-        found[window] += high - bisect_right(times, edge, low, high)
+def counted(times: Integers, last: int, edges: Sequence[int], low: int = 0, high: int | None = None) -> list[int]:
+    """Return how many of the times from `low` to before `high` are later than each edge, and not than `last`."""
+    end = bisect_right(times, last, low, high)
+    return [end - bisect_right(times, edge, low, end) for edge in edges]
 
 
 class Base:

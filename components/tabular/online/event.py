@@ -91,7 +91,7 @@ class Reader:
             raise UserError(f"{name}: missing; an event has {', '.join(self._expected)}{nearest(name, raw)}") from None
 
     def _id(self, raw: Mapping[str, Any], name: str) -> Id:
-        value = raw.get(name)
+        value: Any = raw.get(name)
         if name in self._integers:
             if type(value) is int and -LARGEST_ID <= value < LARGEST_ID:
                 return value
@@ -107,7 +107,7 @@ class Reader:
         return moment(self._value(raw, name), name, self._timezone)
 
     def _number(self, raw: Mapping[str, Any], name: str) -> float:
-        value = raw.get(name)
+        value: Any = raw.get(name)
         # True is an int to Python, and of another type
         if type(value) in (int, float) and -LARGEST <= value <= LARGEST:
             return float(value)

@@ -42,13 +42,13 @@ class Inputs:
         row += _calendar(event.time // HOUR)
         if customer and self._has_amount:
             scale = self._scale
-            for count, total in zip(*customer):
+            for count, total in zip(*customer, strict=True):
                 # as arrays are divided: both as float64, in which a large sum is rounded first
                 row += count, float(total) / (count * scale)
         elif customer:
             row += customer[0]
         if terminal:
-            for count, positives in zip(*terminal):
+            for count, positives in zip(*terminal, strict=True):
                 row += count, positives / count if count else 0.0
         row += event.numeric
         return row

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from components.common.errors import UnavailableError, UserError
-from components.tabular.online.base import NOWHERE, Base, Found, Terminals, add, named
+from components.tabular.online.base import NOTHING, NOWHERE, Base, Found, Terminals, add, named, summed
 from components.tabular.online.event import Event
 from components.tabular.online.inputs import Inputs
 from components.tabular.online.refusals import another, earlier, too_large, too_old
@@ -302,8 +302,8 @@ class _Over:
             return None
         edges, until = self.inputs.customer_edges(event.time), self.base.until
         row = None if place == NOWHERE else self.base.customer_row(place)
-        last = event.time if event.time < until else None
-        found = self.base.customers.windows(event.customer, last, edges, row)
+        rows = self.base.customers.rows(event.customer, event.time if event.time < until else None, row)
+        found = summed(edges, self.base.customers, rows, NOTHING, 0)
         for record in records:
             each, time, over, units = map(int, record.split(" "))
             if max(time, over) >= until and (time < event.time or each <= number):
@@ -317,7 +317,7 @@ class _Over:
             return None
         last, edges = self.inputs.terminal_edges(event.time)
         owner = past.keys.find(event.terminal)
-        found = past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
+        found = past.windows(owner, last, edges)
         for record in records:
             _, time, over, _ = map(int, record.split(" "))
             if max(time, over) >= self.base.until:

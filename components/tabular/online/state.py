@@ -3,13 +3,13 @@
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Sequence
-from operator import sub
+from collections.abc import Iterable, Sequence
+from operator import add, sub
 from typing import NamedTuple
 
 import msgspec
 
-from components.tabular.online.base import NOWHERE, Base, Found, add, add_up, count
+from components.tabular.online.base import NOTHING, NOWHERE, Base, Found, counted, summed
 from components.tabular.online.event import Event, Id
 from components.tabular.online.inputs import Inputs
 from components.tabular.online.refusals import another, too_large, too_old
@@ -79,13 +79,10 @@ class Positives:
         else:
             insort(moved, time)
 
-    def correct(self, positives: list[int], last: int, edges: Sequence[int]) -> None:
-        """Correct what windows hold of positives; see `Terminals.windows`."""
-        count(positives, self.added, 0, bisect_right(self.added, last), edges)
-        if self.retracted:
-            less = [0] * len(edges)
-            count(less, self.retracted, 0, bisect_right(self.retracted, last), edges)
-            positives[:] = map(sub, positives, less)
+    def corrected(self, positives: Iterable[int], last: int, edges: Sequence[int]) -> list[int]:
+        """Return what windows hold of positives, corrected; see `Terminals.windows`."""
+        more, less = counted(self.added, last, edges), counted(self.retracted, last, edges)
+        return list(map(sub, map(add, positives, more), less))
 
 
 class State:
@@ -215,31 +212,27 @@ class State:
 
     def _customer(self, event: Event, row: int | None, end: int | None) -> Found:
         assert self.base.customers and event.customer is not None, "the reader sees to it"
-        edges = self._inputs.customer_edges(event.time)
-        last = event.time if event.time < self.base.until else None
-        found = self.base.customers.windows(event.customer, last, edges, row)
-        rows = self._customers.get(event.customer)
-        if isinstance(rows, Entry):
-            if rows.time < event.time if end is None else end:
-                add(found[0], 1, rows.time, edges)
-                add(found[1], rows.units, rows.time, edges)
-        elif rows:
-            add_up(found, rows, 0, bisect_left(rows.times, event.time) if end is None else end, edges)
-        return found
+        past, time, new = self.base.customers, event.time, self._customers.get(event.customer, NOTHING)
+        if isinstance(new, Entry):
+            new = Customer(new)
+        if end is None:
+            end = bisect_left(new.times, time)
+        rows = past.rows(event.customer, time if time < self.base.until else None, row)
+        return summed(self._inputs.customer_edges(time), past, rows, new, end)
 
     def _terminal(self, event: Event) -> Found:
         past = self.base.terminals
         assert past and event.terminal is not None, "the reader sees to it"
         last, edges = self._inputs.terminal_edges(event.time)
         owner = past.keys.find(event.terminal)
-        found = past.windows(owner, last, edges) if owner != NOWHERE else ([0] * len(edges), [0] * len(edges))
+        counts, positives = past.windows(owner, last, edges)
         seen, moved = self._terminals.get(event.terminal), self._relabeled.get(owner)
         times = [seen] if isinstance(seen, int) else seen
         # with a label delay of days what has come in since the snapshot is too young
         if times and times[0] <= last:
-            count(found[0], times, 0, bisect_right(times, last), edges)
+            counts = list(map(add, counts, counted(times, last, edges)))
             if new := self._positives.get(event.terminal):
-                new.correct(found[1], last, edges)
+                positives = new.corrected(positives, last, edges)
         if moved:
-            moved.correct(found[1], last, edges)
-        return found
+            positives = moved.corrected(positives, last, edges)
+        return counts, positives
