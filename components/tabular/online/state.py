@@ -4,7 +4,8 @@ from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from operator import add, sub
+from functools import partial
+from operator import add, attrgetter, sub
 from typing import NamedTuple
 
 import msgspec
@@ -63,6 +64,31 @@ class Customer:
         return self.ids.index(entry.event_id, bisect_left(self.times, entry.time)) + 1
 
 
+class Arrivals:
+    """Terminals' events since the snapshot. Those that are too young for any window, with a label delay most, wait."""
+
+    def __init__(self) -> None:
+        self._events: list[Entry] = []  # in order of time
+        self._first = 0  # the first of them that waits
+        self._times: dict[Id | None, array[int]] = defaultdict(partial(array, "q"))  # of the others, in order
+
+    def add(self, entry: Entry) -> None:
+        """Put an event in its place among those that wait, where an event that comes late belongs too."""
+        events = self._events
+        if self._first < len(events) and entry.time < events[-1].time:
+            insort(events, entry, self._first, key=attrgetter("time"))
+        else:
+            events.append(entry)
+
+    def times(self, terminal: Id | None, last: int) -> Sequence[int] | None:
+        """Return when a terminal's events were, in order: those up to a moment, maybe later ones; None without any."""
+        events = self._events
+        while self._first < len(events) and (entry := events[self._first]).time <= last:
+            insort(self._times[entry.terminal], entry.time)
+            self._first += 1
+        return self._times.get(terminal)
+
+
 class Positives:
     """Sorted times of a terminal's positives that the snapshot lacks, and of those that are none any more."""
 
@@ -100,7 +126,7 @@ class State:
         self._changed: dict[tuple[int, Id], bool] = {}  # whether events are positive that the snapshot says are not
         # a single event stands for itself: most keys have no more between two snapshots, and it takes less memory
         self._customers: dict[Id | None, Customer | Entry] = {}
-        self._terminals: dict[Id | None, array[int] | int] = {}  # the times of their events, in order
+        self._arrivals = Arrivals()
         self._positives: dict[Id | None, Positives] = defaultdict(Positives)  # among these
         self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's place in the snapshot
         self._sum = base.customers.totals[-1] if base.customers else 0
@@ -135,7 +161,7 @@ class State:
         self._entries[entry.time // DAY][entry.event_id] = entry
         self._sum += entry.units
         if self.base.terminals:
-            self._add_time(entry)
+            self._arrivals.add(entry)
         return self._add_amount(entry) if self.base.customers else 0
 
     def label(self, label: Label) -> bool:
@@ -184,15 +210,6 @@ class State:
             rows = self._customers[entry.customer] = Customer(rows)
         return rows.add(entry)
 
-    def _add_time(self, entry: Entry) -> None:
-        times = self._terminals.get(entry.terminal)
-        if times is None:
-            self._terminals[entry.terminal] = entry.time
-            return
-        if isinstance(times, int):
-            times = self._terminals[entry.terminal] = array("q", [times])
-        insort(times, entry.time)
-
     def _until(self, known: Entry) -> int:
         """Return how many of its customer came in up to an event."""
         rows = self._customers.get(known.customer)
@@ -226,13 +243,10 @@ class State:
         last, edges = self._inputs.terminal_edges(event.time)
         owner = past.keys.find(event.terminal)
         counts, positives = past.windows(owner, last, edges)
-        seen, moved = self._terminals.get(event.terminal), self._relabeled.get(owner)
-        times = [seen] if isinstance(seen, int) else seen
-        # with a label delay of days what has come in since the snapshot is too young
-        if times and times[0] <= last:
+        if times := self._arrivals.times(event.terminal, last):
             counts = list(map(add, counts, counted(times, last, edges)))
-            if new := self._positives.get(event.terminal):
-                positives = new.corrected(positives, last, edges)
-        if moved:
+        if new := self._positives.get(event.terminal):
+            positives = new.corrected(positives, last, edges)
+        if moved := self._relabeled.get(owner):
             positives = moved.corrected(positives, last, edges)
         return counts, positives
