@@ -68,11 +68,8 @@ def main() -> None:
             rows += [row for name in args.only for row in measured(name, folder, args.seconds)]
             alone = in_process(folder)
     rows = medians(rows)
-    print(f"one row in process: {alone:.1f} us of CPU; a request with one, of one client, takes times that:")
-    for row in rows:
-        if row["connections"] == 1:
-            print(f"  {row['server']}: {row['cpu_us'] / alone:.1f}")
-    show(rows)
+    print(f"one row in process: {alone:.1f} us of CPU")
+    show(rows, alone)
     Path("runs").mkdir(exist_ok=True)
     Path("runs/serving.json").write_text(
         json.dumps({"cores": os.cpu_count(), "in_process_us": alone, "rows": rows}, indent=2) + "\n"
@@ -178,16 +175,16 @@ def asked(url: str, script: Path, connections: int, seconds: int) -> dict[str, A
     return {"requests": requests, "per_second": round(rate), "p50_ms": latency("50"), "p99_ms": latency("99")}
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print them, with ratios of the requests a second to the first server's."""
+def show(rows: list[dict[str, Any]], alone: float) -> None:
+    """Print them, with ratios of requests a second to the first server's, and of CPU time to a row's in process."""
     first = {row["connections"]: row["per_second"] for row in rows if row["server"] == rows[0]["server"]}
     table = Table(title=f"one row a request; {time.strftime('%F')}, {os.cpu_count()} cores shared with the client")
-    for column in ("server", "clients", "requests/s", "ours/its", "p50 ms", "p99 ms", "CPU us/request"):
+    for column in ("server", "clients", "requests/s", "ours/its", "p50 ms", "p99 ms", "CPU us/request", "x in process"):
         table.add_column(column, justify="left" if column == "server" else "right", no_wrap=True)
     for row in rows:
         ratio = first[row["connections"]] / row["per_second"]
         values = [row["server"], row["connections"], f"{row['per_second']:,}", f"{ratio:.1f}"]
-        table.add_row(*map(str, [*values, row["p50_ms"], row["p99_ms"], row["cpu_us"]]))
+        table.add_row(*map(str, [*values, row["p50_ms"], row["p99_ms"], row["cpu_us"], f"{row['cpu_us'] / alone:.1f}"]))
     Console(width=110).print(table)
 
 

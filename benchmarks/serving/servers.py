@@ -50,6 +50,10 @@ def _app(name: str) -> Callable[[Place], list[str]]:
     return lambda place: [place.program("python"), str(APPS / name)]
 
 
+def _empty(_: Place) -> list[str]:
+    return [sys.executable, str(APPS / "empty.py")]
+
+
 def _ours(place: Place) -> list[str]:
     return _nightshift(place, "--model", str(place.folder / "package"))
 
@@ -123,6 +127,7 @@ SERVERS = {
     "MLServer": Server(("mlserver", "onnxruntime"), _mlserver, "/v2/models/fraud/infer", "tensors"),
     "LitServe": Server(("litserve", "onnxruntime"), _app("litserve_app.py"), "/predict", "rows"),
     "KServe": Server(("kserve", "onnxruntime"), _app("kserve_app.py"), "/v2/models/fraud/infer", "tensors"),
+    "an empty answer": Server((), _empty, "/", "tensors"),
     "BentoML": Server(("bentoml", "onnxruntime"), _bentoml, "/predict", "rows"),
 }
 
