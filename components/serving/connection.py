@@ -46,6 +46,7 @@ class Exchange:
         elif waited is None:  # for nothing: it lets others go first
             asyncio.get_running_loop().call_soon(self.go_on)
         else:
+            waited._asyncio_future_blocking = False  # as tasks do: another request may wait for the same future
             waited.add_done_callback(self.go_on)
 
     async def receive(self) -> Message:

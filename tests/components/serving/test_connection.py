@@ -150,14 +150,18 @@ def written(*pieces: bytes) -> list[bytes]:
     return asyncio.run(_written(pieces))
 
 
-def connected(state: ServerState) -> tuple[Connection, Transport]:
-    connection, transport = Connection(uvicorn.Config(echo, log_config=None), state, {}), Transport()
+def connected(state: ServerState, application: Any = echo) -> tuple[Connection, Transport]:
+    connection, transport = Connection(uvicorn.Config(application, log_config=None), state, {}), Transport()
     connection.connection_made(transport)
     return connection, transport
 
 
 async def taken(connection: Connection, piece: bytes) -> None:
     connection.data_received(piece)
+    await turned()
+
+
+async def turned() -> None:
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
@@ -180,6 +184,25 @@ def test_an_answer_is_one_write() -> None:
     (answer,) = written(asked("/a", body=b"hello"))
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.endswith(b"/a hello")
+
+
+def test_two_requests_may_wait_for_the_same_future() -> None:
+    async def answers() -> list[bytes]:
+        shared = asyncio.get_running_loop().create_future()
+
+        async def application(_: Scope, __: Receive, send: Send) -> None:
+            await Response(await shared).send(send, "some-id")
+
+        pairs = [connected(ServerState(), application) for _ in range(2)]
+        for connection, _ in pairs:
+            await taken(connection, asked("/a"))
+        shared.set_result(b"shared")
+        await turned()
+        for connection, _ in pairs:
+            connection.connection_lost(None)
+        return [each for _, transport in pairs for each in bodies(transport.written)]
+
+    assert asyncio.run(answers()) == [b"shared", b"shared"]
 
 
 def test_requests_like_the_one_before_are_answered_each_with_its_own_body() -> None:
