@@ -59,7 +59,7 @@ class Reader:
             self._moment(raw),
             self._id(raw, self._customer) if self._customer else None,
             self._id(raw, self._terminal) if self._terminal else None,
-            self._positive(raw, self._amount) if self._amount else 0.0,
+            self._not_negative(raw, self._amount) if self._amount else 0.0,
             tuple([self._number(raw, name) for name in self._numeric]) if self._numeric else (),
         )
 
@@ -113,7 +113,7 @@ class Reader:
             return float(value)
         raise UserError(f"{name} is {self._value(raw, name)!r}; give a finite number")
 
-    def _positive(self, raw: Mapping[str, Any], name: str) -> float:
+    def _not_negative(self, raw: Mapping[str, Any], name: str) -> float:
         value = self._number(raw, name)
         if value < 0:
             raise UserError(f"{name} is {value!r}; an amount is not negative")
