@@ -71,7 +71,7 @@ def _spend(
     """Append one customer's seconds, amounts and terminals to `rows`."""
     draws = np.random.RandomState(customer)
     poisson, gauss, uniform = draws.poisson, draws.standard_normal, draws.random_sample
-    choose = random.Random(customer).choice  # noqa: S311  # the published draws, not a secret
+    choose = random.Random(customer).choice  # the published draws
     seconds, amounts, terminals = rows
     for day in range(DAYS):
         for _ in range(poisson(rate)):
@@ -96,7 +96,7 @@ def _defraud(customer: Ints, day: Ints, amount: Floats, terminal: Ints) -> tuple
     for first in range(DAYS - 1):
         chosen = np.random.RandomState(first).choice(CUSTOMERS, 3, replace=False)
         positions = starts[first] + np.flatnonzero(np.isin(customer[starts[first] : starts[first + 14]], chosen))
-        hit = random.Random(first).sample(positions.tolist(), len(positions) // 3)  # noqa: S311  # as above
+        hit = random.Random(first).sample(positions.tolist(), len(positions) // 3)
         amount[hit] *= 5
         scenario[hit] = 3
     return amount, scenario

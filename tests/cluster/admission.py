@@ -192,10 +192,10 @@ def requests(spec: Json, part: str = "requests") -> Counter[str]:
     total: Counter[str] = Counter()
     for container in spec["containers"]:
         for name, amount in container.get("resources", {}).get(part, {}).items():
-            total[name] += quantities.number(amount)  # type: ignore[assignment]
+            total[name] += quantities.number(amount)
     for container in spec.get("initContainers", []):
         for name, amount in container.get("resources", {}).get(part, {}).items():
-            total[name] = max(total[name], quantities.number(amount))  # type: ignore[type-var, assignment]
+            total[name] = max(total[name], quantities.number(amount))
     return total
 
 
@@ -263,5 +263,5 @@ def usage(store: Store, namespace: str) -> Counter[str]:
         for value in store.each(kind, namespace):
             if kind.namespaced:
                 for key, amount in used(kind, value).items():
-                    total[key] += amount  # type: ignore[assignment]
+                    total[key] += amount
     return total

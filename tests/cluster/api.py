@@ -132,7 +132,7 @@ class Api:
         rbac.authorize(self.store, request.user, request.action)
         if request.part:
             return self._part(request)
-        return getattr(self, f"_{request.verb}")(request)  # type: ignore[no-any-return]
+        return getattr(self, f"_{request.verb}")(request)
 
     def _create(self, request: Request) -> tuple[int, Json]:
         return 201, self.operations.create(request.kind, request.body, request.namespace, request.dry)
@@ -179,7 +179,7 @@ class Api:
     def _part(self, request: Request) -> tuple[int, Json]:
         """A subresource."""
         if request.part == "status" and request.kind.has_status:
-            return getattr(self, f"_{request.verb}")(request)  # type: ignore[no-any-return]
+            return getattr(self, f"_{request.verb}")(request)
         if (request.kind, request.part, request.method) == (POD, "eviction", "POST"):
             options = (request.body or {}).get("deleteOptions", {})
             self.operations.evict(request.name, request.namespace, options)

@@ -117,7 +117,7 @@ class _Reader:
             if token.kind == "open":
                 yield from self._brackets(token, path)
             elif token.kind in _VALUES and token.text != "=>":
-                yield Part(token.kind, path, token.start, token.end)  # type: ignore[arg-type]
+                yield Part(token.kind, path, token.start, token.end)
 
     def _brackets(self, opening: Token, path: tuple[str, ...]) -> Iterator[Part]:
         # brackets right after a name choose an element

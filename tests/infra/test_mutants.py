@@ -18,7 +18,7 @@ SAMPLE = 25
 
 
 def sample(found: list[Mutant], count: int) -> list[Mutant]:
-    return random.Random(0).sample(found, count)  # noqa: S311
+    return random.Random(0).sample(found, count)
 
 
 def unseen(sown: list[Mutant], folder: Path) -> list[str]:

@@ -22,7 +22,7 @@ def test_looked_at_after_every_observation_it_is_wrong_less_often_than_stated(va
     x = np.random.default_rng(1).choice(values, size=(1000, 1000), p=chances)
     found = sequential.evidence(x.cumsum(axis=1), np.square(x).cumsum(axis=1), ALPHA)
     wrong = np.mean(found[:, -1] >= 1)
-    print(f"{values}: {wrong:.1%} of 1,000 wrong, stated {ALPHA:.0%}")  # noqa: T201 - the figures
+    print(f"{values}: {wrong:.1%} of 1,000 wrong, stated {ALPHA:.0%}")  # the figures
     assert wrong <= ALPHA
 
 

@@ -106,7 +106,7 @@ def test_a_users_mistake_is_asked_once(store: Faulty, status: int, code: str) ->
 
 def test_a_mistake_of_ours_is_no_answer_of_a_store_and_is_made_once(store: Faulty) -> None:
     with pytest.raises(UserError, match="TypeError"):
-        storage.write_bytes(URI, 3)  # type: ignore[arg-type]
+        storage.write_bytes(URI, 3)
 
 
 def test_a_bucket_whose_name_cannot_be_is_the_users_mistake(store: Faulty) -> None:
@@ -131,7 +131,7 @@ class Azure(MemoryFileSystem):
 
     def cat_file(self, path: str, *_: object, **__: object) -> bytes:
         error = RuntimeError("The server is busy.")
-        error.status_code = self.answers.pop(0)  # type: ignore[attr-defined]
+        error.status_code = self.answers.pop(0)
         raise error
 
 

@@ -87,7 +87,7 @@ def test_the_next_batches_are_gathered_while_a_step_computes() -> None:
 
 def test_no_more_is_gathered_than_that() -> None:
     asked: list[int] = []
-    found = ahead(lambda _: 0, (asked.append(number) or number for number in range(9)))  # type: ignore[func-returns-value]
+    found = ahead(lambda _: 0, (asked.append(number) or number for number in range(9)))
     next(found)
 
     assert asked == [*range(1 + AHEAD)]

@@ -53,7 +53,7 @@ def searched(
             raise UserError("no compiler")
         return Fake(variant, setting, lambda: float(np.prod(found) * random.lognormal(0, noise)))
 
-    return tuning.tuned(given, Search(start, setting, tried.append)), tried  # type: ignore[arg-type]
+    return tuning.tuned(given, Search(start, setting, tried.append)), tried
 
 
 def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside_what_was_given() -> None:
@@ -80,7 +80,7 @@ def test_an_axis_begins_where_the_one_before_has_ended() -> None:
         seconds = {("bf16", "default"): 0.6, ("bf16", "none"): 0.5, ("float32", "default"): 0.9}.get(values, 1.0)
         return Fake(variant, SETTING, lambda: seconds)
 
-    found = tuning.tuned(GIVEN, Search(start, SETTING, lambda _: None))  # type: ignore[arg-type]
+    found = tuning.tuned(GIVEN, Search(start, SETTING, lambda _: None))
 
     assert found.changes == {"precision": "bf16"}
     assert searched(both)[0].changes == {"precision": "bf16", "compile": "default"}
@@ -121,7 +121,7 @@ def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
         side = Fake(variant, SETTING, seconds)
         return side
 
-    search = Search(start, SETTING, lambda _: None)  # type: ignore[arg-type]
+    search = Search(start, SETTING, lambda _: None)
 
     assert [each.refused for each in search.along("compile", GIVEN)] == [
         "the best so far has ended beside it: it ended"
@@ -192,7 +192,7 @@ def test_an_axis_has_the_values_that_apply(
 def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, precision: str, used: float | None) -> None:
     side = Fake(Variant({"precision": precision}, GIVEN.trainer), SETTING, lambda: 1e-4, gpu)
 
-    found = tuning.speed(side, [side.stretch()])  # type: ignore[arg-type]
+    found = tuning.speed(side, [side.stretch()])
 
     assert (found.rows, found.flops) == pytest.approx((1e6, 1e12))
     assert found.used == (None if used is None else pytest.approx(used))
@@ -201,4 +201,4 @@ def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, precis
 def test_a_cpu_is_used_as_the_processes_have_taken_of_its_time() -> None:
     side = Fake(GIVEN, SETTING, lambda: 0.1)
 
-    assert tuning.speed(side, [side.stretch()]).used == 0.5  # type: ignore[arg-type]
+    assert tuning.speed(side, [side.stretch()]).used == 0.5

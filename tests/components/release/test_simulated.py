@@ -39,7 +39,7 @@ def test_a_better_version_gets_everything_a_worse_one_next_to_nothing_and_an_equ
     exposed = np.array([core.exposure(record, CHALLENGER.version, ROLLOUT) for record in found])
     days = np.array([(record.since - record.history[1].since).days for record in found])
     decisions = np.array([sum(entry.stage == "live" for entry in record.entries[1:]) for record in found])
-    print(  # noqa: T201 - the figures
+    print(  # the figures
         f"\n{what}: {promoted.mean():.1%} of 1,000 promoted, decided after {np.median(days):.0f} days ({days.min()} to "
         f"{days.max()}), traffic-days of the challenger {exposed.mean():.2%}, at most {exposed.max():.2%}"
     )

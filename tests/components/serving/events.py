@@ -20,7 +20,7 @@ from tests import packages
 from tests.components.tabular.online.streams import START, Labeled, config, event, offline
 
 PAST = 4  # days of the snapshot
-RNG = random.Random(0)  # noqa: S311
+RNG = random.Random(0)
 ROWS = sorted(
     (RNG.randrange(7 * DAY), RNG.randrange(3), RNG.randrange(3), RNG.randrange(10**4), None) for _ in range(200)
 )

@@ -120,7 +120,7 @@ def test_a_platforms_paths_are_answered_like_ours(serve) -> None:
 
 def test_what_breaks_is_our_500_told_to_the_log_with_the_requests_ids_and_not_to_the_client(serve, caplog) -> None:
     running = serve()
-    running.current.model.batcher._score = None  # type: ignore[assignment]
+    running.current.model.batcher._score = None
     ids = {"X-Request-Id": "mine", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 
     answer = httpx.post(f"{running.url}/score", json={"instances": [EVENT]}, headers=ids)

@@ -130,7 +130,7 @@ class Transport(asyncio.Transport):
         super().__init__()
         self.written: list[bytes] = []
 
-    def write(self, data: bytes) -> None:  # type: ignore[override]
+    def write(self, data: bytes) -> None:
         self.written.append(data)
 
     def close(self) -> None:

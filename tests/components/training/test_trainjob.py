@@ -162,7 +162,7 @@ class DeadError(BaseException):
     """The process was killed."""
 
 
-class Deadly(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
+class Deadly(client.ApiClient):
     """A connection of a process that is killed at a call."""
 
     def __init__(self, like: client.ApiClient, at: tuple[str, int], answered: bool) -> None:
@@ -199,7 +199,7 @@ def test_a_step_killed_at_any_call_is_carried_on_by_the_next_one(site: Site, ans
         assert site.left() == [], at
 
 
-class Flaky(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
+class Flaky(client.ApiClient):
     """A connection that breaks, each time after the server has done what it was asked for."""
 
     def __init__(self, like: client.ApiClient, failures: int) -> None:
@@ -262,7 +262,7 @@ class Broken:
         raise ProtocolError("Connection broken: IncompleteRead")
 
 
-class Server(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
+class Server(client.ApiClient):
     """A connection to a server with a TrainJob of ours that is complete when it is looked at for the third time.
 
     Attributes:
@@ -317,7 +317,7 @@ class Time:
         self.meanwhile()
 
 
-class Silent(client.ApiClient):  # type: ignore[misc]  # it ships no annotations
+class Silent(client.ApiClient):
     """A connection on which no answer ever comes."""
 
     def __init__(self, time: Time) -> None:

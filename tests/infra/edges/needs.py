@@ -163,7 +163,7 @@ def _monitors(cluster: Cluster) -> Iterator[Need]:
 def _chooses(monitor: Json, namespace: str, labels: object) -> bool:
     spaces = monitor["spec"].get("namespaceSelector", {})
     there = spaces.get("any") or namespace in spaces.get("matchNames", [monitor["namespace"]])
-    return bool(there) and matches(monitor["spec"]["selector"], dict(labels))  # type: ignore[call-overload]
+    return bool(there) and matches(monitor["spec"]["selector"], dict(labels))
 
 
 def _webhooks(cluster: Cluster) -> Iterator[Need]:

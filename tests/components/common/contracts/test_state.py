@@ -19,7 +19,7 @@ def test_a_state_is_read_as_it_was_written() -> None:
     assert (found.target, found.kubeflow) == (Target.RECORD_ONLY, place)
     assert State.of(json.loads(json.dumps(found.dump()))) == found
     with pytest.raises(FrozenInstanceError):
-        found.lake = "/elsewhere"  # type: ignore[misc]
+        found.lake = "/elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class Aws:
 
     def __init__(self, url: str, fleet: Fleet) -> None:
         self.fleet, self.counted = fleet, Counted()
-        self._drawn = random.Random(0)  # noqa: S311 which variant answers
+        self._drawn = random.Random(0)  # which variant answers
         self._pending: dict[str, str] = {}  # endpoint -> the configuration that is coming, or "" for none
         keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
         self.client = boto3.client("sagemaker", endpoint_url=url, **keys)
@@ -109,7 +109,7 @@ class Aws:
         handler = getattr(self, f"_{operation}")
 
         def answer(request: AWSPreparedRequest, **_: Any) -> AWSResponse | None:
-            return handler(request if operation == "InvokeEndpoint" else json.loads(request.body))  # type: ignore[no-any-return]
+            return handler(request if operation == "InvokeEndpoint" else json.loads(request.body))
 
         client.meta.events.register(f"before-send.{service}.{operation}", answer)
 
@@ -126,7 +126,7 @@ class Aws:
             endpoint.production_variants = endpoint._process_production_variants(found.production_variants)
             return
         endpoint.endpoint_status = "Failed" if endpoint.endpoint_status == "Creating" else "InService"
-        endpoint.failure_reason = "The primary container did not pass the ping health check."  # type: ignore[assignment]
+        endpoint.failure_reason = "The primary container did not pass the ping health check."
 
     def _uri(self, model: str) -> str:
         source = self.backend._models[model].primary_container["ModelDataSource"]["S3DataSource"]

@@ -306,7 +306,7 @@ class Session(requests.Session):
         super().__init__()
         self._counted = counted
 
-    def request(self, method: str, url: str, *given: Any, **named: Any) -> requests.Response:  # type: ignore[override]
+    def request(self, method: str, url: str, *given: Any, **named: Any) -> requests.Response:
         self._counted.count(f"{method} {urlsplit(url).path}")
         return super().request(method, url, *given, **named)
 

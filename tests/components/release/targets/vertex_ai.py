@@ -41,7 +41,7 @@ def _own(name: str) -> str:
     return re.sub(r"^projects/[^/]+", "projects/123456789012", name)
 
 
-class Counts(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+class Counts(grpc.UnaryUnaryClientInterceptor):
     """Counts a client's calls."""
 
     def __init__(self, counted: Counted) -> None:

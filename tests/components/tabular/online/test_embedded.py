@@ -24,7 +24,7 @@ from tests.processes import started
 
 PAST = 4
 CHOSEN = config()
-RNG = random.Random(0)  # noqa: S311
+RNG = random.Random(0)
 ROWS = sorted((RNG.randrange(7 * DAY), RNG.randrange(3), RNG.randrange(3), RNG.randrange(10**4), 0) for _ in range(300))
 EVENTS = [event(row, number, CHOSEN) for number, row in enumerate(ROWS)]
 LATER = [each for each in EVENTS if each.time >= (START + PAST) * DAY]
@@ -251,7 +251,7 @@ for number, each in enumerate(SENT):
 @pytest.mark.parametrize("seed", range(4))
 def test_killed_at_any_moment_every_acknowledged_event_is_in_the_state(opened, tmp_path, seed):
     # it goes on while we read: the kill falls into a write, a swap or between them
-    chosen, acknowledged = random.Random(seed).randrange(len(SENT) - 1), -1  # noqa: S311
+    chosen, acknowledged = random.Random(seed).randrange(len(SENT) - 1), -1
     command = [sys.executable, "-c", SENDER, str(tmp_path)]
     with started(command, stdout=subprocess.PIPE, text=True) as sender:
         while acknowledged < chosen:

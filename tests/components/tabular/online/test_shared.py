@@ -21,7 +21,7 @@ NAMES = ["ann", "zoë", "bob 2"]
 
 def drawn(number: int, customers=range(3)) -> list:
     """Rows of seven days, several of one time, some of them positive; the same ones every time."""
-    rng = random.Random(number)  # noqa: S311
+    rng = random.Random(number)
     times = [rng.choice([rng.randrange(7 * DAY), 4 * DAY, 5 * DAY]) for _ in range(number)]
     labels = [rng.choice([0, 1, None]) for _ in times]
     rows = [(time, rng.choice(customers), rng.randrange(3), rng.randrange(10**6)) for time in times]
@@ -80,7 +80,7 @@ def test_every_event_gets_the_bits_that_the_batch_gives_it_later(opened, roles, 
 
 
 def test_a_request_is_answered_as_the_embedded_store_does_late_twice_or_out_of_order(opened):
-    shuffled = random.Random(0).sample(LATER, len(LATER))  # noqa: S311
+    shuffled = random.Random(0).sample(LATER, len(LATER))
     embedded, shared = State(past()), opened(past())
     for start in range(0, len(shuffled), 7):
         part = sorted(shuffled[start : start + 7], key=lambda each: (each.time, each.event_id))
@@ -107,7 +107,7 @@ def test_requests_that_come_at_once_are_answered_as_one_after_the_other_but_for_
 
 
 def test_labels_that_change_count_as_in_the_embedded_store(opened):
-    embedded, shared, rng = State(past()), opened(past()), random.Random(0)  # noqa: S311
+    embedded, shared, rng = State(past()), opened(past()), random.Random(0)
     for each in LATER:
         embedded.take(each)
     shared.take(LATER)

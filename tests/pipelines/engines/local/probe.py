@@ -9,8 +9,8 @@ from pathlib import Path
 
 if __name__ == "__main__":
     what, *words = sys.argv[1:]
-    print(json.dumps({"arguments": words, "colour": os.environ.get("COLOUR"), "home": "HOME" in os.environ}))  # noqa: T201
-    print("and on stderr", file=sys.stderr, flush=True)  # noqa: T201
+    print(json.dumps({"arguments": words, "colour": os.environ.get("COLOUR"), "home": "HOME" in os.environ}))
+    print("and on stderr", file=sys.stderr, flush=True)
     if what == "exit":
         sys.exit(int(words[0]))
     if what == "say":
@@ -20,7 +20,7 @@ if __name__ == "__main__":
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "fill":
-        print(len(bytearray(int(words[0]))))  # noqa: T201
+        print(len(bytearray(int(words[0]))))
     if what == "wait":
         child = subprocess.Popen(["sleep", "600"])
         Path(words[0]).write_text(f"{os.getpid()} {child.pid} {os.getppid()}")
