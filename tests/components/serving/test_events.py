@@ -19,6 +19,7 @@ from components.features import core
 from components.serving.files import Challenger
 from components.serving.online import FULL, Turns
 from components.tabular.online.log import records
+from components.tabular.online.state import Entry
 from components.tabular.windows import DAY
 from tests.components.serving.conftest import Running, point
 from tests.components.serving.events import CHOSEN, EVENTS, LATER, PAST, ROWS, events_of, expected, model, raw
@@ -118,6 +119,16 @@ def test_what_was_answered_is_on_disk_before(running) -> None:
     assert [record.event_id for record, _ in records(log, 0, log.stat().st_size)] == [
         each.event_id for each in LATER[:5]
     ]
+
+
+def test_of_labels_with_a_wrong_one_among_them_none_is_taken(running) -> None:
+    sent(running, LATER[0])
+    right = {name: raw(LATER[0])[name] for name in ("event_id", "event_time")} | {"label": 1}
+    answer = httpx.post(f"{running.url}/labels", json={"labels": [right, right | {"label": 2}]})
+    sent(running, LATER[1])
+    (log,) = (running.pointer.parent / "state").glob("*.log")
+    kept = [type(record) for record, _ in records(log, 0, log.stat().st_size)]
+    assert (answer.status_code, answer.json()["field"], kept) == (400, "labels[1]", [Entry, Entry])
 
 
 def test_events_are_answered_throughout_by_the_version_whose_windows_they_were_computed_with(
