@@ -1,14 +1,14 @@
-"""Versions that take over under load, for half a minute; for longer: `python -m benchmarks.serving.soak`."""
+"""Versions that take over under load, for a minute; for longer: `python -m benchmarks.serving.soak`."""
 
 from pathlib import Path
 
 from benchmarks.serving.soak import soak
 
 
-def test_half_a_minute_of_load_and_swaps_fails_no_request_serves_nothing_withdrawn_and_takes_no_more_memory(
+def test_a_minute_of_load_and_swaps_fails_no_request_serves_nothing_withdrawn_and_takes_no_more_memory(
     tmp_path: Path,
 ) -> None:
-    found = soak(tmp_path, seconds=30, every=2, rate=200)
+    found = soak(tmp_path, seconds=60, every=3, rate=200)
     assert (found.errors, found.stale) == ({}, 0)
     assert found.requests > 1_000
     assert found.swaps >= 5
