@@ -115,9 +115,9 @@ def plan(config: Config, logical_date: date) -> Plan:
     delay = config.label_delay_days
     retrospective = config.protocol.mode == "retrospective"
     test_last = logical_date if retrospective else logical_date - timedelta(days=delay)
-    test = _fold(config, test_last)
+    test = fold(config, test_last)
     # the validation fold tests on the last days that the final model trains on: their labels are known by then
-    validation = _fold(config, test.train.last)
+    validation = fold(config, test.train.last)
     features = Days(min(validation.train.first, newest(config, logical_date).first), logical_date)
     events = Days(features.first - timedelta(days=buffer_days(config)), logical_date)
     return Plan(validation, test, features, events, labels_due=test_last)
@@ -142,7 +142,8 @@ def watched(config: Config, logical_date: date, trained_until: date) -> Watched:
     return Watched(newest(config, logical_date), Days(first, due.last))
 
 
-def _fold(config: Config, test_last: date) -> Fold:
+def fold(config: Config, test_last: date) -> Fold:
+    """Return the fold whose last test day is given."""
     protocol, delay = config.protocol, config.label_delay_days
     test_first = test_last - timedelta(days=protocol.test_days - 1)
     train_last = test_first - timedelta(days=delay + 1)

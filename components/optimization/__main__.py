@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from components.common import step, storage
+from components.common import splits, step, storage
 from components.common.config import parse
 from components.common.contracts import optimization as contract
 from components.common.contracts import package, tables, verdict
@@ -113,12 +113,12 @@ def _of_classes(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured
     from components.optimization.core import TENTH
 
     config, table = parse(args.config), tables.read_table(args.features)
-    train, validation = model.lineage.train, model.lineage.validation
+    train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
     shards.check(table, model.classes)
     seen = shards.Items.of(table, Days(train.first, train.last))
     sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
-    items = shards.Items.of(table, Days(validation.first, validation.last))
-    rows = items.rows.dropna(subset="label")
+    items = shards.Items.of(table, Days(fold.train.first, fold.test.last))
+    rows = items.unseen(fold)
     known, limit = shards.labels(rows, config.classes.classes), TENTH * config.evaluation.tolerance
     return sample, Rows(items.inputs(rows), known, bootstrap.groups(rows), limit)
 
@@ -129,10 +129,13 @@ def _tabular(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured]":
     from components.tabular import inputs
 
     sample = package.read_reference(args.model).dropna(subset=model.tabular.columns)
-    days = Days(model.lineage.validation.first, model.lineage.validation.last)
-    rows = tables.read_table(args.features).read(days, ["label", *model.tabular.columns]).dropna(subset="label")
+    config = parse(args.config)
+    fold = splits.fold(config, model.lineage.validation.last)
+    columns = ["event_time", "customer", "label", *model.tabular.columns]
+    history = tables.read_table(args.features).read(Days(fold.train.first, fold.test.last), columns)
+    rows = splits.test_rows(history, fold, config.protocol.drop_compromised)
     labels = rows["label"].to_numpy(dtype="int8")
-    limit = TENTH * parse(args.config).evaluation.tolerance
+    limit = TENTH * config.evaluation.tolerance
     measured = Rows(inputs.matrix(model.tabular, rows), labels, model.threshold, limit)
     return inputs.matrix(model.tabular, sample), measured
 

@@ -96,10 +96,14 @@ def write_model(
     reference: pd.DataFrame | None = None,
     inputs: tuple[str, ...] = ("amount", "risk"),
     trained_until: str = "2024-03-16",
+    validated_until: str = "2024-03-16",
 ) -> package.ModelPackage:
     """Write a package of linear candidates, the first of them selected."""
     graphs = {name: linear(values) for name, values in weights.items()}
-    made_from = packages.lineage(train=packages.DAYS.model_copy(update={"last": date.fromisoformat(trained_until)}))
+    train, validation = (
+        packages.DAYS.model_copy(update={"last": date.fromisoformat(last)}) for last in (trained_until, validated_until)
+    )
+    made_from = packages.lineage(train=train, validation=validation)
     model = packages.manifest(graphs, Inputs(numeric=inputs, categorical={}), made_from)
     return package.save(str(folder), model, graphs, pd.DataFrame() if reference is None else reference)
 

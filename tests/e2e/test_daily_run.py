@@ -6,6 +6,7 @@ again.
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -129,6 +130,22 @@ def test_the_report_lies_beside_the_summary_and_needs_nothing_else(summary: dict
     report = (workspace / "runs" / summary["run"] / "report.html").read_text()
     assert summary["run"] in report
     assert "<link" not in report
+
+
+def test_a_window_has_one_size_on_every_page(summary: dict[str, Any], workspace: Path) -> None:
+    folder = workspace / "runs" / summary["run"]
+    lineage = json.loads((folder / "training/model/model.json").read_text())["lineage"]
+    optimized = json.loads((folder / "optimization/optimized/optimization.json").read_text())
+    sizes = {name: lineage[name]["rows"] for name in ("train", "validation")} | {"test": summary["rows"]["test"]}
+    assert (optimized["rows"], summary["rows"]["train"]) == (sizes["validation"], sizes["train"])
+    report, card = (folder / "report.html").read_text(), Path(summary["links"]["model_card"]).read_text()
+    for window, rows in sizes.items():
+        row = rf'<th scope="row">{window}</th>\s*<td>[^<]*</td>\s*<td class="n"><data value="(\d+)"'
+        assert set(re.findall(row, report)) == {str(rows)}, window
+        assert re.findall(rf"\| {window} \|[^|]*\| ([\d,]+)", card) == [f"{rows:,}"], window
+    said = re.findall(r"([\d,]+) validation rows|chosen on ([\d,]+) rows", report)
+    assert {"".join(each) for each in said} == {f"{sizes['validation']:,}"}
+    assert len(said) == 2
 
 
 def test_an_old_run_and_the_days_it_alone_has_read_go_and_the_champions_stay(

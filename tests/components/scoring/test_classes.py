@@ -195,6 +195,25 @@ def test_forms_of_the_graph_are_measured_by_accuracy(chain):
     assert {each.name for each in found.attempts if each.latencies} >= {"original", "graph", "int8 static"}
 
 
+def test_the_validation_rows_of_the_choice_and_of_the_forms_are_the_same_without_what_training_has_seen(chain):
+    table = tables.read_table(str(chain.folder / "features.json"))
+    fold = pictures.plan().validation
+    part = table.partition(fold.test.last)
+    rows = storage.read_frame(part.uri)
+    rows.loc[0, "content"] = table.read([fold.train.first])["content"][0]
+    twice = tables.write_partition(str(chain.folder / "twice.parquet"), fold.test.last, rows, {})
+    storage.write_bytes(shards.place(twice.uri), storage.read_bytes(shards.place(part.uri)))
+    parts = [twice if each is part else each for each in table.partitions]
+    tables.write_table(str(chain.folder / "twice.json"), tables.Table("features", parts, table.details))
+    training.body(chain.flags(features="twice.json", model="chosen", device=None))
+    optimizing.optimize(
+        chain.flags(features="twice.json", model="chosen", optimized="twice"),
+        lambda forms, rows: optimizing_core.attempts(forms[:1], rows),
+    )
+    found = optimization.Optimization.read(str(chain.folder / "twice" / optimization.FILE))
+    assert found.rows == package.load(str(chain.folder / "chosen")).lineage.validation.rows == 47
+
+
 def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain):
     def int8(forms, rows):
         tried = optimizing_core.attempts(forms, rows)
