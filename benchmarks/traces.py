@@ -111,7 +111,7 @@ def compare(python: str, paths: list[str]) -> None:
 
     It looks at the time from a GPU's first work to its last, so this is done here too, without the marked steps.
     """
-    from components.profiling.traces import breakdown, kernels, read, timeline
+    from components.profiling.traces import arithmetic, breakdown, kernels, read, timeline
 
     paths = [str(Path(path).resolve()) for path in paths]  # it finds no others
     done = subprocess.run([python, "-c", ORACLE, *paths], check=True, capture_output=True, text=True)
@@ -125,7 +125,7 @@ def compare(python: str, paths: list[str]) -> None:
             if one.communication:
                 exposed = 100 * one.exposed_communication / one.communication
                 _row(name, "exposed communication, % of it", exposed, 100 - known["overlap"])
-        sums = {each.name: 1000 * each.total_ms for each in kernels.top_kernels([trace])}
+        sums = {each.name: 1000 * each.total_ms for each in kernels.top_kernels([trace], arithmetic.judge([trace]))}
         both = [kernel for kernel in sums if kernel in known["kernels"]][:5]
         for place, kernel in enumerate(both, 1):
             short = re.sub(r"[<(].*", "", kernel.removeprefix("void "))[:40]

@@ -105,8 +105,15 @@ class Kernel(Part):
     total_ms: float
     mean_us: float
     pct: float = Field(description="share of the time of all kernels, 0 to 100")
+    operation: Literal["matrix product", "other", "communication", "unknown"] = Field(
+        description="what it does; convolutions and attention are matrix products"
+    )
     tensor_cores: bool | None = Field(
-        description="whether its name says that it computes on tensor cores; null where they could not help"
+        description="whether a matrix product runs on tensor cores; null where nothing tells, or they could not help"
+    )
+    precision: str | None = Field(description="of its operands, such as `bf16`; null where nothing tells")
+    basis: Literal["achieved FLOP/s", "name", "types of operands", "counters"] | None = Field(
+        description="what says so; null where nothing does"
     )
 
 
@@ -205,7 +212,11 @@ class TraceProfile(Artifact):
     communication_pct: float = Field(description="kernels that move data between ranks")
     exposed_communication_pct: float = Field(description="of that, without any computation at the same time")
     tensor_core_pct: float | None = Field(
-        description="share of the time of matrix kernels that is spent on tensor cores; null without such kernels"
+        description="share of the time of matrix products, where it is known, that is spent on tensor cores; "
+        "null where nothing is known"
+    )
+    unknown_pct: float = Field(
+        description="share of the time of kernels that compute, of which nothing tells what they are or where they run"
     )
     mfu_pct: float | None = Field(description="floating-point operations of a step over what the GPU could do")
     diagnosis: list[Finding] = Field(description="what would win most comes first")

@@ -15,6 +15,7 @@ from components.common.contracts.profile import (
 )
 from components.common.hardware import Gpu
 from components.profiling.traces import (
+    arithmetic,
     breakdown,
     ceiling,
     diagnosis,
@@ -24,6 +25,7 @@ from components.profiling.traces import (
     scaling,
     timeline,
 )
+from components.profiling.traces.arithmetic import Sums
 from components.profiling.traces.breakdown import Breakdown
 from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.gaps import Cause
@@ -72,9 +74,10 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     """
     found = [breakdown.measure(trace, device) for trace in traces for device in trace.devices]
     worst = diagnosis.slowest(found) if found else None
-    on, off = kernels.matrix_time(traces)
     uneven = ranks.imbalance(_comparable(found))
     device = _device(found, known)
+    verdicts = arithmetic.judge(traces, device, known.counted)
+    sums = arithmetic.add_up(traces, verdicts)
     steps = worst.trace.steps if worst else traces[0].steps
     step_ms = worst.step_ms if worst else _step_ms(traces[0])
     return TraceProfile(
@@ -84,11 +87,12 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
         data_wait_pct=_mean([one.percent(one.loading) for one in found]) or _host_waits(traces),
         communication_pct=_mean([one.percent(one.communication) for one in found]) or 0.0,
         exposed_communication_pct=_mean([one.percent(one.exposed_communication) for one in found]) or 0.0,
-        tensor_core_pct=round(100 * on / (on + off), 3) if on + off else None,
+        tensor_core_pct=round(100 * sums.on / (sums.on + sums.off), 3) if sums.on + sums.off else None,
+        unknown_pct=round(100 * sums.unknown / sums.whole, 3) if sums.whole else 0.0,
         mfu_pct=_mfu(known, device, step_ms if len(steps) else None),
-        diagnosis=_diagnosis(found, traces),
+        diagnosis=_diagnosis(found, traces, sums),
         breakdown=_shares(worst) if worst else [],
-        top_kernels=kernels.top_kernels(traces),
+        top_kernels=kernels.top_kernels(traces, verdicts),
         top_operations=kernels.top_operations(worst.trace if worst else traces[0]),
         collectives=kernels.collectives(traces),
         synchronizations_per_step=round(_per_step(traces, diagnosis.synchronizations), 3),
@@ -110,9 +114,9 @@ def _comparable(found: Sequence[Breakdown]) -> Sequence[Breakdown]:
     return [one for one in found if one.trace.origin.world_size == max(sizes, key=lambda size: size or 0)]
 
 
-def _diagnosis(found: Sequence[Breakdown], traces: Sequence[Trace]) -> list[Finding]:
+def _diagnosis(found: Sequence[Breakdown], traces: Sequence[Trace], sums: Sums) -> list[Finding]:
     if found:
-        return diagnosis.diagnose(_comparable(found))
+        return diagnosis.diagnose(_comparable(found), sums)
     first, last = traces[0].window
     return [diagnosis.without_gpu((last - first) / 1000)]
 

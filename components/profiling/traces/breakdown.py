@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.profiling.traces import gaps, names, timeline
+from components.profiling.traces import communication, gaps, timeline
 from components.profiling.traces.gaps import Cause
 from components.profiling.traces.timeline import Floats, Mask
 from components.profiling.traces.trace import Rows, Trace, Work
@@ -64,12 +64,6 @@ class Breakdown:
         return 100 * microseconds / self.length
 
 
-def communicates(trace: Trace, rows: Rows) -> Mask:
-    """Return which rows of work move data between ranks."""
-    known = np.array([names.is_communication(name) for name in trace.names], dtype=bool)
-    return np.asarray((rows["kind"] == Work.KERNEL) & (known[rows["name"]] if len(rows) else False))
-
-
 def covered(rows: Rows, mask: Mask, window: tuple[float, float]) -> Floats:
     """Return the moments of a window in which some rows are under way."""
     return timeline.union(timeline.clip(timeline.spans(rows[mask]), window))
@@ -78,7 +72,7 @@ def covered(rows: Rows, mask: Mask, window: tuple[float, float]) -> Floats:
 def measure(trace: Trace, device: int) -> Breakdown:
     """Return where the time of one GPU goes."""
     work, window = trace.work[trace.work["device"] == device], trace.window
-    talks = communicates(trace, work)
+    talks = communication.communicates(trace, work)
     compute = covered(work, (work["kind"] == Work.KERNEL) & ~talks, window)
     talking = covered(work, talks, window)
     kernels = timeline.union(np.concatenate([compute, talking]))

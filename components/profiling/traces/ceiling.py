@@ -10,6 +10,7 @@ import numpy as np
 from components.common.contracts.profile import Roofline, RooflinePoint
 from components.common.hardware import Gpu, gpus
 from components.profiling.traces import names
+from components.profiling.traces.names import Kind
 from components.profiling.traces.trace import Trace, Work
 
 TOP = 20
@@ -29,12 +30,21 @@ PATTERNS = {
 
 @dataclass(frozen=True)
 class Counted:
-    """A kernel whose operations and bytes are known, in all its calls; `time` is microseconds."""
+    """A kernel whose operations and bytes are known, in all its calls.
+
+    Attributes:
+        name: of the kernel.
+        flops: floating-point operations.
+        bytes: moved to and from the GPU's memory.
+        time: microseconds.
+        tensor_flops: of the operations, those on tensor cores; None where they were not counted.
+    """
 
     name: str
     flops: float
     bytes: float
     time: float
+    tensor_flops: float | None = None
 
 
 def find(name: str) -> Gpu | None:
@@ -52,7 +62,7 @@ def products(traces: Sequence[Trace]) -> list[Counted]:
     """Return the matrix kernels of operations whose shapes were recorded; an operation's kernels share its counts."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for trace in traces:
-        is_matrix = [names.is_matrix(name) for name in trace.names]
+        is_matrix = [names.classify(name).kind in (Kind.MATRIX, Kind.UNKNOWN) for name in trace.names]
         rows = trace.work[(trace.work["kind"] == Work.KERNEL) & np.isin(trace.work["operation"], list(trace.matmuls))]
         times = (rows["end"] - rows["start"]).tolist()
         for name, operation, time in zip(rows["name"].tolist(), rows["operation"].tolist(), times, strict=True):

@@ -42,13 +42,17 @@ def read(lines: Iterator[str], source: str) -> list[Counted]:
         if needed not in columns:
             raise UserError(f"{source}: no column {needed!r}; write it with: {command()}")
     units = next(rows, {})
-    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+    sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0, 0.0])
     try:
         for row in rows:
             sums[row[NAME]] = [one + other for one, other in zip(sums[row[NAME]], _kernel(row, units), strict=True)]
     except (csv.Error, ValueError) as error:
         raise UserError(f"{source}: {error}; write it again with: {command()}") from None
-    return [Counted(name, *found) for name, found in sums.items()]
+    tells = any(name == TENSOR_INSTRUCTIONS or name.startswith(TENSOR_OPERATIONS) for name in columns)
+    return [
+        Counted(name, flops, moved, time, tensor if tells else None)
+        for name, (flops, moved, time, tensor) in sums.items()
+    ]
 
 
 def command(kernel: str = "", program: Sequence[str] = ("python", "train.py")) -> str:
@@ -60,12 +64,12 @@ def command(kernel: str = "", program: Sequence[str] = ("python", "train.py")) -
     )
 
 
-def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> tuple[float, float, float]:
-    """Return floating-point operations, bytes and microseconds of one launch."""
+def _kernel(row: Mapping[str, str], units: Mapping[str, str]) -> tuple[float, float, float, float]:
+    """Return floating-point operations, bytes, microseconds, and operations on tensor cores of one launch."""
     flops = sum(count * _value(row, units, name) for name, count in OPERATIONS.items())
     tensor = sum(_value(row, units, name) for name in row if name and name.startswith(TENSOR_OPERATIONS))
-    flops += tensor or PER_INSTRUCTION * _value(row, units, TENSOR_INSTRUCTIONS)
-    return flops, _value(row, units, BYTES), _value(row, units, TIME)
+    tensor = tensor or PER_INSTRUCTION * _value(row, units, TENSOR_INSTRUCTIONS)
+    return flops + tensor, _value(row, units, BYTES), _value(row, units, TIME), tensor
 
 
 def _value(row: Mapping[str, str], units: Mapping[str, str], name: str) -> float:

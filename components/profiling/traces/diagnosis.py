@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from components.common.contracts.profile import Finding
-from components.profiling.traces import gaps, kernels, names, ranks, timeline
+from components.profiling.traces import communication, gaps, kernels, ranks, timeline
+from components.profiling.traces.arithmetic import Sums
 from components.profiling.traces.breakdown import Breakdown
 from components.profiling.traces.gaps import Cause
 from components.profiling.traces.ranks import Imbalance
@@ -18,7 +19,8 @@ from components.profiling.traces.trace import Host, Rows, Trace, Work
 
 LEAST = 1.0  # per cent of a step: what costs less is not worth a change
 SHORT = 20.0  # microseconds: kernels about as long as their launches
-MANY_OFF = 50.0  # per cent of the time of matrix kernels
+MANY_OFF = 50.0  # per cent of the time of matrix products, and of what may be one
+MANY_UNKNOWN = 20.0  # per cent of the time of kernels that compute
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,17 @@ class Case:
 Rule = Callable[[Case], Finding | None]
 
 
-def diagnose(found: Sequence[Breakdown]) -> list[Finding]:
+def diagnose(found: Sequence[Breakdown], sums: Sums) -> list[Finding]:
     """Return what to change, what would win most first.
 
     Args:
         found: one per GPU, at least one.
+        sums: how long their kernels multiply matrices, on tensor cores or not.
     """
     case = Case(slowest(found), found, ranks.imbalance(found))
     lost = [one for rule in RULES if (one := rule(case)) and (one.won_pct or 0.0) >= LEAST]
-    return [*sorted(lost, key=lambda one: -(one.won_ms or 0.0)), *_arithmetic(case), *_fine(case, lost)]
+    ranked = sorted(lost, key=lambda one: -(one.won_ms or 0.0))
+    return [*ranked, *_arithmetic(sums), *_fine(case, lost), *_unknown(sums)]
 
 
 def slowest(found: Sequence[Breakdown]) -> Breakdown:
@@ -179,18 +183,33 @@ def _copies(case: Case) -> Finding | None:
     return case.finding("Exposed copies", lost, evidence, fix)
 
 
-def _arithmetic(case: Case) -> Iterator[Finding]:
-    on, off = kernels.matrix_time([one.trace for one in case.all])
-    busy = sum(one.busy for one in case.all) or 1.0
-    if off and 100 * off / (on + off) > MANY_OFF and 100 * off / busy > LEAST:
+def _arithmetic(sums: Sums) -> Iterator[Finding]:
+    """Return slow arithmetic that is sure: whatever is unknown counts as if it ran on tensor cores."""
+    products = sums.on + sums.off + sums.unknown
+    if sums.off and 100 * sums.off / products > MANY_OFF and 100 * sums.off / sums.whole > LEAST:
+        bases = ", ".join(f"{basis} ({100 * took / products:.0f} %)" for basis, took in sums.bases.items())
         yield Finding(
             title="Arithmetic without tensor cores",
             won_ms=None,
             won_pct=None,
-            evidence=f"{100 * off / (on + off):.0f} % of the time of matrix products and convolutions, "
-            f"{100 * off / busy:.0f} % of all the GPU's work, is spent outside the tensor cores.",
+            evidence=f"{100 * sums.off / products:.0f} % of the time of matrix products and convolutions, "
+            f"{100 * sums.off / sums.whole:.0f} % of all that the GPU computes, is spent outside the tensor cores, "
+            f"judged by {bases}.",
             fix="Try torch.autocast with bfloat16, or float16 and a GradScaler before Ampere, or TF32 "
             "(torch.set_float32_matmul_precision('high')), with channels_last for convolutions; check the accuracy.",
+        )
+
+
+def _unknown(sums: Sums) -> Iterator[Finding]:
+    if sums.whole and 100 * sums.unknown / sums.whole > MANY_UNKNOWN:
+        yield Finding(
+            title="Kernels that are not known",
+            won_ms=None,
+            won_pct=None,
+            evidence=f"Of {100 * sums.unknown / sums.whole:.0f} % of the time that the GPU computes, nothing tells "
+            "whether it multiplies matrices, in which precision and on which cores: nothing is advised about that.",
+            fix="Record with record_shapes=True and name the GPU (--gpu) for the achieved FLOP/s, or count with Nsight "
+            "Compute and give its CSV beside the trace.",
         )
 
 
@@ -202,7 +221,7 @@ def _fine(case: Case, lost: Sequence[Finding]) -> Iterator[Finding]:
             won_pct=None,
             evidence=f"It is busy for {case.one.percent(case.one.busy):.1f} % of the step, and nothing else costs "
             f"{LEAST:g} % of it.",
-            fix="Look at the top kernels: lower precision, fused kernels, a smaller model, or a faster GPU.",
+            fix="Look at the top kernels: fuse them, do less in them, or take a faster GPU.",
         )
 
 
@@ -231,8 +250,7 @@ def _calls(trace: Trace) -> Rows:
 def _kernels(case: Case) -> Rows:
     work = case.trace.work
     rows = work[(work["kind"] == Work.KERNEL) & (work["device"] == case.one.device)]
-    talks = np.array([names.is_communication(name) for name in case.trace.names], dtype=bool)
-    return np.asarray(rows[~talks[rows["name"]]])
+    return np.asarray(rows[~communication.communicates(case.trace, rows)])
 
 
 RULES: tuple[Rule, ...] = (

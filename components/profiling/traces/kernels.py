@@ -1,13 +1,14 @@
 """Totals by name: kernels of GPUs, collective operations, operations of the host."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from components.common.contracts.profile import CollectiveTime, Kernel, Operation
-from components.profiling.traces import names, timeline
+from components.profiling.traces import arithmetic, communication, names, timeline
+from components.profiling.traces.arithmetic import Verdict, Verdicts
 from components.profiling.traces.timeline import Floats
 from components.profiling.traces.trace import Collective, Host, Rows, Trace, Work
 
@@ -17,10 +18,11 @@ WIDTHS = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8
 
 @dataclass
 class Total:
-    """Calls and microseconds of one name."""
+    """Calls and microseconds of one name; `talking` is the time in which it moves data between ranks."""
 
     calls: int = 0
     time: float = 0.0
+    talking: float = 0.0
 
 
 def totals(trace: Trace, rows: Rows, times: Floats) -> dict[str, Total]:
@@ -30,49 +32,43 @@ def totals(trace: Trace, rows: Rows, times: Floats) -> dict[str, Total]:
     return {trace.names[i]: Total(int(calls[i]), float(sums[i])) for i in np.flatnonzero(calls)}
 
 
-def top_kernels(traces: Sequence[Trace]) -> list[Kernel]:
+def top_kernels(traces: Sequence[Trace], verdicts: Verdicts) -> list[Kernel]:
     """Return the kernels of all traces with the largest totals, largest first."""
     found: dict[str, Total] = defaultdict(Total)
     for trace in traces:
         rows = trace.work[trace.work["kind"] == Work.KERNEL]
-        for name, one in totals(trace, rows, rows["end"] - rows["start"]).items():
+        times = rows["end"] - rows["start"]
+        talking = totals(trace, rows, times * communication.communicates(trace, rows))
+        for name, one in totals(trace, rows, times).items():
             found[name].calls += one.calls
             found[name].time += one.time
+            found[name].talking += talking[name].time
     whole = sum(one.time for one in found.values()) or 1.0
     first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
-    return [_kernel(name, found[name], whole) for name in first]
+    return [_kernel(name, found[name], whole, verdicts[name]) for name in first]
 
 
-def _kernel(name: str, total: Total, whole: float) -> Kernel:
+def _kernel(name: str, total: Total, whole: float, verdict: Verdict) -> Kernel:
+    talks = names.is_communication(name) or 2 * total.talking > total.time
     return Kernel(
         name=name,
-        kind="communication" if names.is_communication(name) else "computation",
+        kind="communication" if talks else "computation",
+        operation="communication" if talks else verdict.kind.value,
         calls=total.calls,
         total_ms=round(total.time / 1000, 4),
         mean_us=round(total.time / total.calls, 3),
         pct=round(100 * total.time / whole, 3),
-        tensor_cores=names.uses_tensor_cores(name) if names.is_matrix(name) else None,
+        tensor_cores=verdict.tensor_cores,
+        precision=verdict.precision,
+        basis=verdict.basis.value if verdict.basis else None,
     )
-
-
-def matrix_time(traces: Iterable[Trace]) -> tuple[float, float]:
-    """Return the microseconds of kernels that multiply matrices: on tensor cores, and elsewhere."""
-    on, off = 0.0, 0.0
-    for trace in traces:
-        rows = trace.work[trace.work["kind"] == Work.KERNEL]
-        for name, one in totals(trace, rows, rows["end"] - rows["start"]).items():
-            if names.is_matrix(name) and not names.is_communication(name):
-                on, off = (on + one.time, off) if names.uses_tensor_cores(name) else (on, off + one.time)
-    return on, off
 
 
 def collectives(traces: Sequence[Trace]) -> list[CollectiveTime]:
     """Return the collective operations of all traces, most time first."""
     times: dict[str, list[tuple[float, Collective | None]]] = defaultdict(list)
     for trace in traces:
-        talks = np.array([names.is_communication(name) for name in trace.names], dtype=bool)
-        rows = trace.work[trace.work["kind"] == Work.KERNEL]
-        for row in rows[talks[rows["name"]]]:
+        for row in trace.work[communication.communicates(trace, trace.work)]:
             told = trace.collectives.get(int(row["cause"]))
             one = names.collective(told.name if told else trace.names[row["name"]])
             times[one].append((float(row["end"] - row["start"]), told))
@@ -127,7 +123,7 @@ def top_operations(trace: Trace) -> list[Operation]:
 
 def longest(trace: Trace) -> list[tuple[str, float]]:
     """Return the three names with the most time, and their shares: kernels, or operations of the host without a GPU."""
-    found = [(each.name, each.pct / 100) for each in top_kernels([trace])]
+    found = [(each.name, each.pct / 100) for each in top_kernels([trace], arithmetic.judge([trace]))]
     return (found or [(each.name, each.share) for each in top_operations(trace)])[:3]
 
 

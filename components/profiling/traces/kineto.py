@@ -1,15 +1,15 @@
 """Traces of torch.profiler (Kineto), in the dialects of PyTorch 1.8 and later."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import isfinite, prod
+from math import isfinite
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from components.common.errors import UserError
-from components.profiling.traces import timeline
+from components.profiling.traces import products, timeline
 from components.profiling.traces.stream import Arguments, Event, Reader
 from components.profiling.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
 
@@ -27,7 +27,6 @@ HOSTS = {
 STEP = re.compile(r"ProfilerStep#?\s*\d+")
 CUDA = 1  # c10::DeviceType
 LARGEST = 2**31
-BYTES = {"float": 4, "c10::Half": 2, "c10::BFloat16": 2, "double": 8}
 
 
 def read(file: BinaryIO, source: str) -> Trace:
@@ -125,7 +124,7 @@ class Gathered:
             self.steps.append(span)
             kind = Host.RANGE
         operation = _integer(_external(args))
-        if kind is Host.OPERATION and (counted := matmul(name, args)):
+        if kind is Host.OPERATION and operation >= 0 and (counted := products.count(name, args.shapes, args.types)):
             self.matmuls[operation] = counted
         if kind is Host.OPERATION and name.startswith("enumerate(DataLoader)"):
             kind = Host.RANGE
@@ -144,35 +143,6 @@ class Gathered:
 
     def _name(self, event: Event) -> int:
         return self.names.setdefault(str(event.name), len(self.names))
-
-
-def matmul(name: str, args: Arguments) -> Matmul | None:
-    """Return what a matrix product multiplies, by the shapes that were recorded; None of other operations.
-
-    (m, k) x (k, n) takes 2 m k n floating-point operations and has to read both and to write (m, n).
-    """
-    pick = PRODUCTS.get(name)
-    if pick is None:
-        return None
-    try:
-        left, right = pick(args.shapes)
-        if left[-1] != right[-2] or not all(isinstance(size, int) for size in (*left, *right)):
-            return None
-        width = BYTES.get(next(kind for kind in args.types if kind in BYTES), 4)
-        result = [*left[:-1], right[-1]]
-        moved = width * (prod(left) + prod(right) + prod(result))
-        return Matmul(2.0 * prod(left) * right[-1], float(moved))
-    except (TypeError, IndexError, StopIteration):  # shapes were not recorded, or are not what these operations have
-        return None
-
-
-# operation -> which of its inputs it multiplies
-PRODUCTS: dict[str, Callable[[Any], tuple[list[int], list[int]]]] = {
-    "aten::mm": lambda shapes: (shapes[0], shapes[1]),
-    "aten::bmm": lambda shapes: (shapes[0], shapes[1]),
-    "aten::addmm": lambda shapes: (shapes[1], shapes[2]),
-    "aten::baddbmm": lambda shapes: (shapes[1], shapes[2]),
-}
 
 
 def _origin(source: str, about: dict[str, Any]) -> Origin:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
 
-from components.common.contracts.profile import Finding, Roofline, Scaling, TraceProfile
+from components.common.contracts.profile import Finding, Kernel, Roofline, Scaling, TraceProfile
 from components.common.contracts.section import (
     Axis,
     Bars,
@@ -55,7 +55,7 @@ def _shares(found: TraceProfile) -> Iterator[Fact]:
     yield _share("Data wait", found.data_wait_pct, "the host waits for its loader")
     exposed = f"exposed: {found.exposed_communication_pct:.1f} %"
     yield _share("Communication", found.communication_pct, exposed)
-    yield _share("Tensor cores", found.tensor_core_pct, "of the time of matrix kernels")
+    yield _share("Tensor cores", found.tensor_core_pct, "of the time of matrix products, where known")
     yield _share("MFU", found.mfu_pct, "model FLOPs utilization")
 
 
@@ -218,12 +218,21 @@ def _kernels(found: TraceProfile) -> Table:
         Column(title="Tensor cores"),
         Column(title="Of all kernels", format="percent", has_bars=True),
     ]
-    said = {True: "yes", False: "no", None: ""}
     rows = [
-        Row(cells=[short(each.name), each.calls, each.total_ms, each.mean_us, said[each.tensor_cores], each.pct / 100])
+        Row(cells=[short(each.name), each.calls, each.total_ms, each.mean_us, _cores(each), each.pct / 100])
         for each in found.top_kernels
     ]
     return Table(title="Top kernels", columns=columns, rows=rows, shown=ROWS)
+
+
+def _cores(kernel: Kernel) -> str:
+    """Return whether a kernel runs on tensor cores and what says so; empty where they could not help."""
+    if kernel.operation not in ("matrix product", "unknown"):
+        return ""
+    if kernel.tensor_cores is None:
+        return "unknown"
+    verdict = ["yes" if kernel.tensor_cores else "no", kernel.precision, f"by {kernel.basis}"]
+    return ", ".join(filter(None, verdict))
 
 
 def _collectives(found: TraceProfile) -> Table:

@@ -53,10 +53,17 @@ class Collective:
 
 @dataclass(frozen=True)
 class Matmul:
-    """What an operation of PyTorch multiplies: operations it takes, and the least bytes it has to move."""
+    """What an operation of PyTorch multiplies.
+
+    Attributes:
+        flops: floating-point operations it takes; 0 where its shapes do not tell.
+        bytes: the least it has to move; 0 as above.
+        precision: of its operands, as the hardware table names it; empty where the trace does not say.
+    """
 
     flops: float
     bytes: float
+    precision: str = ""
 
 
 @dataclass(frozen=True)

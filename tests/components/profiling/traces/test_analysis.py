@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.common.errors import UserError
-from components.profiling.traces import breakdown, kernels, read
+from components.profiling.traces import arithmetic, breakdown, kernels, read
 from components.profiling.traces.analysis import Known, analyze
 from components.profiling.traces.ceiling import Counted, find
 from components.profiling.traces.gaps import Cause
@@ -168,28 +168,6 @@ def test_slow_arithmetic_comes_last_without_a_promise(tmp_path):
     assert profile.tensor_core_pct == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "uses"),
-    [
-        ("volta_sgemm_64x32_sliced1x4_nn", False),
-        ("ampere_sgemm_32x32_sliced1x4_tn", False),
-        ("void cudnn::cnn::wgrad_alg0_engine<float, 128>(int)", False),
-        ("volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", True),
-        ("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn", True),
-        ("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_64x64_16x6_nn_align4>(Params)", True),
-        ("sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_"
-         "kernel__5x_cublas_gmma", True),
-        ("nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NTT", True),
-        ("void at::native::vectorized_elementwise_kernel<4>(int)", None),
-        ("void convert_kernel<float>(int)", None),
-        ("void split_embedding_forward_kernel<fbgemm_gpu::Half>(int)", None),
-    ],
-)  # fmt: skip
-def test_tensor_cores_are_known_by_the_names_of_kernels(name, uses, tmp_path):
-    (kernel,) = said(Events().steps((0, 10)).kernel(name, 0, 10).trace(tmp_path)).top_kernels
-    assert kernel.tensor_cores is uses
-
-
 def test_a_trace_without_a_gpu_shows_what_the_cpu_does(tmp_path):
     events = Events().steps((0, 100)).add("op", "aten::linear", 0, 50).add("op", "aten::addmm", 10, 30)
     profile = said(events.add("op", LOADER, 60, 40).trace(tmp_path))
@@ -273,7 +251,7 @@ def test_a_gpu_is_found_by_its_name_or_not_at_all(name, entry):
 
 def test_kernels_that_share_a_name_are_one(tmp_path):
     trace = Events().kernel("a", 0, 10).kernel("a", 5, 10, stream=8).kernel("b", 30, 5).trace(tmp_path)
-    first, second = kernels.top_kernels([trace, trace])
+    first, second = kernels.top_kernels([trace, trace], arithmetic.judge([trace]))
     assert (first.name, first.calls, first.total_ms, first.mean_us, first.pct) == ("a", 4, 0.04, 10, 80)
     assert second.calls == 2
 

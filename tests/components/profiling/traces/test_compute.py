@@ -37,7 +37,7 @@ def test_operations_bytes_and_time_of_a_kernel_are_summed(tmp_path):
 def test_tensor_cores_are_counted_by_operations_and_else_by_instructions():
     base = {compute.NAME: "gemm", compute.TIME: "1", compute.BYTES: "1", compute.TENSOR_INSTRUCTIONS: "10"}
     (by_instructions,) = compute.read(iter(report([base]).splitlines(keepends=True)), "x.csv")
-    assert by_instructions.flops == 10 * 512
+    assert (by_instructions.flops, by_instructions.tensor_flops) == (10 * 512, 10 * 512)
     known = "sm__ops_path_tensor_src_bf16_dst_fp32.sum"
     text = report([base | {known: "7000"}], columns=[*compute.METRICS, known])
     (by_operations,) = compute.read(iter(text.splitlines(keepends=True)), "x.csv")

@@ -7,8 +7,7 @@ import pytest
 
 from components.common.errors import UserError
 from components.profiling.traces import stream, timeline
-from components.profiling.traces.kineto import matmul
-from components.profiling.traces.stream import Arguments
+from components.profiling.traces.products import count
 from components.profiling.traces.trace import Host, Work
 from tests.components.profiling.traces.samples import LOADER, TO_DEVICE, Events, read
 
@@ -120,12 +119,12 @@ def test_memory_of_both_dialects_becomes_levels(tmp_path):
 
 
 def test_a_matrix_product_is_counted_by_the_shapes_of_its_operation():
-    counted = matmul("aten::addmm", Arguments(shapes=[[4], [8, 16], [16, 4], []], types=["c10::Half"] * 3))
+    counted = count("aten::addmm", [[4], [8, 16], [16, 4], []], ["c10::Half"] * 3)
     assert (counted.flops, counted.bytes) == (2 * 8 * 16 * 4, 2 * (8 * 16 + 16 * 4 + 8 * 4))
-    batched = matmul("aten::bmm", Arguments(shapes=[[3, 8, 16], [3, 16, 4]], types=["float", "float"]))
+    batched = count("aten::bmm", [[3, 8, 16], [3, 16, 4]], ["float", "float"])
     assert (batched.flops, batched.bytes) == (3 * 2 * 8 * 16 * 4, 3 * 4 * (8 * 16 + 16 * 4 + 8 * 4))
 
 
 @pytest.mark.parametrize("shapes", [None, [], [[8, 16]], [[8, 16], [4, 4]], "no", [[8, "x"], ["x", 4]]])
 def test_an_operation_without_its_shapes_is_not_counted(shapes):
-    assert matmul("aten::mm", Arguments(shapes=shapes, types=["float", "float"])) is None
+    assert count("aten::mm", shapes, ["float", "float"]) is None
