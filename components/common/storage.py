@@ -100,6 +100,12 @@ def write_bytes(uri: str, data: bytes) -> None:
     )
 
 
+def digest(path: str) -> str:
+    """Return the SHA-256 of a file of this machine in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def copy(source: str, target: str) -> str:
     """Copy a file, atomically and in pieces: it is never held whole.
 
@@ -110,9 +116,9 @@ def copy(source: str, target: str) -> str:
         UserError: when the source is missing, the target not writable or full, or a store refuses.
     """
     with on_disk(source) as path:
-        digest = stores.attempt(path, lambda _, place: _digest(place))
+        copied = stores.attempt(path, lambda _, place: digest(place))
         stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else fs.put_file)(path, place))
-    return digest
+    return copied
 
 
 def replace(path: str, source: BinaryIO, condition: Callable[[], bool] = lambda: True) -> bool:
@@ -303,11 +309,6 @@ def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
         return list(fs.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _place(source: str, path: str) -> None:

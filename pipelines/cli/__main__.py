@@ -15,6 +15,7 @@ from pipelines.cli import (
     perf,
     plan,
     release,
+    repair,
     runs,
     scale,
     tune,
@@ -45,7 +46,21 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for noun in (runs, kubeflow, definitions, models, release, plan, costs, perf, tune, scale, collectives, upkeep):
+    for noun in (
+        runs,
+        kubeflow,
+        definitions,
+        models,
+        release,
+        plan,
+        costs,
+        perf,
+        tune,
+        scale,
+        collectives,
+        repair,
+        upkeep,
+    ):
         noun.add(commands)
     return parser
 

@@ -1,24 +1,27 @@
 """The default store: one process, with the state in its memory and a write-ahead log on its disk.
 
-A folder holds the snapshot, `<number>.log` with what came in over it, and `current.json`, which says which of them
-count. A swap writes what the new snapshot does not cover into a new log and then replaces `current.json`; whenever the
-process ends, one or the other is whole.
+A folder holds the snapshot, `<number>.log` with what came in over it, and `mark`, which says how much of the log was
+acknowledged; see `log.py`. The log with the highest number counts. A swap writes what the new snapshot does not cover
+into a draft, which then becomes the next log; whenever the process ends, one or the other is whole. A file that is not
+as it was left is never overwritten nor removed: the folder is refused until a person has repaired it (`repair.py`).
 """
 
 import os
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from datetime import date
+from itertools import filterfalse
 from pathlib import Path
 
-from components.common import locks
-from components.common.contracts.artifact import Artifact
+import msgspec
+
+from components.common import locks, stores
 from components.common.contracts.online import SUFFIX
 from components.common.errors import UserError
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event
-from components.tabular.online.log import Log, records
+from components.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damaged, records
 from components.tabular.online.refusals import earlier
 from components.tabular.online.state import Label, State
 from components.tabular.online.store import in_order
@@ -28,18 +31,76 @@ QUICK_SECONDS = 0.001  # of a commit
 LOCK_SECONDS = 5  # one that was killed may hold it for a moment longer
 
 
-class Current(Artifact):
-    """Which snapshot and which log make up the state."""
-
-    snapshot: str
-    last: date
-    log: int
-
-
 def last(folder: Path) -> date | None:
-    """Return the last day of the snapshot over which a folder's state lies, None where there is none yet."""
-    pointer = folder / "current.json"
-    return Current.read(str(pointer)).last if pointer.exists() else None
+    """Return the last day of the snapshot over which a folder's state lies, None where there is none yet.
+
+    Raises:
+        UserError: when the log is damaged where it says so.
+    """
+    path = newest(folder)
+    return header(path).last if path else None
+
+
+def acknowledged(folder: Path) -> Iterator[Record]:
+    """Yield the events and labels that were acknowledged and that no snapshot covers, in the order of their arrival.
+
+    Args:
+        folder: of a state, whether a process has it or not.
+
+    Raises:
+        UserError: when the log is damaged.
+    """
+    path = newest(folder)
+    return records(path) if path else iter(())
+
+
+def newest(folder: Path) -> Path | None:
+    """Return the log that counts, None where there is none yet."""
+    logs = [path for path in folder.glob("*.log") if path.stem.isdecimal()]
+    return max(logs, key=lambda path: int(path.stem), default=None)
+
+
+def header(path: Path) -> Header:
+    """Return what the first line of a log says.
+
+    Raises:
+        UserError: when it is damaged.
+    """
+    first = next(commits(path), None)
+    if first is None:
+        raise damaged(path, "is damaged at byte 0")
+    found = msgspec.json.decode(first.text, type=Header)
+    if found.number != int(path.stem):
+        raise damaged(path, f"is log {found.number} under another name")
+    return found
+
+
+def flush(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    file = os.open(folder, os.O_RDONLY)
+    os.fsync(file)
+    os.close(file)
+
+
+@contextmanager
+def alone(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
+    """Have a state's folder alone, which is made if it is missing.
+
+    Args:
+        folder: of the state.
+        seconds: how long to wait for a process that has it.
+
+    Raises:
+        UserError: when another process has it for longer than that.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / "lock").touch(MODE)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locks.held(folder / "lock", seconds=seconds))
+        except BlockingIOError:
+            raise UserError(f"{folder} is used by another process; stop it, or share a Redis between both") from None
+        yield
 
 
 class Embedded:
@@ -51,22 +112,20 @@ class Embedded:
         seconds: how long to wait for a process that has the folder.
 
     Raises:
-        UserError: when another process has the folder, the log is damaged, or the snapshot is an earlier one.
+        UserError: when another process has the folder, something in it is damaged, or the snapshot is an earlier one.
     """
 
     def __init__(self, folder: Path, base: Base, seconds: float = LOCK_SECONDS) -> None:
-        self._folder, self._stack = folder, ExitStack()
+        self._folder = folder
         self._taking, self._swapping = threading.Lock(), threading.Lock()
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            self._stack.enter_context(locks.held(folder / "lock", seconds=seconds))
-        except BlockingIOError:
-            raise UserError(f"{folder} is used by another process; stop it, or share a Redis between both") from None
-        try:
-            self._open(base)
-        except BaseException:
-            self._stack.close()
-            raise
+        with ExitStack() as stack:
+            stack.enter_context(alone(folder, seconds))
+            try:
+                self._marker = stack.enter_context(closing(Marker(folder / "mark")))
+                self._open(base)
+            except OSError as error:
+                raise stores.explained(error, str(folder)) from error
+            self._stack = stack.pop_all()
 
     @property
     def base(self) -> Base:
@@ -118,7 +177,7 @@ class Embedded:
         """Change to another snapshot; see `store.Store`. Requests wait for the last records only."""
         with self._swapping:
             if base.identity != self.base.identity:
-                self._check(base)
+                _check(base, self.base.snapshot.last)
                 self._swap(base)
 
     def close(self) -> None:
@@ -140,67 +199,106 @@ class Embedded:
             self._log.commit()
 
     def _open(self, base: Base) -> None:
-        pointer = self._folder / "current.json"
-        current = Current.read(str(pointer)) if pointer.exists() else None
-        if current is None or current.snapshot == base.identity:
-            self._number = current.log if current else 1
-            self._state, self._log = State(base), Log(self._path(self._number))
-            for record, _ in records(self._log.path, 0, self._log.durable):
-                self._state.restore(record)
-            self._point(base)
+        path, mark = newest(self._folder), self._marker.read()
+        if mark and (path is None or int(path.stem) < mark.header.number):
+            raise damaged(self._folder / f"{mark.header.number}.log", "is missing")
+        if path is None:
+            self._lie(State(base), self._begin(1, base))
         else:
-            self._number, self._last = current.log, current.last
-            self._check(base)
-            self._log = Log(self._path(self._number))
-            self._swap(base)
+            self._follow(path, mark, base)
         self._clean()
 
-    def _check(self, base: Base) -> None:
-        if base.snapshot.last < self._last:
-            raise earlier(base.snapshot.last, self._last)
+    def _follow(self, path: Path, mark: Mark | None, base: Base) -> None:
+        """Go on with a log that was left."""
+        found = header(path)
+        state, is_same = State(base), found.snapshot == base.identity
+        if not is_same:
+            _check(base, found.last)
+        log = Log(path, _sound(path, mark, state.restore if is_same else lambda _: None))
+        self._lie(state, log)
+        if not is_same:
+            self._swap(base)
+
+    def _begin(self, number: int, base: Base) -> Log:
+        """Begin a log under a name that does not count."""
+        path = self._folder / f"{number}.draft"
+        path.unlink(missing_ok=True)  # of a swap that was cut short
+        return Log.create(path, Header(number, base.identity, base.snapshot.last))
+
+    def _lie(self, state: State, log: Log) -> None:
+        """Have a log and its state count from now on."""
+        log.rename(self._folder / f"{log.mark.header.number}.log")
+        self._state, self._log = state, log
+        flush(self._folder)  # its name, before the one of the log before goes
+        self._marker.write(log.mark)
+        log.marker = self._marker
 
     def _swap(self, base: Base) -> None:
-        before, path = self._log, self._path(self._number + 1)
-        path.unlink(missing_ok=True)  # of a swap that was cut short
-        state, log = State(base), Log(path)
-        end = _carry(before, 0, state, log)
+        before = self._log
+        state, log = State(base), self._begin(before.mark.header.number + 1, base)
+        copied = _carry(before, None, state, log)
         with self._taking:
             before.commit()
-            _carry(before, end, state, log)
+            _carry(before, copied, state, log)
             log.commit()
-            self._number += 1
-            self._point(base)
-            self._state, self._log = state, log
+            self._lie(state, log)
         before.close()
         self._clean()
-
-    def _point(self, base: Base) -> None:
-        self._last = base.snapshot.last
-        current = Current(snapshot=base.identity, last=base.snapshot.last, log=self._number)
-        current.write(str(self._folder / "current.json"))
-        folder = os.open(self._folder, os.O_RDONLY)
-        os.fsync(folder)  # the names of the new files too, before the old ones go
-        os.close(folder)
 
     def _clean(self) -> None:
         """Remove what no longer counts."""
         kept = {self._log.path.name, f"{self.base.snapshot.sha256}{SUFFIX}"}
-        for path in [*self._folder.glob("*.log"), *self._folder.glob(f"*{SUFFIX}")]:
-            if path.name not in kept:
-                path.unlink()
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number}.log"
+        for pattern in ("*.log", "*.draft", f"*{SUFFIX}"):
+            for path in self._folder.glob(pattern):
+                if path.name not in kept:
+                    path.unlink()
 
 
-def _carry(log: Log, start: int, state: State, target: Log) -> int:
-    """Copy what a new snapshot does not cover from a log's durable records; return where those end."""
-    end = start
-    for number, (record, after) in enumerate(records(log.path, start, log.durable), 1):
-        end = after
-        if not state.covers(record):
-            state.restore(record)
-            target.append(record)
+def _check(base: Base, present: date) -> None:
+    if base.snapshot.last < present:
+        raise earlier(base.snapshot.last, present)
+
+
+def _sound(path: Path, mark: Mark | None, restore: Callable[[Record], None]) -> Mark:
+    """Read a log that was left; return how far it is whole.
+
+    Args:
+        path: the log.
+        mark: how far it was durable at least, if that is known.
+        restore: takes each record in.
+
+    Raises:
+        UserError: when it is damaged, or lacks what was durable.
+    """
+    whole = Mark(header(path), 0, "", 0)
+    is_there = mark is None or mark.header.number < whole.header.number
+    for commit in commits(path):
+        for record in (found := commit.records):
+            restore(record)
+        whole = Mark(whole.header, commit.end, commit.checksum.decode(), whole.records + len(found))
+        is_there = is_there or whole == mark
+    if mark and not is_there:
+        raise damaged(path, f"has {whole.records:,} records, and {mark.records:,} were written")
+    return whole
+
+
+def _carry(log: Log, after: Mark | None, state: State, target: Log) -> Mark:
+    """Copy what a new snapshot does not cover from a log's durable records.
+
+    Args:
+        log: the log.
+        after: where an earlier call has ended; None: from the start.
+        state: over the new snapshot.
+        target: the new log.
+
+    Returns:
+        where it has ended.
+    """
+    durable = log.mark
+    kept = (record for commit in commits(log.path, after, durable.end) for record in commit.records)
+    for number, record in enumerate(filterfalse(state.covers, kept), 1):
+        state.restore(record)
+        target.append(record)
         if number % COMMITTED == 0:
             target.commit()
-    return end
+    return durable

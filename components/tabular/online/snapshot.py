@@ -140,13 +140,24 @@ def mapped(uri: str, folder: str) -> Base:
     """
     snapshot = read(uri)
     path = Path(folder, f"{snapshot.sha256}{SUFFIX}")
-    if not path.exists() and storage.copy(uri, str(path)) != snapshot.sha256:
-        path.unlink()
-        raise UserError(f"{uri} is not the file that its manifest names; delete both and run features again")
+    if not (path.exists() and storage.digest(str(path)) == snapshot.sha256):
+        _fetch(uri, snapshot, path)
     with path.open("rb") as file:
         content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if snapshot.size else b""
     view = memoryview(content)
     return Base(snapshot, {name: _view(view, array) for name, array in snapshot.arrays.items()})
+
+
+def _fetch(uri: str, snapshot: Snapshot, path: Path) -> None:
+    """Copy a snapshot's file for this user alone, over one that is damaged, too."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if storage.copy(uri, str(path)) != snapshot.sha256:
+        path.unlink()
+        raise UserError(
+            f"{uri} is not the file that its manifest names; restore it, or move both away and run the features step "
+            "again, which makes them from the events in the lake"
+        )
+    path.chmod(0o600)
 
 
 def place(lake: str, use_case: str, day: date, key: str) -> str:

@@ -18,7 +18,7 @@ from components.common.contracts import package as contract
 from components.features import core
 from components.serving.files import Challenger
 from components.serving.online import FULL, Turns
-from components.tabular.online.log import records
+from components.tabular.online.embedded import acknowledged
 from components.tabular.online.state import Entry
 from components.tabular.windows import DAY
 from tests.components.serving.conftest import Running, point
@@ -115,10 +115,8 @@ def test_a_server_without_a_snapshot_asks_for_features(serve, uri) -> None:
 
 def test_what_was_answered_is_on_disk_before(running) -> None:
     sent(running, *LATER[:5])
-    (log,) = (running.pointer.parent / "state").glob("*.log")
-    assert [record.event_id for record, _ in records(log, 0, log.stat().st_size)] == [
-        each.event_id for each in LATER[:5]
-    ]
+    kept = acknowledged(running.pointer.parent / "state")
+    assert [record.event_id for record in kept] == [each.event_id for each in LATER[:5]]
 
 
 def test_of_labels_with_a_wrong_one_among_them_none_is_taken(running) -> None:
@@ -126,8 +124,7 @@ def test_of_labels_with_a_wrong_one_among_them_none_is_taken(running) -> None:
     right = {name: raw(LATER[0])[name] for name in ("event_id", "event_time")} | {"label": 1}
     answer = httpx.post(f"{running.url}/labels", json={"labels": [right, right | {"label": 2}]})
     sent(running, LATER[1])
-    (log,) = (running.pointer.parent / "state").glob("*.log")
-    kept = [type(record) for record, _ in records(log, 0, log.stat().st_size)]
+    kept = [type(record) for record in acknowledged(running.pointer.parent / "state")]
     assert (answer.status_code, answer.json()["field"], kept) == (400, "labels[1]", [Entry, Entry])
 
 

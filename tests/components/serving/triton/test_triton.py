@@ -15,7 +15,7 @@ import pytest
 
 from components.serving.triton.config import Settings
 from components.serving.triton.repository import Wanted, publish
-from components.tabular.online.log import records
+from components.tabular.online.embedded import acknowledged
 from tests import triton
 from tests.components import pictures
 from tests.components.serving import texts
@@ -116,8 +116,7 @@ def test_raw_events_are_scored_as_our_own_server_does_and_are_durable(server, se
     first, rest = LATER[:5], LATER[5:]
 
     found = [score for each in first for score in server.scores("events_raw", [raw(each)])]
-    (log,) = (server.models.parent / "state").glob("*.log")
-    on_disk = [record.event_id for record, _ in records(log, 0, log.stat().st_size)]
+    on_disk = [record.event_id for record in acknowledged(server.models.parent / "state")]
     assert on_disk == [each.event_id for each in first]
     # loaded again: what came in before is in the state
     assert server.do("unload", "events_raw").status_code == 200

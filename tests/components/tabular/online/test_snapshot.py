@@ -45,7 +45,7 @@ def test_a_file_that_is_not_the_manifests_is_refused_and_no_copy_stays(tmp_path)
     content = bytearray(Path(uri).read_bytes())
     content[100] ^= 1
     Path(uri).write_bytes(content)
-    with pytest.raises(UserError, match="is not the file that its manifest names; delete both"):
+    with pytest.raises(UserError, match="is not the file that its manifest names; restore it, or move both away"):
         snapshot.mapped(uri, str(tmp_path))
     assert not list(tmp_path.glob("*.state"))
 
@@ -83,3 +83,15 @@ def test_an_id_is_found_on_each_of_its_days_and_on_no_other():
     times = {(each.event_id, each.time // DAY): each.time for each in events}
     assert {key: base.time(base.place(*key)) for key in times} == times
     assert base.place("b", START + 1) == base.place("a", START + 2) == past.NOWHERE
+
+
+def test_a_copy_that_was_damaged_is_made_again_and_is_for_this_user_alone(tmp_path):
+    uri = written(tmp_path / "lake")
+    whole = Path(uri).read_bytes()
+    snapshot.mapped(uri, str(tmp_path / "copies"))
+    (copy,) = (tmp_path / "copies").iterdir()
+    for damaged in (b"", whole[:-1], bytes(len(whole))):
+        copy.write_bytes(damaged)
+        snapshot.mapped(uri, str(tmp_path / "copies"))
+        assert copy.read_bytes() == whole
+    assert (copy.stat().st_mode & 0o777, copy.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -1,0 +1,30 @@
+"""The command that has a damaged online state go on."""
+
+import argparse
+import shlex
+from pathlib import Path
+
+from pipelines.cli import options
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "repair", repair.__doc__)
+    command.add_argument("folder", help="of the online state, as the server names it")
+    command.add_argument(
+        "--accept", action="store_true", help="go on with what can be read, and keep the damaged files"
+    )
+    command.set_defaults(command=repair)
+
+
+def repair(args: argparse.Namespace) -> int:
+    """Say what can be read of a damaged online state; on your word, go on with it. Nothing is ever removed."""
+    from components.tabular.online import repair as online
+
+    folder = Path(args.folder)
+    found = (online.repair if args.accept else online.examine)(folder)
+    written = "an unknown number" if found.written is None else f"{found.written:,}"
+    print(f"{len(found.records):,} records can be read; {written} had been written at least")
+    if args.accept:
+        return options.say(f"the state has these now, and {folder} keeps the files as they were: *.damaged-*")
+    return options.say(f"go on with them   nightshift repair {shlex.quote(args.folder)} --accept")
