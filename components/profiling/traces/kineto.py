@@ -45,7 +45,7 @@ def read(file: BinaryIO, source: str) -> Trace:
     if not any(len(rows) for rows in (*found.work, *found.host)):
         raise UserError(f"{source}: {reader.events:,} events, none of the CPU or of a GPU; record it with "
                         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])")  # fmt: skip
-    return found.trace(_origin(source, reader.about))
+    return found.trace(_origin(source, reader.about), _mended(reader))
 
 
 @dataclass
@@ -81,8 +81,8 @@ class Gathered:
         self.host.append(np.array(host, dtype=HOST))
         self.memory.append(np.array([row for row in memory if row], dtype=MEMORY))
 
-    def trace(self, origin: Origin) -> Trace:
-        """Return the whole."""
+    def trace(self, origin: Origin, caveats: list[str]) -> Trace:
+        """Return the whole, with what is to be said of how it was read."""
         work, host, memory = (np.concatenate(parts) for parts in (self.work, self.host, self.memory))
         steps = np.array(sorted(self.steps), dtype=np.float64).reshape(-1, 2)
         return Trace(
@@ -94,7 +94,7 @@ class Gathered:
             steps=timeline.union(steps) if _overlap(steps) else steps,
             collectives=self.collectives,
             matmuls=self.matmuls,
-            caveats=_caveats(self.broken, len(steps), len(work)),
+            caveats=caveats + _caveats(self.broken, len(steps), len(work)),
         )
 
     def _span(self, event: Event) -> tuple[float, float] | None:
@@ -157,6 +157,16 @@ def _origin(source: str, about: dict[str, Any]) -> Origin:
         world_size=size if size > 0 else None,
         devices={_integer(each.get("id")): str(each.get("name", "")) for each in listed},
     )
+
+
+def _mended(reader: Reader) -> list[str]:
+    sentences = []
+    if reader.mended:
+        sentences.append(f"{reader.mended:,} events are no JSON (N/A as a number, quotes in a name); they are read as "
+                         "they are meant.")  # fmt: skip
+    if reader.is_open:
+        sentences.append("The list of events has no end: if the recording was cut off, its last events are missing.")
+    return sentences
 
 
 def _caveats(broken: int, steps: int, work: int) -> list[str]:

@@ -1,13 +1,12 @@
 """Chrome traces read in pieces: only a few megabytes of events are held at once, however long the file.
 
 After an event a piece is cut where `[` + what came before + `]` is JSON: a cut inside a string or inside an event never
-is, so the guess where an event ends is always checked by the parser.
+is, so the guess where an event ends is always checked by the parser. A piece that is no JSON is read event by event
+(`mending.py`).
 """
 
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -15,15 +14,24 @@ from typing import Any, BinaryIO
 import msgspec
 
 from components.common.errors import UserError
+from components.profiling.traces import mending, texts
+from components.profiling.traces.texts import AGAIN
 
-GZIP = b"\x1f\x8b"
-PIECE = 8 << 20  # bytes that are read at once
 LONGEST = 64 << 20  # bytes of one event, or of what stands before or after the events
-GUESSES = 8  # where a piece may end, before more is read
+MARGIN = 1 << 20  # bytes: what seems broken so near the end of a piece may only be cut
+GUESSES = 8  # where a piece may end, before it is read event by event
 
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 BETWEEN = re.compile(rb"\}\s*,\s*\{")
-AGAIN = "record it again and let the profiler finish (leave its `with` block, or call `stop()`), or copy the file again"
+SEPARATORS = re.compile(r"[\s,]*")
+EXPECTED = "give a .json or .json.gz that torch.profiler exported (export_chrome_trace)"
+STRANGERS = {
+    b"<": "is a web page, not a trace: download the file itself, signed in where that is needed",
+    b"PK\x03\x04": "is a zip archive: unpack it first",
+    b"\x28\xb5\x2f\xfd": "is compressed by zstd: unpack it first (unzstd)",
+    b"BZh": "is compressed by bzip2: unpack it first (bunzip2)",
+    b"\xfd7zXZ": "is compressed by xz: unpack it first (unxz)",
+}
 
 
 class Arguments(msgspec.Struct, gc=False):
@@ -73,96 +81,156 @@ class Reader:
         file: the trace, as it is stored.
         source: names it in errors.
         about: what stands beside the events: `deviceProperties`, `distributedInfo` ...; complete after the last event.
+        events: how many have been read.
+        mended: how many of them were no JSON.
+        offset: bytes of the text, as UTF-8, before what is being read.
+        is_list: nothing stands beside the events.
+        is_open: nor has their list an end, which the format allows then.
     """
 
     file: BinaryIO
     source: str
     about: dict[str, Any] = field(default_factory=dict)
     events: int = 0
+    mended: int = 0
+    offset: int = 0
+    is_list: bool = False
+    is_open: bool = False
 
     def pieces(self) -> Iterator[list[Event]]:
         """Return the events, some thousands at a time.
 
         Raises:
-            UserError: when it is not a trace, or only a part of one.
+            UserError: when it is not a trace, or only a part of one; names the byte where it broke.
         """
-        chunks = self._chunks()
-        rest = self._opened(chunks)
+        chunks = texts.read(self.file, self.source)
+        rest, is_closed = self._open(chunks), False
         for chunk in chunks:
             rest += chunk
-            found, rest = self._cut(rest)
-            if found:
-                yield found
-        yield self._last(rest)
+            if not is_closed:
+                events, rest, is_closed = self._cut(rest)
+                yield events
+            if len(rest) > LONGEST and not is_closed:
+                raise self._broken(rest)
+        if not is_closed:
+            events, rest, is_closed = self._read_each(rest, margin=0)
+            yield events
+        yield self._close(rest, is_closed)
 
-    def _chunks(self) -> Iterator[bytes]:
-        self.file.seek(0)
-        is_gzip = self.file.read(2) == GZIP
-        self.file.seek(0)
-        file = gzip.GzipFile(fileobj=self.file) if is_gzip else self.file
-        try:
-            while chunk := file.read(PIECE):
-                yield chunk
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise UserError(f"{self.source} is a truncated or broken gzip file ({error}) after "
-                            f"{self.events:,} events; {AGAIN}") from None  # fmt: skip
-
-    def _opened(self, chunks: Iterator[bytes]) -> bytes:
+    def _open(self, chunks: Iterator[bytes]) -> bytes:
         """Read up to the events; return what has been read of them."""
         head = b""
         for chunk in chunks:
             head += chunk
-            if head.lstrip().startswith(b"["):
-                return head.lstrip()[1:]
-            if found := EVENTS.search(head):
-                self.about |= self._values(head[: found.end()] + b"]}")
-                return head[found.end() :]
+            start = head.lstrip()
+            if start.startswith(b"["):
+                self.is_list = True
+                return self._after(head, len(head) - len(start) + 1)
+            if start and not start.startswith(b"{"):
+                break
+            if events := EVENTS.search(head):
+                self._describe(head[: events.end()] + b"]}")
+                return self._after(head, events.end())
             if len(head) > LONGEST:
                 break
-        if not head.strip():
-            raise UserError(f"{self.source} is empty; {AGAIN}")
-        raise UserError(f"{self.source} is no trace: it has no list 'traceEvents'; give a .json or .json.gz that "
-                        "torch.profiler exported (export_chrome_trace)")  # fmt: skip
+        raise self._stranger(head)
 
-    def _last(self, rest: bytes) -> list[Event]:
-        """Return the events before the end of the list, and read what stands behind it."""
-        text = rest.decode(errors="replace").lstrip()
-        try:
-            _, end = json.JSONDecoder().raw_decode(f"[{text}")
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise UserError(f"{self.source} is truncated or broken after {self.events:,} events ({error}); "
-                            f"{AGAIN}") from None  # fmt: skip
-        tail = text[end - 1 :].strip().lstrip(",").strip()
-        if tail.strip("}").strip():
-            self.about |= self._values(b"{" + tail.encode())
-        try:
-            return self._counted(text[: end - 2].encode())
-        except PROBLEMS as error:
-            raise UserError(f"{self.source} is no trace: after {self.events:,} events: {error}; {AGAIN}") from None
+    def _stranger(self, head: bytes) -> UserError:
+        """Return what a file is that does not begin as a trace."""
+        start = head.lstrip()
+        if not start.strip(b"\0"):
+            return UserError(f"{self.source} is empty; {AGAIN}")
+        for magic, problem in STRANGERS.items():
+            if start.startswith(magic):
+                return UserError(f"{self.source} {problem}")
+        where = f": its text begins with {start[:12]!r}" if not start.startswith(b"{") else ""
+        return UserError(f"{self.source} is no trace: it has no list 'traceEvents'{where}; {EXPECTED}")
 
-    def _values(self, text: bytes) -> dict[str, Any]:
-        try:
-            found: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        except PROBLEMS as error:
-            raise UserError(f"{self.source} is no trace: {error}; {AGAIN}") from None
-        found.pop("traceEvents", None)
-        return found
+    def _after(self, text: bytes, end: int) -> bytes:
+        self.offset += end
+        return text[end:]
 
-    def _cut(self, text: bytes) -> tuple[list[Event], bytes]:
-        """Return the complete events at the start of a text, and the rest after the comma."""
-        ends = [found.start() + 1 for found in BETWEEN.finditer(text, max(len(text) - PIECE, 0))]
-        reason = f"it is longer than {LONGEST >> 20} MB"
+    def _cut(self, text: bytes) -> tuple[list[Event], bytes, bool]:
+        """Return the complete events at the start of a text, what follows them, and whether the list has ended."""
+        ends = [match.start() + 1 for match in BETWEEN.finditer(text, max(len(text) - texts.PIECE, 0))]
         for end in reversed(ends[-GUESSES:]):
             try:
-                return self._counted(text[:end]), text[end:].lstrip().removeprefix(b",")
-            except PROBLEMS as error:
-                reason = str(error)
-        if len(text) > LONGEST:
-            raise UserError(f"{self.source} is no trace: after {self.events:,} events stands what cannot be read "
-                            f"({reason}); {AGAIN}")  # fmt: skip
-        return [], text
+                events = DECODER.decode(b"[" + text[:end] + b"]")
+            except PROBLEMS:
+                continue
+            self.events += len(events)
+            return events, self._after(text, text.index(b"{", end)), False
+        return self._read_each(text)
 
-    def _counted(self, text: bytes) -> list[Event]:
-        found = DECODER.decode(b"[" + text + b"]")
-        self.events += len(found)
-        return found
+    def _read_each(self, data: bytes, margin: int = MARGIN) -> tuple[list[Event], bytes, bool]:
+        """Do as `_cut`, event by event, which need not be JSON."""
+        text = mending.decode(data[: data.rfind(b"}") + 1])  # where no character is cut
+        events: list[Event] = []
+        end = _next(text, 0)
+        while end < len(text) and text[end] != "]":
+            try:
+                value, behind, is_mended = mending.read(text, end, len(text) - margin)
+            except mending.PROBLEMS:
+                break
+            events.append(self._event(value, len(text[:end].encode())))
+            self.mended += is_mended
+            end = _next(text, behind)
+        self.events += len(events)
+        rest = self._after(data, len(text[:end].encode())).lstrip(b", \t\r\n")
+        is_closed = rest.startswith(b"]")
+        return events, rest[is_closed:], is_closed
+
+    def _event(self, value: Any, place: int) -> Event:
+        try:
+            return msgspec.convert(value, Event)
+        except msgspec.ValidationError as error:
+            where = f"at byte {self.offset + place:,}, after {self.events:,} events"
+            raise UserError(f"{self.source} is no trace: {where}: {error}; {EXPECTED}") from None
+
+    def _close(self, rest: bytes, is_closed: bool) -> list[Event]:
+        """Read what stands behind the events; return the events of another list there."""
+        text = mending.decode(rest).strip("\0 \t\r\n")
+        if not self.is_list and is_closed:
+            return self._describe(b"{" + text.lstrip(",").encode())
+        if text or not self.is_list:
+            raise self._broken(rest)
+        self.is_open = not is_closed
+        return []
+
+    def _describe(self, data: bytes) -> list[Event]:
+        """Take what stands beside the events; return the events among it."""
+        text = mending.decode(data)
+        try:
+            values, end, _ = mending.read(text, 0, len(text))
+        except mending.PROBLEMS as error:
+            where = f"near byte {self.offset:,} of its text, beside its events"
+            raise UserError(f"{self.source} is truncated or broken {where} ({error}); {AGAIN}") from None
+        if text[end:].strip("\0 \t\r\n"):
+            raise UserError(f"{self.source} goes on after its end ({text[end:].strip()[:12]!r}): are these two traces? "
+                            "Give each as a file of its own")  # fmt: skip
+        more = values.pop("traceEvents", None)
+        self.about |= values
+        return [self._event(event, 0) for event in more] if isinstance(more, list) else []
+
+    def _broken(self, rest: bytes) -> UserError:
+        """Return where and why the text cannot be read any further."""
+        text = mending.decode(rest)
+        at = _next(text, 0)
+        try:
+            _, at = mending.DECODER.raw_decode(text, at)
+            reason = "something else follows"
+        except json.JSONDecodeError as error:
+            reason, at = error.msg, error.pos
+        except RecursionError:
+            reason = "nested too deep"
+        at = self.offset + len(text[:at].encode())
+        return UserError(
+            f"{self.source} is truncated or broken at byte {at:,} of its text, after {self.events:,} events "
+            f"({reason}); {AGAIN}"
+        )
+
+
+def _next(text: str, place: int) -> int:
+    """Return the position of the next event, or of the end of their list."""
+    match = SEPARATORS.match(text, place)
+    return match.end() if match else place

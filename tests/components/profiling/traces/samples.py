@@ -2,10 +2,15 @@
 
 import gzip
 import json
+from pathlib import Path
+
+import pytest
 
 from components.profiling.traces import kineto
 from components.profiling.traces.trace import Origin
 
+CASES = Path(__file__).parents[5] / "shared/cases/traces"
+cases = pytest.mark.skipif(not CASES.exists(), reason="the cases, ../shared/cases/traces, are not here")
 HOST, PROCESS = 7, 100
 NAMES = {  # of the old and of the new dialect
     "old": {
