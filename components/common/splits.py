@@ -129,6 +129,19 @@ def buffer_days(config: Config) -> int:
     return longest + config.label_delay_days if longest else 0
 
 
+def lookback(config: Config) -> list[tuple[int, str]]:
+    """Return what the days of `Plan.events` add up to, in order of time: how many days each key of the config takes."""
+    protocol, delay = config.protocol, (config.label_delay_days, "label_delay_days")
+    test = (protocol.test_days, "protocol.test_days")
+    select = [(protocol.train_days, "protocol.train_days"), delay, (test[0], f"{test[1]} to select on"), delay, test]
+    folds = select + ([delay] if protocol.mode == "daily" else [])
+    watched = config.drift.window_days
+    used = folds if sum(days for days, _ in folds) >= watched else [(watched, "drift.window_days")]
+    longest = config.task.longest_window_days
+    past = [(longest, "task.windows_days"), delay] if longest else []
+    return [(days, key) for days, key in past + used if days]
+
+
 def newest(config: Config, last: date) -> Days:
     """Return the `drift.window_days` that end with some day."""
     return Days(last - timedelta(days=config.drift.window_days - 1), last)

@@ -3,7 +3,7 @@
 import contextlib
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -24,24 +24,35 @@ from components.common.contracts.tables import (
 from components.common.errors import UserError
 from components.common.splits import Plan, parse_date, plan
 from components.common.step import Parser, log, run
-from components.ingestion import section, sources, tally
+from components.ingestion import repeats, section, sources, tally
 
 if TYPE_CHECKING:
     from components.ingestion import core
 
 # part of every partition's identity: raise it when the same rows come to another partition
-SCHEMA = 4
+SCHEMA = 5
 BATCH = 30  # days that are in memory, and on the log's next line, together; one of images or texts
 
 
 @dataclass(frozen=True)
 class Job:
-    """What one run ingests, from where, and into which lake."""
+    """What one run ingests, from where, and into which lake.
+
+    Attributes:
+        config: the use case.
+        plan: the days.
+        source: where their rows come from.
+        lake: root of the tables.
+        text_ids: identifiers that are text on some days, so that they are on all.
+        repeated: day -> keys of event ids that stay on another day.
+    """
 
     config: Config
     plan: Plan
     source: sources.Source
     lake: str
+    text_ids: Collection[str] = ()
+    repeated: Mapping[date, repeats.Keys] = field(default_factory=dict)
 
 
 def parser() -> Parser:
@@ -64,12 +75,15 @@ def body(args: Namespace) -> dict[str, float | str]:
     config, lake = parse(args.config), State.parse(args.state).lake
     days = plan(config, parse_date(args.date))
     source = sources.connect(args.data, config, days.labels_due)
-    sources.require(source, days.events)
-    job = Job(config, days, source, lake)
-    partitions = ingest(job)
+    sources.require(source, config, days.events)
+    partitions = ingest(job := Job(config, days, source, lake))
     if mixed := tally.mixed_ids(partitions):
         log.info("ingestion: %s: numbers on some days, text on others; treated as text on all", ", ".join(mixed))
-        partitions = ingest(job, mixed)
+        partitions = ingest(job := replace(job, text_ids=mixed))
+    if again := repeats.find(partitions, config.source.corrections):
+        rows, stays = sum(map(len, again.values())), "latest" if config.source.corrections else "earliest"
+        log.info("ingestion: %s rows repeat an event id of another day; the %s stays", f"{rows:,}", stays)
+        partitions = ingest(replace(job, repeated=again))
     _check_shares(job, partitions)
     read, quarantined = tally.totals(partitions)
     details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
@@ -85,7 +99,7 @@ def body(args: Namespace) -> dict[str, float | str]:
     return found if free is None else found | {"lake_free_share": free}
 
 
-def ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
+def ingest(job: Job) -> list[Partition]:
     """Find the partitions of the window's days in the lake, or make them.
 
     Raises:
@@ -94,26 +108,29 @@ def ingest(job: Job, text_ids: Collection[str] = ()) -> list[Partition]:
     days, batch = list(job.plan.events), 1 if job.config.columns.content else BATCH
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
-        partitions += _batch(job, days[first : first + batch], text_ids)
+        partitions += _batch(job, days[first : first + batch])
         rows = sum(part.rows for part in partitions)
         if len(partitions) % BATCH == 0 or len(partitions) == len(days):
             log.info("ingestion: %d of %d days, %s rows", len(partitions), len(days), f"{rows:,}")
     return partitions
 
 
-def _batch(job: Job, days: list[date], text_ids: Collection[str]) -> list[Partition]:
+def _batch(job: Job, days: list[date]) -> list[Partition]:
     """Find the partitions of some days in the lake, or make them."""
     raws = {day: job.source.read(day) for day in days}
-    keys = {day: _key(job, day, raw, text_ids) for day, raw in raws.items()}
+    keys = {day: _key(job, day, raw) for day, raw in raws.items()}
     found = {day: find_partition(partition_uri(job.lake, job.config.name, "events", day, keys[day])) for day in days}
     missing = {day: raws[day] for day, part in found.items() if not part}
-    made = {day: _write(job, day, keys[day], missing[day], split) for day, split in _splits(job, missing, text_ids)}
+    made = {day: _write(job, day, keys[day], missing[day], split) for day, split in _splits(job, missing)}
     return [found[day] or made[day] for day in days]
 
 
-def _key(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> str:
+def _key(job: Job, day: date, raw: sources.Raw) -> str:
     meaning = [job.config.columns.model_dump(), job.config.source.timezone, _rules(job.config)]
-    return storage.fingerprint([SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(text_ids)])
+    made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
+    if day in job.repeated:
+        made_of += [job.config.source.corrections, storage.sha256(job.repeated[day].tobytes())]
+    return storage.fingerprint(made_of)
 
 
 def _rules(config: Config) -> dict[str, object]:
@@ -123,27 +140,25 @@ def _rules(config: Config) -> dict[str, object]:
     return rules | {"pillow": PIL.__version__} if config.columns.image else rules
 
 
-def _splits(
-    job: Job, missing: Mapping[date, sources.Raw], text_ids: Collection[str]
-) -> "Iterator[tuple[date, core.Split]]":
+def _splits(job: Job, missing: Mapping[date, sources.Raw]) -> "Iterator[tuple[date, core.Split]]":
     """Part the good rows of some days from the bad ones, at once if that can be."""
     if job.source.alike and len(missing) > 1:
         from components.ingestion import core
 
         with contextlib.suppress(UserError):  # which is raised again below, with the day
             frames = {day: raw.load() for day, raw in missing.items()}
-            if splits := core.split_alike(frames, job.config, job.plan.labels_due, text_ids):
+            if splits := core.split_alike(frames, job.config, job.plan.labels_due, job.text_ids, job.repeated):
                 yield from splits.items()
                 return
     for day, raw in missing.items():
-        yield day, _split(job, day, raw, text_ids)
+        yield day, _split(job, day, raw)
 
 
-def _split(job: Job, day: date, raw: sources.Raw, text_ids: Collection[str]) -> "core.Split":
+def _split(job: Job, day: date, raw: sources.Raw) -> "core.Split":
     from components.ingestion import core
 
     try:
-        return core.split(raw.load(), job.config, day, day <= job.plan.labels_due, text_ids)
+        return core.split(raw.load(), job.config, day, day <= job.plan.labels_due, job.text_ids, job.repeated)
     except UserError as error:
         raise UserError(f"{job.source.name(day)} {error}") from None
 
@@ -164,7 +179,9 @@ def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split")
         "source_sha256": raw.sha256,
         "id_types": split.id_types,
     }
-    return write_partition(partition_uri(job.lake, job.config.name, "events", day, key), day, split.good, details)
+    uri = partition_uri(job.lake, job.config.name, "events", day, key)
+    repeats.write(uri, split.good["event_id"])
+    return write_partition(uri, day, split.good, details)
 
 
 def _check_shares(job: Job, partitions: list[Partition]) -> None:

@@ -21,9 +21,14 @@ from components.common.config.source import Columns
 from components.common.config.task import Task
 from components.ingestion import columns as read
 from components.ingestion import images, texts
+from components.ingestion.repeats import Keys
+from components.ingestion.repeats import keys as event_keys
 
 IDS = ("event_id", "customer", "terminal", "group")
 REASON = "quarantine_reason"
+# of a row whose event id is another day's too, which stays there
+REPEATED, CORRECTED = "duplicate_id_of_earlier_day", "replaced_on_later_day"
+NO_REPEATS: Mapping[date, Keys] = {}
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,14 @@ class Split:
         return self.bad.loc[self.bad[REASON] == "missing_file", columns.image].tolist() if columns.image else []
 
 
-def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_ids: Collection[str] = ()) -> Split:
+def split(
+    raw: pd.DataFrame,
+    config: Config,
+    day: date,
+    labels_due: bool,
+    text_ids: Collection[str] = (),
+    repeats: Mapping[date, Keys] = NO_REPEATS,
+) -> Split:
     """Part a day's good rows from its bad ones; no row is lost.
 
     Args:
@@ -59,19 +71,25 @@ def split(raw: pd.DataFrame, config: Config, day: date, labels_due: bool, text_i
         day: the UTC day that the rows are said to be of.
         labels_due: whether a missing label is an error by now.
         text_ids: which of event_id, customer and terminal stay text, even when all are numbers.
+        repeats: day -> sorted keys of event ids whose rows stay on another day.
 
     Raises:
         UserError: when there are no rows, columns are missing, or a column holds nothing of its type.
     """
     read.require(raw, config.columns)
     days, due = np.full(len(raw), day, "datetime64[D]"), np.full(len(raw), labels_due)
-    rows = Rows(raw, _typed(raw, config, text_ids), days, due)
+    typed = _typed(raw, config, text_ids)
+    rows = Rows(raw, typed, days, due, _repeated(typed["event_id"], days, repeats))
     _check_types(raw, rows.typed, config, labels_due)
     return dict(_parted(rows, config))[day]
 
 
 def split_alike(
-    frames: Mapping[date, pd.DataFrame], config: Config, labels_due: date, text_ids: Collection[str] = ()
+    frames: Mapping[date, pd.DataFrame],
+    config: Config,
+    labels_due: date,
+    text_ids: Collection[str] = (),
+    repeats: Mapping[date, Keys] = NO_REPEATS,
 ) -> dict[date, Split] | None:
     """Part the good rows of several days from the bad ones, at once.
 
@@ -79,7 +97,7 @@ def split_alike(
         frames: days in order -> their rows under the user's column names, of the same dtypes on all days.
         config: the use case.
         labels_due: the last day on which a missing label is an error by now.
-        text_ids: as for `split`.
+        text_ids, repeats: as for `split`.
 
     Returns:
         what `split` returns for each day; None where a day has to be read alone, since its identifiers are numbers
@@ -91,7 +109,8 @@ def split_alike(
     raw = pd.concat(frames.values(), ignore_index=True)
     read.require(raw, config.columns)
     days = np.repeat(np.array(list(frames), "datetime64[D]"), [len(frame) for frame in frames.values()])
-    rows = Rows(raw, _typed(raw, config, text_ids), days, days <= np.datetime64(labels_due))
+    typed = _typed(raw, config, text_ids)
+    rows = Rows(raw, typed, days, days <= np.datetime64(labels_due), _repeated(typed["event_id"], days, repeats))
     return dict(_parted(rows, config)) if _alike(rows, config.columns) else None
 
 
@@ -104,12 +123,14 @@ class Rows:
         typed: under canonical names, null where a value cannot be read; index of `raw`.
         days: the UTC day that each is said to be of, datetime64[D] (n,).
         due: whether a missing label is an error by now, bool (n,).
+        repeated: whether another day's row is to stay instead, which has the same event id, bool (n,).
     """
 
     raw: pd.DataFrame
     typed: pd.DataFrame
     days: npt.NDArray[np.datetime64]
     due: npt.NDArray[np.bool_]
+    repeated: npt.NDArray[np.bool_]
 
 
 def _alike(rows: Rows, columns: Columns) -> bool:
@@ -269,7 +290,17 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
         sound = reasons.isna()
         for _, contents in typed.loc[sound, columns.content].groupby(rows.days[sound]):
             reasons[contents.index[_repeats(contents, config.task)]] = "near_duplicate"
+    # last, so that no row comes in for one that goes out
+    reasons[reasons.isna() & rows.repeated] = CORRECTED if config.source.corrections else REPEATED
     return reasons
+
+
+def _repeated(ids: pd.Series, days: npt.NDArray[np.datetime64], repeats: Mapping[date, Keys]) -> npt.NDArray[np.bool_]:
+    found = np.zeros(len(ids), bool)
+    for day, keys in repeats.items():
+        own = (days == np.datetime64(day)) & ids.notna().to_numpy()
+        found[own] = np.isin(event_keys(ids[own]), keys)
+    return found
 
 
 def _faults(contents: pd.Series, task: Task) -> pd.Series:

@@ -19,7 +19,7 @@ from components.common.config import Config
 from components.common.config.section import Kind
 from components.common.config.source import Columns, Simulator
 from components.common.errors import UserError
-from components.common.splits import Days
+from components.common.splits import Days, lookback
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,6 +65,9 @@ class Source(Protocol):
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""
 
+    def absence(self, day: date) -> str:
+        """Return that there is nothing for a day, for a message."""
+
     def has(self, day: date) -> bool:
         """Return whether there is anything for a day."""
 
@@ -103,8 +106,8 @@ def _require_simulated(config: Config) -> None:
             )
 
 
-def require(source: Source, days: Days) -> None:
-    """Check that a source has every day of a window, whose last day is the logical date.
+def require(source: Source, config: Config, days: Days) -> None:
+    """Check that a source has every day of a run, the last of which is the logical date.
 
     Raises:
         UserError: naming the missing days, and what to do.
@@ -115,16 +118,29 @@ def require(source: Source, days: Days) -> None:
         return
     if days.last in missing:
         newest = f"the newest day before it is {present[-1]}" if present else f"nor is there any day of {days}"
-        raise UserError(f"{source.name(days.last)} does not exist, {newest}; provide the file, or give another --date")
+        raise UserError(f"{source.absence(days.last)}, {newest}; bring it, or give another --date (days are UTC)")
     if missing[-1] < present[0]:
-        earliest = present[0] + (days.last - days.first)
-        raise UserError(
-            f"the data begins on {present[0]}, and --date {days.last} looks back to {days.first} "
-            f"(windows, label delay, training and test days together); the earliest --date is {earliest}"
-        )
+        raise UserError(_late_begin(source, config, days, present[0]))
     raise UserError(
-        f"{len(missing)} of the {len(list(days))} days that --date {days.last} needs are missing: {spans(missing)}; "
-        f"bring them (the first is {source.name(missing[0])}), or give a --date whose days are complete"
+        f"{len(missing)} of the {len(list(days))} days (UTC) that --date {days.last} needs are missing: "
+        f"{spans(missing)}; {source.absence(missing[0])}; bring them, or give a --date whose days are complete"
+    )
+
+
+def _late_begin(source: Source, config: Config, days: Days, first: date) -> str:
+    """Return what to do about data that begins on a day after the first that is needed."""
+    needed = f"{len(list(days))} days: {' + '.join(f'{count} ({key})' for count, key in lookback(config))}"
+    earliest, last = first + (days.last - days.first), days.last
+    while last < earliest and source.has(last + timedelta(days=1)):
+        last += timedelta(days=1)
+    if last == earliest:
+        return (
+            f"the data begins on {first}, and --date {days.last} looks back to {days.first} (UTC), over {needed}; "
+            f"the earliest --date is {earliest}"
+        )
+    return (
+        f"the data from {first} to {last} is {(last - first).days + 1} days (UTC), and any --date needs {needed}; "
+        "bring more days, or lower one of these in the config"
     )
 
 
@@ -152,6 +168,10 @@ class Simulated:
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""
         return f"the simulator's {day}"
+
+    def absence(self, day: date) -> str:
+        """Return that there is nothing for a day, for a message."""
+        return f"{self.name(day)} does not exist"
 
     def has(self, day: date) -> bool:  # noqa: ARG002  # it has every day
         """Return whether there is anything for a day."""
@@ -183,6 +203,10 @@ class Folder:
     def name(self, day: date) -> str:
         """Return what the day's files are called."""
         return storage.join(self._root, self._template.replace("{date}", str(day)))
+
+    def absence(self, day: date) -> str:
+        """Return that there is no file of a day, for a message."""
+        return f"{self.name(day)} does not exist"
 
     def has(self, day: date) -> bool:
         """Return whether there is a file of the day; each folder is listed once."""
@@ -232,6 +256,10 @@ class OneTable:
         """Return the table, and the day in it."""
         return f"{self._uri}, {day}"
 
+    def absence(self, day: date) -> str:
+        """Return that the table has no rows of a day, for a message."""
+        return f"{self._uri} has no row of {day}"
+
     def has(self, day: date) -> bool:
         """Return whether the table has rows of a day."""
         return day in self._table.positions
@@ -280,6 +308,10 @@ class Files:
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""
         return self.table.name(day)
+
+    def absence(self, day: date) -> str:
+        """Return that there is nothing for a day, for a message."""
+        return self.table.absence(day)
 
     def has(self, day: date) -> bool:
         """Return whether there is anything for a day."""

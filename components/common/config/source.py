@@ -19,6 +19,10 @@ class Source(Section):
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
+    corrections: bool = Field(
+        False,
+        description="true: a row whose event id came on an earlier day replaces that row; false: it is quarantined",
+    )
 
     @model_validator(mode="after")
     def _one_layout(self) -> Self:
@@ -45,7 +49,7 @@ class Source(Section):
 class Columns(Section):
     """The user's column name for each role."""
 
-    event_id: str = Field(description="unique id of an event")
+    event_id: str = Field(description="id of an event, which no other has on whatever day")
     event_time: str = Field(description="when it happened: timestamps, or ISO 8601 text")
     customer: str | None = only(
         Kind.TABULAR,

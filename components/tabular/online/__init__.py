@@ -16,7 +16,8 @@ The rules, which are the batch kernel's:
 - Events count in order of time; those of the same time in the order of arrival, in a request that is not in order of
   time by `event_id`. One that comes late is put in its place; answers already given stay as they were.
 - An event is known by its id and its UTC day. The second time nothing changes, and it is answered from its place; with
-  another time, customer, terminal or amount it is refused.
+  another time, customer, terminal or amount it is refused. The same id on another day is a second event here, and both
+  count until a snapshot covers the later of the days: it has the one that ingestion lets stay (`source.corrections`).
 - Unknown customers and terminals have empty windows. An event of a day before the snapshot's is refused, since its
   windows reach back further than the snapshot does.
 - A label changes the windows of its terminal as soon as it arrives. It is kept when a newer snapshot comes in, unless

@@ -11,6 +11,7 @@ from components.common import storage
 from components.common.config import parse
 from components.common.config.source import Simulator
 from components.common.contracts import tables
+from components.common.splits import Days
 from components.ingestion import core, simulator, sources
 
 from .conftest import CONFIG
@@ -87,7 +88,7 @@ def test_a_table_is_read_once_for_all_of_its_days_and_every_pass(step, config, f
         return storage.read_bytes(uri)
 
     source = sources.OneTable(str(folder), parse(config), counted)
-    sources.require(source, days)
+    sources.require(source, parse(config), Days(days[0], days[-1]))
     rows = [len(source.read(day).load()) for day in [*days, *days]]
 
     assert rows == [len(frame) for frame in frames] * 2

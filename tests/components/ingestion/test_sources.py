@@ -1,14 +1,17 @@
 import gzip
 import io
+import re
 from datetime import date, timedelta
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from components.common.config import parse
 from components.common.config.source import Simulator
 from components.common.errors import UserError
-from components.common.splits import Days
+from components.common.splits import Days, plan
 from components.ingestion import sources
 from tests.components.ingestion.conftest import CONFIG
 
@@ -29,15 +32,19 @@ def touch(folder, days, template="{date}.parquet"):
     return named(folder, template)
 
 
+def required(source, window=WINDOW):
+    sources.require(source, parse(CONFIG), window)
+
+
 def complaint(source, window=WINDOW):
     with pytest.raises(UserError) as error:
-        sources.require(source, window)
+        required(source, window)
     return str(error.value)
 
 
 @pytest.mark.parametrize("template", ["{date}.parquet", "dt={date}/part-0.csv.gz", "raw/{date}/{date}.csv"])
 def test_a_window_whose_files_are_all_there_is_accepted(tmp_path, template):
-    sources.require(touch(tmp_path, WINDOW, template), WINDOW)
+    required(touch(tmp_path, WINDOW, template))
 
 
 def test_the_missing_file_of_the_logical_date_is_named_with_the_newest_there_is(tmp_path):
@@ -64,8 +71,62 @@ def test_a_history_that_begins_too_late_gets_the_earliest_possible_date(tmp_path
     message = complaint(source)
     assert "the data begins on 2024-03-05" in message
     assert "the earliest --date is 2024-03-14" in message
-    earliest = Days(date(2024, 3, 5), date(2024, 3, 14))
-    sources.require(source, earliest)
+    required(source, Days(date(2024, 3, 5), date(2024, 3, 14)))
+
+
+class Recorded:
+    """A source that has some days."""
+
+    alike = True
+
+    def __init__(self, days):
+        self.days = days
+
+    def absence(self, day):
+        return f"{day} does not exist"
+
+    def has(self, day):
+        return day in self.days
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["daily", "retrospective"]),
+    st.fixed_dictionaries({"train_days": st.integers(1, 9), "test_days": st.integers(1, 9)}),
+    st.integers(0, 9),
+    st.lists(st.integers(1, 9), max_size=2, unique=True),
+    st.integers(1, 60),
+    st.integers(1, 90),
+    st.data(),
+)
+def test_the_earliest_date_has_data_and_the_days_of_the_message_add_up(
+    mode, lengths, delay, windows, watched, count, data
+):
+    task = CONFIG["task"] | {"windows_days": windows}
+    config = parse(
+        CONFIG
+        | {"label_delay_days": delay, "protocol": lengths | {"mode": mode}, "task": task}
+        | {"drift": {"window_days": watched}}
+    )
+    days = Days(DAY, DAY + timedelta(days=count - 1))
+    source = Recorded(days)
+
+    def accepted(logical_date):
+        try:
+            sources.require(source, config, plan(config, logical_date).events)
+        except UserError as error:
+            return str(error)
+        return None
+
+    logical_date = data.draw(st.sampled_from(list(days)))
+    message, needed = accepted(logical_date), len(list(plan(config, logical_date).events))
+    possible = [day for day in days if accepted(day) is None]
+    assert bool(possible) == (count >= needed)
+    if message:
+        said, summed = re.search(r"(\d+) days: ([^;]+);", message).groups()
+        assert int(said) == sum(map(int, re.findall(r"(\d+) \(", summed))) == needed
+        earliest = re.search(r"the earliest --date is (\S+)", message)
+        assert (earliest and earliest[1]) == (str(possible[0]) if possible else None)
 
 
 def test_many_gaps_are_cut_short():

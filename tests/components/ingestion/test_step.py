@@ -107,7 +107,7 @@ def test_a_rewritten_day_is_made_again_and_it_alone(step, config, folder, spoil,
         one.date for one, two in zip(first.partitions, second.partitions, strict=True) if one.sha256 != two.sha256
     ]
     assert changed == [str(days[3])]
-    assert len(written(step)) == len(before) + 2, "a partition and its sidecar"
+    assert len(written(step)) == len(before) + 3, "a partition, its keys and its sidecar"
     assert first.sha256 != second.sha256
 
 

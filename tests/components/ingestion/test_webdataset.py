@@ -65,11 +65,11 @@ def test_days_of_several_shards_are_ingested(tmp_path: Path) -> None:
     for number, day in enumerate(plan.events):
         for shard in range(2):
             content = file("JPEG", seed=10 * number + shard)
-            (tmp_path / f"{day}-{shard:03}.tar").write_bytes(tar(sample(f"train/{shard}", content, "cross", day)))
+            (tmp_path / f"{day}-{shard:03}.tar").write_bytes(tar(sample(f"{day}/{shard}", content, "cross", day)))
     table = ingest(tmp_path, given, str(tmp_path))
     good = storage.read_frame(table.partitions[-1].uri)
     assert [part.rows for part in table.partitions] == [2] * 7
-    assert good["event_id"].tolist() == ["train/0", "train/1"]
+    assert good["event_id"].tolist() == [f"{DATE}/0", f"{DATE}/1"]
     assert good["image"].tolist() == [file("JPEG", seed=60), file("JPEG", seed=61)]
     assert good["label"].tolist() == ["cross", "cross"]
     assert good["event_time"].tolist() == [pd.Timestamp(f"{DATE} 08:00")] * 2
