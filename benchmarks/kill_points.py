@@ -54,7 +54,7 @@ CONFIG: dict[str, Any] = {
         "amount": "amount",
         "label": "fraud",
     },
-    "quarantine": {"max_share": 0.5},
+    "quarantine": {"max_share": 0.5, "max_label_share": 0.5},
     "simulator": {"customers": 300, "terminals": 60, "corrupt_share": 0.005},
     "task": {
         "kind": "tabular",

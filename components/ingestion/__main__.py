@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from components.ingestion import core
 
 # part of every partition's identity: raise it when the same rows come to another partition
-SCHEMA = 5
+SCHEMA = 6
 BATCH = 30  # days that are in memory, and on the log's next line, together; one of images or texts
 
 
@@ -84,16 +84,17 @@ def body(args: Namespace) -> dict[str, float | str]:
         rows, stays = sum(map(len, again.values())), "latest" if config.source.corrections else "earliest"
         log.info("ingestion: %s rows repeat an event id of another day; the %s stays", f"{rows:,}", stays)
         partitions = ingest(replace(job, repeated=again))
-    _check_shares(job, partitions)
-    read, quarantined = tally.totals(partitions)
-    details = {"source": args.data, "read": read, "quarantined": dict(quarantined)}
-    write_section(args.events, section.build(args.data, partitions, read, quarantined))
+    totals = tally.Totals.of(partitions)
+    _check_shares(job, partitions, totals)
+    details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
+    details["quarantined_labels"] = totals.quarantined
+    write_section(args.events, section.build(args.data, partitions, totals))
     table = Table("events", partitions, details)
     write_table(args.events, table)
     found: dict[str, float | str] = {
         "sha256": table.sha256,
-        "rows": read - quarantined.total(),
-        "quarantined": quarantined.total(),
+        "rows": totals.read - totals.bad,
+        "quarantined": totals.bad,
     }
     free = storage.free_share(lake)
     return found if free is None else found | {"lake_free_share": free}
@@ -174,7 +175,9 @@ def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split")
         storage.write_frame(quarantine, split.bad)
     details = {
         "read": len(split.good) + len(split.bad),
+        "labels": split.labels,
         "quarantined": split.quarantined,
+        "quarantined_labels": split.quarantined_labels,
         "quarantine_uri": quarantine,
         "source_sha256": raw.sha256,
         "id_types": split.id_types,
@@ -184,23 +187,40 @@ def _write(job: Job, day: date, key: str, raw: sources.Raw, split: "core.Split")
     return write_partition(uri, day, split.good, details)
 
 
-def _check_shares(job: Job, partitions: list[Partition]) -> None:
-    """Stop a run in which a rule rejected too large a share of the rows read."""
-    read, quarantined = tally.totals(partitions)
-    limit = job.config.quarantine.max_share
-    rule = tally.excess(read, quarantined, limit)
-    if rule is None:
-        return
+def _check_shares(job: Job, partitions: list[Partition], totals: tally.Totals) -> None:
+    """Stop a run in which a rule rejected too large a share of the rows read, or all rules one of a label's rows."""
+    limits = job.config.quarantine
+    if rule := totals.excess(limits.max_share):
+        bad = totals.by_rule[rule]
+        told = (
+            f"rule {rule!r} rejected {bad:,} of {totals.read:,} rows ({bad / totals.read:.2%}), "
+            f"quarantine.max_share allows {limits.max_share:.2%}"
+        )
+        raise UserError(_with_examples(told, "max_share", job.config, partitions, rule))
+    if label := totals.label_excess(limits.max_label_share):
+        rule, bad, rows = totals.worst_rule(label), totals.left_out[label], totals.labels[label]
+        told = (
+            f"{bad:,} of {rows:,} {section.rows_of(label)} ({bad / rows:.2%}) are quarantined, "
+            f"{totals.quarantined[rule][label]:,} of them by rule {rule!r}; "
+            f"quarantine.max_label_share allows {limits.max_label_share:.2%}"
+        )
+        raise UserError(_with_examples(told, "max_label_share", job.config, partitions, rule, label))
+
+
+def _with_examples(
+    told: str, limit: str, config: Config, partitions: list[Partition], rule: str, label: str | None = None
+) -> str:
+    """Return a message with three of a rule's rows, where they all are, and what to do."""
     from components.ingestion import core
 
-    files = [part.details["quarantine_uri"] for part in partitions if rule in part.details["quarantined"]]
+    counts = {part.details["quarantine_uri"]: part.details["quarantined_labels"].get(rule, {}) for part in partitions}
+    files = [uri for uri, labels in counts.items() if (labels if label is None else labels.get(label))]
     # each file holds at least one such row
-    rows = core.examples([storage.read_frame(uri) for uri in files[:3]], job.config.columns, rule)
-    raise UserError(
-        f"rule {rule!r} rejected {quarantined[rule]:,} of {read:,} rows ({quarantined[rule] / read:.2%}), "
-        f"quarantine.max_share allows {limit:.2%}; for example\n  " + "\n  ".join(rows) + "\n"
+    rows = core.examples([storage.read_frame(uri) for uri in files[:3]], config, rule, label)
+    return (
+        f"{told}; for example\n  " + "\n  ".join(rows) + "\n"
         f"all rejected rows are in {files[0]}{f' and {len(files) - 1} more files' if len(files) > 1 else ''}; "
-        "fix the data, or raise quarantine.max_share in the config if these rows may be left out"
+        f"fix the data, or raise quarantine.{limit} in the config if these rows may be left out"
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,12 +23,16 @@ from components.ingestion import columns as read
 from components.ingestion import images, texts
 from components.ingestion.repeats import Keys
 from components.ingestion.repeats import keys as event_keys
+from components.ingestion.tally import CORRECTED
+
+Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 
 IDS = ("event_id", "customer", "terminal", "group")
 REASON = "quarantine_reason"
 # of a row whose event id is another day's too, which stays there
-REPEATED, CORRECTED = "duplicate_id_of_earlier_day", "replaced_on_later_day"
+REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
+LABELS = {0: "negative", 1: "positive"}  # as they are counted; classes by their names, and rows without one by ""
 
 
 @dataclass(frozen=True)
@@ -38,21 +42,43 @@ class Split:
     Attributes:
         good: the events partition, sorted by event_time and event_id.
         bad: the rejected rows, every column of the user's as text, and `quarantine_reason`, the rule that rejected it.
+        bad_labels: what each of them is counted as, "" without a label that can be read; index of `bad`.
         id_types: `integer` or `text` for each of event_id, customer and terminal that is given.
     """
 
     good: pd.DataFrame
     bad: pd.DataFrame
+    bad_labels: pd.Series
     id_types: dict[str, str]
+
+    @property
+    def labels(self) -> dict[str, int]:
+        """Label -> rows read, without labels that no row has."""
+        return _counts(pd.concat([label_names(self.good["label"]), self.bad_labels]))
 
     @property
     def quarantined(self) -> dict[str, int]:
         """Rule -> rows it rejected, without rules that rejected none."""
         return {str(rule): int(rows) for rule, rows in self.bad[REASON].value_counts().sort_index().items()}
 
+    @property
+    def quarantined_labels(self) -> dict[str, dict[str, int]]:
+        """Rule -> label -> rows it rejected."""
+        return {str(rule): _counts(labels) for rule, labels in self.bad_labels.groupby(self.bad[REASON])}
+
     def absent(self, columns: Columns) -> list[bytes]:
         """Return the names of the files that are not there, in order of rows."""
         return self.bad.loc[self.bad[REASON] == "missing_file", columns.image].tolist() if columns.image else []
+
+
+def _counts(labels: pd.Series) -> dict[str, int]:
+    return {str(label): int(rows) for label, rows in labels.value_counts().sort_index().items()}
+
+
+def label_names(labels: pd.Series) -> pd.Series:
+    """Return what rows are counted as: `positive`, `negative` or the name of a class, "" where the label is null."""
+    names = labels.map(LABELS) if labels.dtype == "Int8" else labels
+    return names.astype(object).where(labels.notna(), "")
 
 
 def split(
@@ -152,13 +178,14 @@ def _parted(rows: Rows, config: Config) -> Iterator[tuple[date, Split]]:
     content = columns.roles.get(columns.content or "")
     bad = pd.DataFrame({name: _raw(bad[name]) if name == content else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
+    labels = label_names(rows.typed.loc[rejected, "label"])
     good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
     days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
     for day in np.unique(rows.days):
-        yield day.item(), Split(_of(day, good, days), _of(day, bad, bad_days), types)
+        yield day.item(), Split(_of(day, good, days), _of(day, bad, bad_days), _of(day, labels, bad_days), types)
 
 
-def _of(day: np.datetime64, frame: pd.DataFrame, days: npt.NDArray[np.datetime64]) -> pd.DataFrame:
+def _of(day: np.datetime64, frame: Frame, days: npt.NDArray[np.datetime64]) -> Frame:
     """Return a day's rows of a frame that is in order of days."""
     return frame.iloc[np.searchsorted(days, day) : np.searchsorted(days, day, "right")].reset_index(drop=True)
 
@@ -200,16 +227,20 @@ def _named_once(good: pd.DataFrame) -> pd.Series:
     return ~pd.DataFrame({"day": days, "event_id": good["event_id"]}).duplicated()
 
 
-def examples(bad: Iterable[pd.DataFrame], columns: Columns, rule: str) -> list[str]:
+def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str | None = None) -> list[str]:
     """Return the first three rows that a rule rejected, one text a row, identifiers masked.
 
     Args:
         bad: frames as in `Split.bad`.
-        columns: the user's names.
+        config: the use case.
         rule: the rule.
+        label: only rows that are counted as this.
     """
+    columns = config.columns
     masked = {columns.roles[role] for role in _ids(columns)}
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad])
+    if label is not None:
+        rejected = rejected[label_names(_labels(rejected[columns.label], config.task)) == label]
     # further numbers are many, and of interest where one of them is at fault
     shown = [*columns.roles.values(), *(columns.numeric if rule == "bad_number" else [])]
     rows = rejected[shown].head(3).astype(object)
@@ -237,10 +268,8 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
         "amount": read.numbers,
         "image": images.contents,
         "text": texts.contents,
-        "label": read.labels,
+        "label": partial(_labels, task=config.task),
     }
-    if isinstance(config.task, Classes):
-        readers["label"] = partial(read.classes, known=config.task.classes)
     frame = pd.DataFrame(index=raw.index)
     for role, name in config.columns.roles.items():
         frame[role] = readers[role](raw[name])
@@ -250,6 +279,10 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
         # nothing is a category too, and its name is the empty text, as in a CSV file
         frame[name] = read.texts(raw[name]).fillna("").astype(str)
     return frame
+
+
+def _labels(column: pd.Series, task: Task) -> pd.Series:
+    return read.classes(column, task.classes) if isinstance(task, Classes) else read.labels(column)
 
 
 def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_due: bool) -> None:

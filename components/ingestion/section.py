@@ -1,6 +1,6 @@
 """What ingestion shows on the page of its run: rows read, and what was quarantined for which reason."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from components.common.contracts.section import (
     Block,
@@ -16,39 +16,67 @@ from components.common.contracts.section import (
     Text,
 )
 from components.common.contracts.tables import Partition
+from components.ingestion.tally import Totals
 
 WEIGHT = 60
+SHOWN = 12
 
 
-def build(source: str, partitions: Sequence[Partition], read: int, quarantined: Mapping[str, int]) -> Section:
+def build(source: str, partitions: Sequence[Partition], totals: Totals) -> Section:
     """Return the section of an ingestion.
 
     Args:
         source: where the raw events came from.
         partitions: the events by day.
-        read: rows read.
-        quarantined: rule -> rows it rejected.
+        totals: their rows, and the quarantined ones.
     """
-    bad = sum(quarantined.values())
-    days = f"{partitions[0].date} to {partitions[-1].date}"
-    outcome = Outcome(headline=f"Events of {days} ingested", reasons=[f"{read:,} rows read, {bad:,} quarantined."])
+    read, bad, days = totals.read, totals.bad, f"{partitions[0].date} to {partitions[-1].date}"
+    outcome = Outcome(
+        headline=f"Events of {days} ingested",
+        label="rows left out" if bad else "",
+        reasons=[f"{read:,} rows read, {bad:,} quarantined.", *_by_label(totals)],
+    )
     text = Text(sentences=[f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined."])
-    blocks: list[Block] = [text, *_quarantine(read, quarantined), *_files(partitions)]
+    blocks: list[Block] = [text, *_quarantine(totals), *_files(partitions)]
     highlight = Fact(label="Rows read", value=read, format="count", note=f"{bad:,} quarantined")
     return Section(title="Data", weight=WEIGHT, outcome=outcome, highlights=[highlight], blocks=blocks)
 
 
-def _quarantine(read: int, quarantined: Mapping[str, int]) -> list[Block]:
-    if not quarantined:
-        return []
+def rows_of(label: str) -> str:
+    """Name the rows of a label."""
+    names = {"": "rows without a label", "positive": "positives", "negative": "negatives"}
+    return names.get(label, f"rows of class {label!r}")
+
+
+def _by_label(totals: Totals) -> Iterator[str]:
+    """Yield a sentence for each label of which rows are left out, the largest share first."""
+    shares = {label: rows / totals.labels[label] for label, rows in totals.left_out.items()}
+    for label in sorted(shares, key=lambda label: -shares[label]):
+        rule = totals.worst_rule(label)
+        yield (
+            f"{totals.left_out[label]:,} of {totals.labels[label]:,} {rows_of(label)} ({shares[label]:.2%}) are left "
+            f"out, {totals.quarantined[rule][label]:,} of them by {rule}."
+        )
+
+
+def _quarantine(totals: Totals) -> Iterator[Table]:
+    if not totals.bad:
+        return
     columns = [
         Column(title="Reason"),
+        Column(title="Label"),
         Column(title="Rows", format="count"),
-        Column(title="Share of rows read", format="percent"),
+        Column(title="Share of such rows read", format="percent"),
     ]
-    worst_first = sorted(quarantined.items(), key=lambda item: -item[1])
-    rows = [Row(cells=[rule, count, count / read if read else None]) for rule, count in worst_first]
-    return [Table(title="Quarantined rows by reason", columns=columns, rows=rows)]
+    rows = []
+    for rule, count in totals.by_rule.items():
+        rows.append(Row(cells=[rule, "all", count, count / totals.read]))
+        rows += [
+            Row(cells=[rule, label or "no label", bad, bad / totals.labels[label]])
+            for label, bad in totals.quarantined[rule].most_common()
+        ]
+    is_key = len(rows) <= SHOWN
+    yield Table(title="Quarantined rows by reason and label", columns=columns, rows=rows, shown=SHOWN, is_key=is_key)
 
 
 def _files(partitions: Sequence[Partition]) -> list[Block]:

@@ -1,24 +1,80 @@
 """What the days of a run add up to; plain Python, so that a run that finds every day in the lake is quick."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from components.common.contracts.tables import Partition
 
-
-def totals(partitions: Iterable[Partition]) -> tuple[int, Counter[str]]:
-    """Return the rows read, and how many of them each rule rejected."""
-    read, quarantined = 0, Counter[str]()
-    for part in partitions:
-        read += part.details["read"]
-        quarantined.update(part.details["quarantined"])
-    return read, quarantined
+CORRECTED = "replaced_on_later_day"  # of a row that is not left out: its event is there, as it was corrected
+MIN_ROWS = 5  # of a label, left out: fewer are chance where 1 % of all rows may be (once in 300 times of 100 positives)
 
 
-def excess(read: int, quarantined: Mapping[str, int], max_share: float) -> str | None:
-    """Return the rule that rejected most rows when that is more than a share of those read, or None."""
-    worst = max(quarantined, key=lambda rule: quarantined[rule], default=None)
-    return worst if worst is not None and quarantined[worst] > max_share * read else None
+@dataclass(frozen=True)
+class Totals:
+    """Rows of some days.
+
+    Attributes:
+        labels: label -> rows read; "" for rows without a label that can be read.
+        quarantined: rule -> label -> rows that it rejected.
+    """
+
+    labels: Counter[str]
+    quarantined: dict[str, Counter[str]]
+
+    @classmethod
+    def of(cls, partitions: Iterable[Partition]) -> "Totals":
+        """Sum the days up."""
+        labels, quarantined = Counter[str](), defaultdict[str, Counter[str]](Counter)
+        for part in partitions:
+            labels.update(part.details["labels"])
+            for rule, counts in part.details["quarantined_labels"].items():
+                quarantined[rule].update(counts)
+        return cls(labels, dict(quarantined))
+
+    @property
+    def read(self) -> int:
+        """Rows read."""
+        return self.labels.total()
+
+    @property
+    def by_rule(self) -> dict[str, int]:
+        """Rule -> rows that it rejected, most first."""
+        counts = {rule: labels.total() for rule, labels in self.quarantined.items()}
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
+
+    @property
+    def by_label(self) -> Counter[str]:
+        """Label -> rows rejected by any rule."""
+        return sum(self.quarantined.values(), Counter[str]())
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Label -> rows rejected by any rule, but for those that were corrected."""
+        return self.by_label - self.quarantined.get(CORRECTED, Counter())
+
+    @property
+    def bad(self) -> int:
+        """Rows rejected."""
+        return self.by_label.total()
+
+    def excess(self, max_share: float) -> str | None:
+        """Return the rule that rejected most rows when that is more than a share of those read, or None."""
+        counts = {rule: count for rule, count in self.by_rule.items() if rule != CORRECTED}
+        worst, count = next(iter(counts.items()), (None, 0))
+        return worst if count > max_share * self.read else None
+
+    def label_excess(self, max_share: float) -> str | None:
+        """Return the label of which most is left out when that is more than a share of its rows, or None."""
+        rows = {label: rows for label, rows in self.left_out.items() if label and rows >= MIN_ROWS}
+        shares = {label: count / self.labels[label] for label, count in rows.items()}
+        worst = max(shares, key=lambda label: shares[label], default=None)
+        return worst if worst is not None and shares[worst] > max_share else None
+
+    def worst_rule(self, label: str) -> str:
+        """Return the rule by which most rows of a label are left out."""
+        rules = [rule for rule in self.quarantined if rule != CORRECTED]
+        return max(rules, key=lambda rule: self.quarantined[rule][label])
 
 
 def mixed_ids(partitions: Iterable[Partition]) -> list[str]:

@@ -222,6 +222,7 @@ def _rows(found: Found) -> Rows:
     return Rows(
         read=events.get("read"),
         quarantined=events.get("quarantined"),
+        quarantined_labels=events.get("quarantined_labels"),
         train=train.get("rows"),
         train_positives=train.get("positives"),
         test=test.get("rows"),

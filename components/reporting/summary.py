@@ -39,6 +39,9 @@ class Rows(Part):
 
     read: int | None = Field(description="rows read from the source, over all days the features need")
     quarantined: dict[str, int] | None = Field(description="bad rows by reason; not counted further on")
+    quarantined_labels: dict[str, dict[str, int]] | None = Field(
+        description="the same by reason, then by label: `positive`, `negative`, a class, or empty without a label"
+    )
     train: int | None = Field(description="rows the final models were trained on")
     train_positives: int | None = Field(description="positives among them")
     test: int | None = Field(description="rows of the test window, without customers already known as positive")

@@ -14,6 +14,11 @@ class Quarantine(Section):
     """How many bad rows are tolerated before a run stops."""
 
     max_share: Share = Field(0.01, description="share of the rows read that may be quarantined, for any one rule")
+    max_label_share: Share = Field(
+        0.05,
+        description="share of the positives, of the negatives, or of any class, that may be quarantined, by all rules "
+        "together and from 5 rows on; models learn from few positives, so what is lost of them counts for itself",
+    )
 
 
 class Protocol(Section):

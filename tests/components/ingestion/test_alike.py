@@ -55,6 +55,7 @@ def test_days_read_at_once_are_to_the_byte_what_each_is_alone(kind, text_ids, tm
     assert list(found) == list(expected)
     for day, split in expected.items():
         assert found[day].id_types == split.id_types
+        assert (found[day].labels, found[day].quarantined_labels) == (split.labels, split.quarantined_labels)
         assert len(split.bad)
         for part in ("good", "bad"):
             assert written(tmp_path, getattr(found[day], part)) == written(tmp_path, getattr(split, part))

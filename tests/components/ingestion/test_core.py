@@ -286,7 +286,7 @@ def test_a_column_of_a_wrong_type_is_refused(raw, extended, column, value, kind)
 
 def test_examples_of_a_bad_number_show_the_numbers(raw, extended):
     raw.loc[0, "rating"] = "high"
-    (row,) = core.examples([split(raw, extended).bad], extended.columns, "bad_number")
+    (row,) = core.examples([split(raw, extended).bad], extended, "bad_number")
     assert row.endswith("fraud=0, rating=high")
 
 
@@ -295,11 +295,11 @@ def test_examples_mask_identifiers_and_show_the_rest(raw):
     raw.loc[0, "customer_id"] = "4111111111111111"
     raw.loc[5, ["customer_id", "time"]] = None, "yesterday"
     result = split(raw)
-    rows = core.examples([result.bad.iloc[:1], result.bad.iloc[1:]], parse(CONFIG).columns, "bad_amount")
+    rows = core.examples([result.bad.iloc[:1], result.bad.iloc[1:]], parse(CONFIG), "bad_amount")
     assert len(rows) == 3
     assert "customer_id=41111111***" in rows[0]
     assert "amount=-5" in rows[0]
     assert str(raw.loc[0, "transaction_id"]) not in rows[0]
-    (row,) = core.examples([result.bad], parse(CONFIG).columns, "missing_key")
+    (row,) = core.examples([result.bad], parse(CONFIG), "missing_key")
     assert "customer_id=(missing), " in row
     assert "time=yesterday" in row

@@ -242,7 +242,7 @@ def ingested_images(
         source={"files": None, "table": "all.csv"},
         columns={"event_id": "id"},
         task={"min_side": 1, "max_pixels": 1_000_000, "side": SIDE, "channels": 3},
-        quarantine={"max_share": 1.0},
+        quarantine={"max_share": 1.0, "max_label_share": 1.0},
     )
     table = ingest(folder, given, str(folder))
     shown = {}
@@ -276,7 +276,7 @@ def ingested_texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[int, 
         content.encode() for content in KEPT_TEXTS.values()
     ]
     rows(len(contents), verse=contents, book=["Genesis"] * len(contents)).to_parquet(folder / "all.parquet")
-    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0})
+    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
     table = ingest(folder, given, str(folder))
     return reasons(table), kept(table, "text")
 
@@ -296,7 +296,7 @@ def texts_of(folder: Path, **columns: pa.Array) -> tuple[dict[int, str], dict[in
     """Ingest texts whose columns are of these types: the rules that reject them, and those that are kept."""
     table = pa.table({name: pa.array(column) for name, column in rows(14).items()} | columns)
     parquet.write_table(table, folder / "all.parquet")
-    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0})
+    given = text(source={"table": "all.parquet"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
     made = ingest(folder, given, str(folder))
     return reasons(made), kept(made, "text")
 

@@ -75,7 +75,7 @@ def test_the_schema_refuses_classes_that_the_config_does_not_name():
 def test_what_is_kept_of_a_bad_image_are_its_bytes():
     found = core.split(rows([file(), b"nothing", "gone.png"]), parsed(), DAY, labels_due=True)
     assert found.bad["image"].tolist() == [b"nothing", b"gone.png"]
-    assert core.examples([found.bad], parsed().columns, "undecodable") == [
+    assert core.examples([found.bad], parsed(), "undecodable") == [
         f"image_id=***, time={DATE} 00:01:00, image=(7 bytes), label=circle"
     ]
 
@@ -114,7 +114,7 @@ def test_a_file_that_is_there_and_cannot_be_read_stops_the_run(folder):
 
 
 def test_a_day_with_files_that_were_missing_is_read_again_until_they_have_come(folder, tmp_path):
-    given = parsed(source={"files": "{date}.csv"}, quarantine={"max_share": 1.0})
+    given = parsed(source={"files": "{date}.csv"}, quarantine={"max_share": 1.0, "max_label_share": 1.0})
     rows(["a.png", "late.png"]).to_csv(folder / f"{DATE}.csv", index=False)
     plan = replace(pictures_of.plan(), events=Days(DAY, DAY))
 
@@ -157,7 +157,7 @@ def test_a_file_that_is_elsewhere_or_nowhere_is_not_read(folder, name):
 
 
 def test_every_day_is_written_and_spoiled_rows_are_quarantined(tmp_path):
-    given = config(simulator={"items": 40, "corrupt_share": 0.2}, quarantine={"max_share": 0.1})
+    given = config(simulator={"items": 40, "corrupt_share": 0.2}, quarantine={"max_share": 0.1, "max_label_share": 0.5})
     table = ingest(tmp_path, given)
     assert table.details["quarantined"] == {
         "decompression_bomb": 7,
@@ -184,7 +184,10 @@ def test_other_rules_make_other_partitions(tmp_path):
     before = ingest(tmp_path, CONFIG).partitions[0].uri
     assert ingest(tmp_path, config(task={"side": 8})).partitions[0].uri == before
     for rule in ({"min_side": 16}, {"near_duplicates": 0}):
-        assert ingest(tmp_path, config(task=rule, quarantine={"max_share": 1.0})).partitions[0].uri != before
+        assert (
+            ingest(tmp_path, config(task=rule, quarantine={"max_share": 1.0, "max_label_share": 1.0})).partitions[0].uri
+            != before
+        )
 
 
 def blurred(seed: int, size: tuple[int, int] = (90, 80)) -> Image.Image:

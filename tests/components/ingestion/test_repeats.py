@@ -59,7 +59,7 @@ def test_an_event_id_stays_on_one_day(step, config, tmp_path, days, layout, spel
     config["source"] = {"corrections": corrections} | (
         {"files": "{date}.parquet"} if layout == "files" else {"table": "all.csv"}
     )
-    config["quarantine"] = {"max_share": 1.0}
+    config["quarantine"] = {"max_share": 1.0, "max_label_share": 1.0}
     frames = rows(days, len(spelling), SPELLINGS[spelling])
     good, bad, table = ingested(step, config, tmp_path / "raw", days, frames)
 
@@ -76,7 +76,7 @@ def test_an_event_id_stays_on_one_day(step, config, tmp_path, days, layout, spel
 
 
 def test_a_night_whose_days_are_in_the_lake_writes_nothing_although_ids_repeat(step, config, tmp_path, days):
-    config["quarantine"] = {"max_share": 1.0}
+    config["quarantine"] = {"max_share": 1.0, "max_label_share": 1.0}
     frames = rows(days, 1, int)
     *_, first = ingested(step, config, tmp_path / "raw", days, frames)
     written = {file: file.stat().st_mtime_ns for file in step.lake.rglob("*")}
@@ -117,7 +117,9 @@ def test_an_image_or_a_text_stays_on_one_day(tmp_path, world, module):
     frames[days[3]].loc[:1, id_column] = frames[days[0]].loc[:1, id_column]
     for day, frame in frames.items():
         frame.to_parquet(tmp_path / f"{day}.parquet")
-    table = pictures_of.ingest(tmp_path, world.CONFIG | {"quarantine": {"max_share": 0.1}}, str(tmp_path))
+    table = pictures_of.ingest(
+        tmp_path, world.CONFIG | {"quarantine": {"max_share": 0.1, "max_label_share": 1.0}}, str(tmp_path)
+    )
     counts = {part.date: part.details["quarantined"] for part in table.partitions if part.details["quarantined"]}
     assert counts == {str(days[3]): {"duplicate_id_of_earlier_day": 2}}
 
@@ -127,7 +129,9 @@ def test_ten_ids_that_come_again_the_next_day_are_counted_and_stop_a_run_that_al
     config = yaml.safe_load((CASE / "c.yaml").read_text())
     with pytest.raises(UserError, match=r"rule 'duplicate_id_of_earlier_day' rejected 10 of 330 rows \(3.03%\)"):
         step.ingest(config, CASE / "data", "2025-03-10")
-    table = step.ingest(config | {"quarantine": {"max_share": 0.05}}, CASE / "data", "2025-03-10")
+    table = step.ingest(
+        config | {"quarantine": {"max_share": 0.05, "max_label_share": 1.0}}, CASE / "data", "2025-03-10"
+    )
     assert table.details["quarantined"] == {"duplicate_id_of_earlier_day": 10}
     assert table.rows == 320
 

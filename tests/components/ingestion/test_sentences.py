@@ -43,7 +43,11 @@ def test_what_is_to_drift_drifts_from_its_day_on():
 
 def test_spoiled_texts_are_quarantined_each_with_its_reason(tmp_path):
     columns = {"event_id": "text_id", "event_time": "time", "text": "text", "group": "author", "label": "label"}
-    given = text(columns=columns, simulator={"items": 60, "corrupt_share": 0.2}, quarantine={"max_share": 0.1})
+    given = text(
+        columns=columns,
+        simulator={"items": 60, "corrupt_share": 0.2},
+        quarantine={"max_share": 0.1, "max_label_share": 0.5},
+    )
     given["task"] = given["task"] | {"classes": list(sentences.TOPICS)}
     table = ingest(tmp_path, given)
     assert table.details["quarantined"] == dict.fromkeys(

@@ -36,7 +36,8 @@ def test_the_manifest_names_each_day_of_the_window(step, config, days):
     assert "ingestion: 7 of 7 days" in done.stderr
     manifest = storage.read_json(step.events)
     assert [part["date"] for part in manifest["partitions"]] == [str(day) for day in days]
-    assert manifest["details"] == {"source": "simulator", "read": manifest["rows"], "quarantined": {}}
+    none = {"quarantined": {}, "quarantined_labels": {}}
+    assert manifest["details"] == {"source": "simulator", "read": manifest["rows"]} | none
     section = read_section(step.events)
     assert section.outcome.headline == f"Events of {days[0]} to {days[-1]} ingested"
     part = manifest["partitions"][0]
@@ -124,7 +125,7 @@ def test_labels_that_become_due_make_their_day_again(step, config):
 
 def test_a_day_whose_labels_never_came_is_made_again_when_they_are_due(step, config, folder, spoil):
     config["protocol"]["mode"] = "daily"
-    config["quarantine"] = {"max_share": 1.0}
+    config["quarantine"] = {"max_share": 1.0, "max_label_share": 1.0}
     simulator.write_days(str(folder), parse(config).simulator, [date(2024, 3, 2), date(2024, 3, 3)])
     spoil("2024-03-09", lambda frame: frame.assign(fraud=pd.array([None] * len(frame), dtype="Int8")))
     before = {part.date: part for part in step.ingest(config, folder, "2024-03-09").partitions}
@@ -157,7 +158,7 @@ def test_numeric_ids_of_a_day_meet_text_ids_of_another_as_text(step, config, fol
 
 def test_corrupted_rows_are_counted_and_kept_in_quarantine(step, config):
     config["simulator"] |= {"corrupt_share": 0.1}
-    config["quarantine"] = {"max_share": 0.05}
+    config["quarantine"] = {"max_share": 0.05, "max_label_share": 0.5}
     table = step.ingest(config, "simulator")
     assert len(table.details["quarantined"]) == 7
     assert table.rows + sum(table.details["quarantined"].values()) == table.details["read"]

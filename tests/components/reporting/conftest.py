@@ -155,6 +155,7 @@ def write_tables(places: dict[str, str], folder: Path) -> None:
     write_bytes(spoiled, b"parquet")
     quarantined = {"negative amount": 12, "duplicate id": 3}
     details = {"source": "/data/handbook/raw", "read": 690_135, "quarantined": quarantined}
+    details["quarantined_labels"] = {"negative amount": {"negative": 10, "positive": 2}, "duplicate id": {"": 3}}
     write_table(places["events"], Table("events", parts, details))
     write_table(places["features"], Table("features", parts, {"numeric": INPUTS, "categorical": []}))
 

@@ -23,6 +23,7 @@ def test_a_finished_run_is_summarized_in_full(sample):
     assert summary["rows"] == {
         "read": 690_135,
         "quarantined": {"negative amount": 12, "duplicate id": 3},
+        "quarantined_labels": {"negative amount": {"negative": 10, "positive": 2}, "duplicate id": {"": 3}},
         "train": 67_240,
         "train_positives": 598,
         "test": 58_264,
