@@ -1,14 +1,15 @@
 """Columns as users have them, turned into canonical types; a value that cannot be read becomes null."""
 
-import math
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from components.common import values
 from components.common.config.source import Columns
 from components.common.errors import UserError, nearest
+from components.common.times import FIRST, LAST, Time, read_time, to_utc
 
 # what a column should hold, and how to write it
 TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z"
@@ -16,8 +17,11 @@ LABEL = "label; write 0, 1, true or false"
 CLASS = "class; write those that task.classes lists"
 NUMBER = "number; write 12.5 with a point, and name text or true and false under columns.categorical"
 
-WHOLE_NUMBER = r"-?(?:0|[1-9]\d{0,17})"
-WITH_ZONE = r".*:\d\d.*(?:Z|[+-]\d\d:?(?:\d\d)?)"
+SHORT_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
+HOUR = 3_600_000_000  # microseconds
+NOT_A_TIME = np.iinfo(np.int64).min  # as numpy has it
+
+Integers = npt.NDArray[np.int64]
 
 
 def require(frame: pd.DataFrame, columns: Columns) -> None:
@@ -66,114 +70,139 @@ def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:
 
 def given(column: pd.Series) -> pd.Series:
     """Return which values are there at all: neither null nor empty text."""
-    return column.notna() if pd.api.types.is_numeric_dtype(column) else texts(column).notna()
+    return column.notna() if pd.api.types.is_numeric_dtype(column) else (canonical(column) != "").fillna(True)
 
 
 def texts(column: pd.Series) -> pd.Series:
-    """Return values as text, dtype string; null where there is none. Bytes are read as UTF-8, others escaped."""
-    # each object by itself, since a column of Python objects may mix what it holds, and integers beside a null would
-    # be written as floats
-    text = column if isinstance(column.dtype, pd.StringDtype) else column.astype(object).map(_text, na_action="ignore")
+    """Return values as they are written, dtype string; null where there is none. Bytes are UTF-8, others escaped."""
+    text = (
+        column if isinstance(column.dtype, pd.StringDtype) else _objects(column).map(values.written, na_action="ignore")
+    )
     text = text.astype("string")
     return text.mask(text == "")
 
 
+def canonical(column: pd.Series) -> pd.Series:
+    """Return the one spelling of each value, dtype string; see `components.common.values`.
+
+    Returns:
+        empty text where there is no value, null where a float is too large to tell integers apart.
+    """
+    spellings = _objects(column).map(values.canonical, na_action="ignore").astype("string")
+    return spellings.mask(column.isna(), "")
+
+
 def ids(column: pd.Series, as_text: bool = False) -> pd.Series:
-    """Return identifiers: Int64 when all are whole numbers as they are written, text (dtype string) otherwise.
+    """Return identifiers: Int64 when all are integers of 64 bits, canonical text (dtype string) otherwise.
 
     Args:
-        column: any dtype; floats that are whole numbers are integers that a null turned into floats.
+        column: any dtype.
         as_text: keep text in any case.
+
+    Returns:
+        null where there is none, or a float is too large to tell integers apart.
     """
-    column = _unfloated(column)
-    if pd.api.types.is_signed_integer_dtype(column):
-        return texts(column) if as_text else column.astype("Int64")
-    return texts(column).astype("Int64") if not as_text and whole(column).all() else texts(column)
+    if pd.api.types.is_integer_dtype(column) and not as_text and not (column > values.INT64[-1]).any():
+        return column.astype("Int64")
+    text = canonical(column)
+    text = text.mask(text == "")
+    return text.astype("Int64") if not as_text and whole(text).all() else text
 
 
-def whole(column: pd.Series) -> pd.Series:
-    """Return which values are whole numbers as they are written, bool; missing values count as such."""
-    if pd.api.types.is_signed_integer_dtype(column):
-        return pd.Series(True, column.index)
-    if pd.api.types.is_float_dtype(column):
-        value = numbers(column)
-        exact: pd.Series = np.isfinite(value) & (value % 1 == 0) & (value.abs() < 2**53)
-        return column.isna() | exact
-    # '007' is not 7: what would not come back as it was written stays text
-    return texts(column).str.fullmatch(WHOLE_NUMBER).fillna(True).astype(bool)
+def whole(ids: pd.Series) -> pd.Series:
+    """Return which identifiers, as `ids` returns them, are integers of 64 bits, bool; missing ones count as such."""
+    if pd.api.types.is_integer_dtype(ids):
+        return pd.Series(True, ids.index)
+    short = ids.str.fullmatch(SHORT_INTEGER).fillna(True).astype(bool)
+    longer = ids[~short].map(values.parse_integer)
+    short[longer.index] = longer.notna()
+    return short
 
 
 def numbers(column: pd.Series) -> pd.Series:
     """Return numbers as float64; NaN where a value is missing or is no number."""
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         # not pd.to_numeric: it may miss the nearest float64 by the last bit
-        column = texts(column).map(_number, na_action="ignore")
+        column = texts(column).map(values.parse_number, na_action="ignore")
     return pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), column.index)
 
 
 def labels(column: pd.Series) -> pd.Series:
     """Return labels as Int8, null where a value is neither 0, 1, true nor false."""
-    if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
-        column = texts(column).str.lower().replace({"true": "1", "false": "0"})
-    value = numbers(column)
-    return value.where(value.isin((0, 1))).astype("Int8")
+    return canonical(column).map(values.LABELS).astype("Int8")
 
 
 def classes(column: pd.Series, known: list[str]) -> pd.Series:
     """Return the names of classes, dtype string; null where a value is none of those known."""
-    text = texts(_unfloated(column))
-    return text.where(text.isin(known))
+    return canonical(column).map({values.canonical(name): name for name in known}).astype("string")
 
 
 def times(column: pd.Series, timezone: str) -> pd.Series:
-    """Return times as naive UTC, datetime64[us]; NaT where a value is no timestamp and no ISO 8601 text.
+    """Return times as naive UTC, datetime64[us]; NaT where a value is no time; see `components.common.times`.
 
     Args:
-        column: timestamps or text.
-        timezone: zone of times that carry none. Of an hour that a clock change repeats the second one is
-            meant; a time that a clock change leaves out is moved to the end of the gap.
+        column: timestamps, dates or text.
+        timezone: zone of times that carry none.
     """
-    local = ZoneInfo(timezone)
-    if pd.api.types.is_datetime64_any_dtype(column):
-        utc = _to_utc(column, local) if column.dt.tz is None else _naive(column)
-    elif pd.api.types.is_numeric_dtype(column):
-        utc = pd.Series(pd.NaT, column.index)
-    else:
-        utc = _parsed(texts(column), local)
-    return utc.astype("datetime64[us]")
+    micros, is_wall = _stamps(column) if pd.api.types.is_datetime64_any_dtype(column) else _read(column)
+    is_wall &= micros != NOT_A_TIME
+    micros[is_wall] = _to_utc(micros[is_wall], ZoneInfo(timezone))
+    return pd.Series(micros.view("datetime64[us]"), column.index)
 
 
-def _unfloated(column: pd.Series) -> pd.Series:
-    """Return integers that a null turned into floats as Int64, other columns as they are."""
-    floats = pd.api.types.is_float_dtype(column)
-    return column.astype("Int64") if floats and whole(column).all() else column
+def _stamps(column: pd.Series) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """Return timestamps in microseconds since 1970, and which are a wall clock's."""
+    is_wall = np.full(len(column), column.dt.tz is None)
+    naive = _naive(column)
+    micros = naive.where(_in_calendar(naive)).dt.as_unit("us")
+    return micros.to_numpy(copy=True).view(np.int64), is_wall
 
 
-def _parsed(text: pd.Series, local: ZoneInfo) -> pd.Series:
-    # with utc=True a text without a zone is read as if it were UTC
-    wall = _naive(pd.to_datetime(text, format="ISO8601", errors="coerce", utc=True))
-    zoned = text.str.fullmatch(WITH_ZONE).fillna(False).astype(bool)
-    return wall.where(zoned, _to_utc(wall, local))
-
-
-def _to_utc(wall: pd.Series, local: ZoneInfo) -> pd.Series:
-    if local.key == "UTC":
-        return wall
-    second = np.zeros(len(wall), dtype=bool)
-    return _naive(wall.dt.tz_localize(local, ambiguous=second, nonexistent="shift_forward"))
-
-
-def _naive(zoned: pd.Series) -> pd.Series:
-    naive: pd.Series = zoned.dt.tz_convert("UTC").dt.tz_localize(None)
+def _naive(column: pd.Series) -> pd.Series:
+    """Return timestamps in UTC, or by the wall clock if they have no zone, without the zone."""
+    naive: pd.Series = column if column.dt.tz is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
     return naive
 
 
-def _text(value: Any) -> str:
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+def _in_calendar(naive: pd.Series) -> npt.NDArray[np.bool_]:
+    """Return which timestamps are of the years 1 to 9999; those of 300000 are too many microseconds."""
+    seconds: Integers = naive.dt.as_unit("s").to_numpy().view(np.int64)
+    return (seconds >= FIRST // 1_000_000) & (seconds <= LAST // 1_000_000)
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+def _read(column: pd.Series) -> tuple[Integers, npt.NDArray[np.bool_]]:
+    """Return texts, dates and objects as microseconds since 1970, and which are a wall clock's."""
+    missing = Time(NOT_A_TIME, is_utc=True)
+    times = [read_time(value) or missing for value in _objects(column).where(column.notna(), None)]
+    return np.array([time.micros for time in times], np.int64), np.array([not time.is_utc for time in times], np.bool_)
+
+
+def _to_utc(walls: Integers, zone: ZoneInfo) -> Integers:
+    """Return a wall clock's times in UTC, both in microseconds since 1970."""
+    hours, positions = np.unique(walls // HOUR, return_inverse=True)
+    starts, ends = (_each_to_utc((hours + hour) * HOUR, zone) for hour in (0, 1))
+    utc: Integers = starts[positions] + walls % HOUR
+    # the clock runs on through all others
+    changing = ((ends - starts != HOUR) | (starts == NOT_A_TIME) | (ends == NOT_A_TIME))[positions]
+    utc[changing] = _each_to_utc(walls[changing], zone)
+    return utc
+
+
+def _each_to_utc(walls: Integers, zone: ZoneInfo) -> Integers:
+    utc = (to_utc(wall, zone) for wall in walls.tolist())
+    return np.array([NOT_A_TIME if micros is None else micros for micros in utc], np.int64)
+
+
+def _objects(column: pd.Series) -> pd.Series:
+    """Return values as Python's objects, each as exact as it is in the column."""
+    narrow = getattr(column.dtype, "numpy_dtype", column.dtype)
+    if narrow in (np.float16, np.float32):
+        # the shortest text that a float of this width can be read from
+        floats = column.to_numpy(narrow, na_value=np.nan)
+        exact = 2.0 ** (np.finfo(narrow).nmant + 1)
+        return pd.Series([np.inf if abs(value) >= exact else float(str(value)) for value in floats], column.index)
+    objects = column.astype(object)
+    if pd.api.types.is_datetime64_any_dtype(column):
+        naive = _naive(column)  # whose years pandas cannot write when they are beyond the calendar
+        objects = objects.where(_in_calendar(naive) | naive.isna(), naive.to_numpy().astype(str))
+    return objects

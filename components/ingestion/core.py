@@ -161,7 +161,7 @@ class Rows:
 
 def _alike(rows: Rows, columns: Columns) -> bool:
     """Return whether each of the days, alone, would be read as all of them are."""
-    whole = pd.DataFrame({role: read.whole(rows.raw[columns.roles[role]]) for role in _ids(columns)})
+    whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in _ids(columns)})
     readable = rows.typed[["event_time", *(["amount"] if columns.amount else []), *columns.numeric]].notna()
     labels = rows.typed["label"].notna() | ~rows.due
     kinds = whole.groupby(rows.days).all()
@@ -277,7 +277,7 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
         frame[name] = read.numbers(raw[name])
     for name in config.columns.categorical:
         # nothing is a category too, and its name is the empty text, as in a CSV file
-        frame[name] = read.texts(raw[name]).fillna("").astype(str)
+        frame[name] = read.canonical(raw[name])
     return frame
 
 
@@ -301,6 +301,7 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
     columns = config.columns
     typed, labelled = rows.typed, read.given(rows.raw[columns.label])
     broken = {
+        "inexact_value": _inexact(rows, columns),
         "missing_key": typed[_ids(columns)].isna().any(axis=1),
         "unparsable_time": typed["event_time"].isna(),
         "outside_day": typed["event_time"].to_numpy().astype("datetime64[D]") != rows.days,
@@ -349,6 +350,15 @@ def _repeats(contents: pd.Series, task: Images | Texts) -> npt.NDArray[np.bool_]
     return images.repeats(contents, task) if isinstance(task, Images) else texts.repeats(contents, task)
 
 
+def _inexact(rows: Rows, columns: Columns) -> pd.Series:
+    """Return which rows have an identifier or a category that is there and cannot be told from others."""
+    inexact = pd.Series(False, rows.raw.index)
+    for role in _ids(columns):
+        unread = rows.typed.index[rows.typed[role].isna()]
+        inexact[unread] |= read.given(rows.raw.loc[unread, columns.roles[role]])
+    return inexact | rows.typed[columns.categorical].isna().any(axis=1)
+
+
 def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
     if "amount" not in typed:
         return pd.Series(False, typed.index)
@@ -363,5 +373,5 @@ def _ids(columns: Columns) -> list[str]:
 
 def _good(typed: pd.DataFrame, id_types: dict[str, str]) -> pd.DataFrame:
     dtypes: dict[Hashable, Any] = {role: "int64" if kind == "integer" else str for role, kind in id_types.items()}
-    dtypes |= {"text": str} if "text" in typed else {}
+    dtypes |= {name: str for name in typed if name == "text" or (name != "label" and typed[name].dtype == "string")}
     return typed.astype(dtypes).sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)

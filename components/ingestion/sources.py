@@ -41,6 +41,7 @@ STORED = re.compile(r"(?:s3|gs)://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 LONGEST = 1024  # characters of a name: no object store has longer ones
+NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 READS = 16  # files at once, most of whose time is waiting
 
 
@@ -414,27 +415,28 @@ def _parquet(data: bytes) -> "pd.DataFrame":
     import pyarrow as pa
     from pyarrow import parquet
 
-    # without these a null would turn integers into floats, and ids above 2**53 into other ids
-    nullable = {
-        pa.int8(): pd.Int8Dtype(),
-        pa.int16(): pd.Int16Dtype(),
-        pa.int32(): pd.Int32Dtype(),
-        pa.int64(): pd.Int64Dtype(),
-    }
     # pandas' own metadata would hide a column that was an index
     table = parquet.read_table(storage.arrow_file(data))
     table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
+    # otherwise a null would turn integers into floats, and ids above 2**53 into other ids
+    nullable = {getattr(pa, name.lower())(): pd.api.types.pandas_dtype(name) for name in NULLABLE}
     frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, types_mapper=nullable.get)
     return frame
 
 
 def _readable(column: Any) -> Any:
-    """Return a column of texts as one of bytes where some of them are no UTF-8, so that the rules find which."""
+    """Return a column of Arrow's as one that pandas can hold, value for value, so that the rules judge each."""
     import pyarrow as pa
 
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_date(column.type):  # those of Python end with the year 9999
+        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
+    if pa.types.is_timestamp(column.type):  # it is UTC, whatever the zone is called
+        return column.cast(pa.timestamp(column.type.unit, column.type.tz and "UTC"))
     try:
         column.validate(full=True)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid:  # some texts are no UTF-8
         return column.cast(pa.binary())
     return column
 

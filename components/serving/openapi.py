@@ -4,6 +4,7 @@ from http import HTTPStatus
 from typing import Any
 
 from components.common.contracts.online import Events
+from components.common.values import INT64, WHOLE
 from components.serving.items.base import Items
 from components.serving.online import Online
 from components.serving.protocols.items import MOST_OF_AN_ID
@@ -87,18 +88,20 @@ def _event(events: Events) -> Schema:
     known = {"event_time": _TIME, "amount": {"type": "number", "minimum": 0}}
     columns = {name: known.get(role) or _id(role, events) for role, name in events.columns.items()}
     numbers = {name: {"type": "number"} for name in events.numeric}
-    texts: Schema = {name: {} for name in events.categorical}
+    texts: Schema = {name: {"type": ["string", "number", "boolean", "null"]} for name in events.categorical}
     return _object(**columns, **numbers, **texts) | {"additionalProperties": True}
 
 
 def _label(events: Events) -> Schema:
     columns = {events.columns["event_id"]: _id("event_id", events), events.columns["event_time"]: _TIME}
-    return _object(**columns, label={"enum": [0, 1]}) | {"additionalProperties": True}
+    return _object(**columns, label={"enum": [0, 1, False, True]}) | {"additionalProperties": True}
 
 
 def _id(role: str, events: Events) -> Schema:
-    whole = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
-    return whole if role in events.integers else {"type": ["string", "integer"], "minLength": 1}
+    if role in events.integers:
+        whole = {"minimum": INT64[0], "maximum": INT64[-1], "pattern": f"^(?:{WHOLE.pattern})$"}
+        return {"type": ["integer", "string"]} | whole
+    return {"type": ["string", "integer"], "minLength": 1}
 
 
 _TIME = {"type": "string", "format": "date-time"}

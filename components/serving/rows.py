@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from components.common.contracts.package import Inputs
 from components.common.errors import nearest
+from components.common.values import canonical
 from components.serving.messages import RequestError, listed
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -98,4 +99,4 @@ def _number(value: object, name: str, where: str) -> float:
 def _text(value: object, name: str, where: str) -> str:
     if not isinstance(value, str):
         raise RequestError(f"{where}.{name}", value, "a text")
-    return value
+    return canonical(value) or value

@@ -2,19 +2,19 @@
 
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 
+from components.common import values
 from components.common.contracts.online import Events
 from components.common.errors import UserError, nearest
-from components.tabular.windows import DAY
+from components.common.times import EPOCH, parse_time
 
 Id = int | str
-LARGEST_ID = 2**63
 LARGEST = sys.float_info.max
-EPOCH_DAYS = datetime(1970, 1, 1, tzinfo=UTC).toordinal()
+EPOCH_DAYS = EPOCH.toordinal()
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -64,7 +64,7 @@ class Reader:
         )
 
     def label(self, raw: Mapping[str, Any]) -> tuple[Id, int, int]:
-        """Check a label: the event's id and time under the columns' names, and `label`, which is 0 or 1.
+        """Check a label: the event's id and time under the columns' names, and `label`: 0, 1, true or false.
 
         Returns:
             the id, the time in microseconds since 1970, UTC, and the label.
@@ -72,17 +72,18 @@ class Reader:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        value = raw.get("label")
-        if isinstance(value, bool) or value not in (0, 1):
-            raise UserError(f"label is {value!r}; give 0 or 1")
-        return self._id(raw, self._event_id), self._moment(raw), int(value)
+        text = _canonical(raw.get("label"))
+        if text not in values.LABELS:
+            raise UserError(f"label is {raw.get('label')!r}; give 0 or 1")
+        return self._id(raw, self._event_id), self._moment(raw), values.LABELS[text]
 
     def categories(self, raw: Mapping[str, Any]) -> dict[str, str]:
-        """Return an event's categorical columns as the features table has them: text, empty where there is nothing."""
-        if not self._categorical:
-            return {}
-        values = {name: self._value(raw, name) for name in self._categorical}
-        return {name: "" if value is None else str(value) for name, value in values.items()}
+        """Return an event's categorical columns as the features table has them: text, empty where there is nothing.
+
+        Raises:
+            UserError: naming the column, its value and what is allowed.
+        """
+        return {name: self._category(raw, name) for name in self._categorical}
 
     def _value(self, raw: Mapping[str, Any], name: str) -> Any:
         try:
@@ -92,15 +93,23 @@ class Reader:
 
     def _id(self, raw: Mapping[str, Any], name: str) -> Id:
         value: Any = raw.get(name)
-        if name in self._integers:
-            if type(value) is int and -LARGEST_ID <= value < LARGEST_ID:
-                return value
-            allowed = "a whole number of at most 63 bits"
-        else:
-            if isinstance(value, str | int) and not isinstance(value, bool) and value != "":
-                return str(value)
-            allowed = "text that is not empty"
+        if name in self._integers and type(value) is int and value in values.INT64:
+            return value
+        text = _canonical(value)
+        if name not in self._integers and text:
+            return text
+        number = values.parse_integer(text) if text else None
+        if number is not None:
+            return number
+        allowed = "a whole number of at most 63 bits" if name in self._integers else "text that is not empty"
         raise UserError(f"{name} is {self._value(raw, name)!r}; give {allowed}")
+
+    def _category(self, raw: Mapping[str, Any], name: str) -> str:
+        value = self._value(raw, name)
+        text = _canonical(value)
+        if text is None:
+            raise UserError(f"{name} is {value!r}; give text, true, false, null or a number below 2^53")
+        return text
 
     def _moment(self, raw: Mapping[str, Any]) -> int:
         name = self._time
@@ -131,22 +140,12 @@ def moment(value: Any, name: str, timezone: str = "UTC") -> int:
     Raises:
         UserError: when it is no time.
     """
-    try:
-        time = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        if time.tzinfo is not None:
-            time = time.astimezone(UTC)
-        elif timezone != "UTC":
-            time = _localized(time, timezone)
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(f"{name} is {value!r}; give ISO 8601 text such as 2018-08-14T09:30:00Z") from None
-    seconds = (time.hour * 60 + time.minute) * 60 + time.second
-    return (time.toordinal() - EPOCH_DAYS) * DAY + seconds * 1_000_000 + time.microsecond
+    micros = parse_time(value, ZoneInfo(timezone))
+    if micros is None:
+        raise UserError(f"{name} is {value!r}; give ISO 8601 text such as 2018-08-14T09:30:00Z")
+    return micros
 
 
-def _localized(wall: datetime, timezone: str) -> datetime:
-    """Return a local time in UTC: the second one of an hour that repeats; of a gap, its end."""
-    import pandas as pd
-
-    local = pd.Timestamp(wall).tz_localize(timezone, ambiguous=False, nonexistent="shift_forward")
-    found: datetime = local.tz_convert("UTC").to_pydatetime()
-    return found
+def _canonical(value: Any) -> str | None:
+    """Return the one spelling of a JSON value, or None where it has none, as lists and objects have none."""
+    return None if isinstance(value, list | dict) else values.canonical(value)

@@ -324,12 +324,19 @@ def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(r
             {"events": [one]},
             {"events": [one | {"more": 1}]},
             {"events": [one | {"amount": -1}]},
-            {"events": [one | {"customer": "1"}]},
+            {"events": [one | {"customer": "1.0"}]},
+            {"events": [one | {"customer": "01"}]},
             {"events": [{}]},
             {"events": [one], "instances": [features]},
             {},
         ],
-        "/labels": [{"labels": [label]}, {"labels": [label | {"label": 2}]}, {"labels": [one]}, {}],
+        "/labels": [
+            {"labels": [label]},
+            {"labels": [label | {"label": True}]},
+            {"labels": [label | {"label": 2}]},
+            {"labels": [one]},
+            {},
+        ],
     }
     for path, bodies in asked.items():
         operation = page["paths"][path]["post"]
