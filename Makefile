@@ -78,6 +78,7 @@ compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the s
 	$(BIN)/nightshift compile
 	$(BIN)/nightshift config schema > docs/schemas/config.json
 	$(BIN)/python -m components.common.contracts docs/schemas
+	$(BIN)/python -m components.planning.published > docs/planning-points.md
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks

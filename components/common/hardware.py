@@ -19,6 +19,7 @@ class Gpu:
 
     Attributes:
         name: its row of the table.
+        architecture: of the maker, such as `hopper`.
         peaks: precision (`bf16`, `tf32` ...) -> FLOP/s of dense matrix products.
         memory: bytes.
         bandwidth: of its memory, bytes/s.
@@ -28,6 +29,7 @@ class Gpu:
     """
 
     name: str
+    architecture: str
     peaks: Mapping[str, float]
     memory: float
     bandwidth: float
@@ -49,7 +51,8 @@ class Gpu:
 @functools.cache
 def gpus() -> dict[str, Gpu]:
     """Return the table's rows by name."""
-    return {name: Gpu(name, **row) for name, row in yaml.safe_load(TABLE.read_text()).items()}
+    rows = yaml.safe_load(TABLE.read_text())
+    return {name: Gpu(name=name, **row | {"memory": row["memory"] * 2**30}) for name, row in rows.items()}
 
 
 def gpu(name: str) -> Gpu:

@@ -7,11 +7,14 @@ from components.common.errors import UserError
 from components.common.hardware import Gpu
 from components.planning.models import Convolutions, Model
 
+SPLITS = ("tensor", "pipeline", "interleave", "context")
+
 
 class Checkpointing(StrEnum):
     """Which activations are computed again in the backward pass instead of being kept."""
 
     NONE = "none"
+    ATTENTION = "attention"  # the attention's scores (Megatron's selective recomputation)
     SELECTIVE = "selective"  # all but the attention and every second matrix product (PyTorch's selective checkpointing)
     FULL = "full"  # all but a layer's input
 
@@ -46,8 +49,9 @@ class Layout:
         batch: samples of a step, over all GPUs.
         micro_batch: samples that a GPU, or a tensor-parallel group, computes at once.
         tensor: GPUs that share a layer (TP).
-        pipeline: stages (PP).
+        pipeline: stages (PP); layers that they do not divide leave some stages with one layer less.
         interleave: chunks of layers of a stage.
+        context: GPUs that share a sequence (CP).
         zero: 0 nothing, 1 optimizer, 2 and gradients, 3 and parameters (FSDP) sharded over the data-parallel GPUs.
         checkpointing: which activations are computed again.
         sequence_parallel: whether norms are split over the tensor-parallel GPUs too.
@@ -61,6 +65,7 @@ class Layout:
     tensor: int = 1
     pipeline: int = 1
     interleave: int = 1
+    context: int = 1
     zero: int = 0
     checkpointing: Checkpointing = Checkpointing.NONE
     sequence_parallel: bool = True
@@ -70,7 +75,15 @@ class Layout:
 
     def data(self, cluster: Cluster) -> int:
         """Return the number of data-parallel replicas."""
-        return cluster.gpus // (self.tensor * self.pipeline)
+        return cluster.gpus // (self.tensor * self.context * self.pipeline)
+
+    def shards(self, cluster: Cluster) -> int:
+        """Return the number of GPUs that hold the same parameters, and between which their states are sharded."""
+        return self.data(cluster) * self.context
+
+    def stage_layers(self, layers: int) -> int:
+        """Return the layers of the fullest stage."""
+        return self.interleave * -(-layers // (self.pipeline * self.interleave))
 
     def micro_batches(self, cluster: Cluster) -> int:
         """Return how many a replica computes in a step."""
@@ -87,26 +100,28 @@ def check(model: Model, cluster: Cluster, layout: Layout) -> None:
     for name, value in _positive(cluster, layout).items():
         if value < 1:
             raise UserError(f"{name} is {value}; give 1 or more")
-    if isinstance(model, Convolutions) and (layout.tensor > 1 or layout.pipeline > 1):
-        raise UserError("tensor and pipeline are for transformers; leave them out")
+    if isinstance(model, Convolutions) and max(layout.tensor, layout.context, layout.pipeline) > 1:
+        raise UserError("tensor, context and pipeline are for transformers; leave them out")
     if layout.zero not in range(4):
         raise UserError(f"zero is {layout.zero}; give 0, 1, 2 or 3 (FSDP)")
     _divides("tensor", layout.tensor, "the model's heads", model.heads)
-    _divides("pipeline x interleave", layout.pipeline * layout.interleave, "the model's layers", model.layers)
-    _divides("tensor x pipeline", layout.tensor * layout.pipeline, "the GPUs", cluster.gpus)
-    of = layout.data(cluster) * layout.micro_batch
-    _divides("replicas x micro_batch", of, "batch", layout.batch)
-    _check_pipeline(layout, layout.micro_batches(cluster))
+    _divides("context", layout.context, "the model's sequence", model.tokens)
+    _divides("tensor x context x pipeline", layout.tensor * layout.context * layout.pipeline, "the GPUs", cluster.gpus)
+    _divides("replicas x micro_batch", layout.data(cluster) * layout.micro_batch, "batch", layout.batch)
+    _check_pipeline(model, layout, layout.micro_batches(cluster))
 
 
 def _positive(cluster: Cluster, layout: Layout) -> dict[str, int]:
-    counts = {name: getattr(layout, name) for name in ("batch", "micro_batch", "tensor", "pipeline", "interleave")}
+    counts = {name: getattr(layout, name) for name in ("batch", "micro_batch", *SPLITS)}
     return {"nodes": cluster.nodes, "gpus_per_node": cluster.per_node} | counts
 
 
-def _check_pipeline(layout: Layout, micro_batches: int) -> None:
-    if layout.pipeline > 1 and layout.zero > 1:
-        raise UserError(f"zero is {layout.zero} with a pipeline of {layout.pipeline} stages; zero is 0 or 1 there")
+def _check_pipeline(model: Model, layout: Layout, micro_batches: int) -> None:
+    chunks = layout.pipeline * layout.interleave
+    if chunks > model.layers:
+        raise UserError(
+            f"pipeline x interleave is {chunks}, and the model has {model.layers} layers; give as many or fewer"
+        )
     if layout.interleave > 1 and (layout.pipeline == 1 or micro_batches % layout.pipeline):
         raise UserError(
             f"interleave is {layout.interleave} with {micro_batches} micro-batches and {layout.pipeline} stages; "

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from components.planning.layout import Checkpointing, Cluster, Layout
 from components.planning.models import Model, Work
 
+GIB = 2**30
 CONTEXT = 1.5e9  # of CUDA, NCCL and the allocator's rounding
 
 
@@ -36,7 +37,7 @@ class Memory:
 
 def needed(model: Model, cluster: Cluster, layout: Layout) -> Memory:
     """Return what the fullest GPU, that of the first pipeline stage, holds."""
-    return Memory(states(model, layout, layout.data(cluster)), activations(model, cluster, layout))
+    return Memory(states(model, layout, layout.shards(cluster)), activations(model, cluster, layout))
 
 
 def states(model: Model, layout: Layout, replicas: int) -> float:
@@ -45,10 +46,10 @@ def states(model: Model, layout: Layout, replicas: int) -> float:
     Args:
         model: the model.
         layout: how it is laid out.
-        replicas: data-parallel ones.
+        replicas: GPUs that hold the same parameters.
     """
-    per_stage = model.parameters - model.embeddings
-    mine = (per_stage / layout.pipeline + model.embeddings / min(layout.pipeline, 2)) / layout.tensor
+    stage = (model.parameters - model.embeddings) * layout.stage_layers(model.layers) / model.layers
+    mine = (stage + model.embeddings / min(layout.pipeline, 2)) / layout.tensor
     if layout.zero == 0:
         return 18 * mine
     if layout.zero == 1:
@@ -64,13 +65,14 @@ def activations(model: Model, cluster: Cluster, layout: Layout) -> float:
     1F1B keeps as many micro-batches as there are stages, interleaved 1F1B a share (p - 1) / (p v) more (Narayanan et
     al., 2021, section 2.2).
     """
-    layer, head = model.layer(layout.fused), model.head(layout.fused)
+    layer, head = model.layer(layout.fused), model.head(layout.fused).kept_split / layout.tensor
     stages, chunks = layout.pipeline, layout.interleave
     held = min(layout.micro_batches(cluster), stages)
     more = 1 + (stages - 1) / (stages * chunks) if chunks > 1 else 1
-    layers = held * more * model.layers / stages * kept(model, layer, layout)
+    layers = layout.stage_layers(model.layers) * kept(model, layer, layout)
     # the loss is computed by the last stage, which holds one micro-batch only
-    return layout.micro_batch * (max(layers, head.kept_split) if stages > 1 else layers + head.kept_split)
+    fullest = max(held * more * layers, layers + head) if stages > 1 else layers + head
+    return layout.micro_batch * fullest / layout.context
 
 
 def kept(model: Model, layer: Work, layout: Layout) -> float:
@@ -81,4 +83,5 @@ def kept(model: Model, layer: Work, layout: Layout) -> float:
     whole, split = layer.kept_whole / share, layer.kept_split / layout.tensor
     if layout.checkpointing is Checkpointing.SELECTIVE:
         return (whole + split) / 2
-    return whole + split + (0 if layout.flash else layer.kept_scores / layout.tensor)
+    is_scoreless = layout.flash or layout.checkpointing is Checkpointing.ATTENTION
+    return whole + split + (0 if is_scoreless else layer.kept_scores / layout.tensor)

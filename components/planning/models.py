@@ -6,6 +6,7 @@ Recomputation in Large Transformer Models, 2022, equations 1 to 4, with gated an
 Bytes moved: how often elementwise operations read and write a value of 2 bytes, operation by operation.
 """
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,12 +109,15 @@ class Transformer:
         return (2 if fused else 10) * (self.hidden + self._grouped) + (3 if fused else 5) * self.feed_forward
 
     def head(self, fused: bool) -> Work:
-        """Return the work of the output layer and the loss, whose values have 4 bytes."""
+        """Return the work of the output layer and the loss, whose values have 4 bytes.
+
+        A fused loss writes the gradient of the logits where they were (as flash-attention's cross-entropy does).
+        """
         logits = self.sequence * self.vocabulary
         return Work(
             products=2 * logits * self.hidden,
             moved_split=VALUE * logits * (5 if fused else 14),
-            kept_split=(VALUE + 4 + 4) * logits,
+            kept_split=(4 if fused else VALUE + 4 + 4) * logits,
         )
 
     @property
@@ -190,13 +194,19 @@ class Convolutions:
 Model = Transformer | Convolutions
 
 
+@functools.cache
+def _presets() -> dict[str, dict[str, Any]]:
+    table: dict[str, dict[str, Any]] = yaml.safe_load(TABLE.read_text())
+    return table
+
+
 def preset(name: str, **changed: int) -> Model:
     """Return a shape by its name, with other values where they are given.
 
     Raises:
         UserError: when there is none of that name, or it has no such value.
     """
-    known: dict[str, dict[str, Any]] = yaml.safe_load(TABLE.read_text())
+    known = _presets()
     if name not in known:
         raise UserError(
             f"model {name!r} is not known; known: {', '.join(known)}{nearest(name, known)}, or give its sizes"

@@ -1,8 +1,14 @@
-"""The formulas against what others have measured: the table of `published.yaml`, recomputed."""
+"""The formulas against what others have measured: the table of `published.csv`, recomputed.
 
-from collections.abc import Callable, Mapping
+`python -m components.planning.published` prints the page docs/planning-points.md.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from statistics import median, quantiles
 from typing import Any
 
 import yaml
@@ -13,8 +19,11 @@ from components.planning.layout import Checkpointing, Cluster, Layout
 from components.planning.models import Model, preset
 from components.planning.search import Plan
 
-TABLE = Path(__file__).with_name("published.yaml")
-TOLERANCE = 0.1
+TABLE, SOURCES = (Path(__file__).with_name(f"published.{kind}") for kind in ("csv", "yaml"))
+FITTED, HELD_OUT = "fitted", "held out"
+SPEEDS = ("step", "throughput")
+COUNTS = ("batch", "micro_batch", "tensor", "pipeline", "interleave", "context", "zero")
+SWITCHES = ("fused", "flash", "sequence_parallel")
 
 
 @dataclass(frozen=True)
@@ -23,65 +32,102 @@ class Point:
 
     Attributes:
         name: what was measured.
+        source: a key of `published.yaml`.
+        role: `fitted` where the shares of `efficiency.yaml` were fitted to it, else `held out`.
+        quantity: what to compute, see `QUANTITIES`.
         value: the figure.
         unit: of it.
-        model: preset and changed values.
-        cluster: GPU, nodes, GPUs of a node, network in Gbit/s.
-        layout: the strategy; `searched: true` where it was not published, so that the planner's own stands for it.
-        quantity: what to compute, see `QUANTITIES`.
-        source: where the figure stands.
-        reason: why the prediction is further off than a tenth; empty where it is not.
+        row: the setup, by column; where the layout is empty it was not published, and the planner's own stands for it.
     """
 
     name: str
+    source: str
+    role: str
+    quantity: str
     value: float
     unit: str
-    model: Mapping[str, Any]
-    cluster: Mapping[str, Any]
-    layout: Mapping[str, Any]
-    quantity: str
-    source: str
-    reason: str = ""
+    row: Mapping[str, str]
 
-    def predict(self) -> float:
-        """Return the planner's figure for the same setup."""
-        model = preset(**self.model)
-        place = Cluster(
-            gpu(self.cluster["gpu"]), self.cluster["nodes"], self.cluster["per_node"], self.cluster["gbit"] / 8 * 1e9
+    def plan(self) -> Plan:
+        """Return the planner's figures for the same setup."""
+        row = self.row
+        sizes = {"sequence": int(row["sequence"])} if row["sequence"] else {}
+        cluster = Cluster(gpu(row["gpu"]), int(row["nodes"]), int(row["per_node"]), float(row["gbit"]) / 8 * 1e9)
+        splits: dict[str, Any] = {name: int(row[name]) for name in COUNTS if row[name]}
+        layout = Layout(
+            **splits | {name: row[name] == "1" for name in SWITCHES},
+            checkpointing=Checkpointing(row["checkpointing"] or "none"),
+            precision=row["precision"],
         )
-        given = dict(self.layout)
-        is_searched = given.pop("searched", False)
-        layout = Layout(**given | {"checkpointing": Checkpointing(given.get("checkpointing", "none"))})
-        found = (search.proposed if is_searched else search.plan)(model, place, layout)
-        return QUANTITIES[self.quantity](found)
+        compute = search.plan if row["micro_batch"] else search.proposed
+        return compute(preset(row["model"], **sizes), cluster, layout)
 
-    def error(self) -> float:
-        """Return how far the prediction is off, relative to the published figure."""
-        return self.predict() / self.value - 1
+    @cached_property
+    def predicted(self) -> float:
+        """The planner's figure."""
+        return QUANTITIES[self.quantity](self.plan())
 
 
 def points() -> list[Point]:
     """Return the table."""
-    table = yaml.safe_load(TABLE.read_text())
-    return [Point(**row) for row in table["points"]]
+    with TABLE.open(newline="") as file:
+        return [_point(row) for row in csv.DictReader(file)]
 
 
-def _speedup(found: Plan) -> float:
+def _point(row: dict[str, str]) -> Point:
+    names = ("name", "source", "role", "quantity", "unit")
+    return Point(**{name: row[name] for name in names}, value=float(row["value"]), row=row)
+
+
+def errors(table: Iterable[Point], role: str) -> list[float]:
+    """Return how far the speeds of a role are off, relative to the published ones."""
+    return [point.predicted / point.value - 1 for point in table if point.role == role and point.quantity in SPEEDS]
+
+
+def spread(relative: Iterable[float]) -> tuple[float, float]:
+    """Return the median and the 90th percentile of absolute errors."""
+    absolute = [abs(error) for error in relative]
+    return median(absolute), quantiles(absolute, n=10)[-1]
+
+
+def page(table: Sequence[Point]) -> Iterator[str]:
+    """Yield the lines of docs/planning-points.md."""
+    yield "# The planner against published figures, point by point\n"
+    yield "How far `nightshift plan` can be trusted, in detail; [planning.md](planning.md) has the summary. No GPU of"
+    yield "ours has run any of these. Written by `make compile`.\n"
+    yield "| speeds | points | median error | 90th percentile |\n|---|---|---|---|"
+    for role in (FITTED, HELD_OUT):
+        relative = errors(table, role)
+        yield "| {} | {} | {:.1%} | {:.1%} |".format(role, len(relative), *spread(relative))
+    for source, where in yaml.safe_load(SOURCES.read_text()).items():
+        yield f"\n## {source}\n\n{where}\n\n| published | figure | planner | error | role |\n|---|---|---|---|---|"
+        yield from (_line(point) for point in table if point.source == source)
+
+
+def _line(point: Point) -> str:
+    error = f"{100 * (point.predicted / point.value - 1):+z.1f} %"
+    return f"| {point.name} | {point.value:,g} {point.unit} | {point.predicted:,.4g} | {error} | {point.role} |"
+
+
+def _speedup(plan: Plan) -> float:
     """Return how much faster all GPUs are than one, with as many samples a GPU."""
-    alone = replace(found.cluster, nodes=1, per_node=1)
-    one = search.plan(found.model, alone, replace(found.layout, batch=found.layout.batch // found.cluster.gpus))
-    return found.throughput * found.cluster.gpus / one.throughput
+    alone = replace(plan.cluster, nodes=1, per_node=1)
+    one = search.plan(plan.model, alone, replace(plan.layout, batch=plan.layout.batch // plan.cluster.gpus))
+    return plan.throughput * plan.cluster.gpus / one.throughput
 
 
-def _states(model: Model, found: Plan) -> float:
-    return memory.states(model, found.layout, found.layout.data(found.cluster))
+def _states(model: Model, plan: Plan) -> float:
+    return memory.states(model, plan.layout, plan.layout.shards(plan.cluster))
 
 
 QUANTITIES: dict[str, Callable[[Plan], float]] = {
-    "step": lambda found: found.timing.step,
-    "throughput": lambda found: found.throughput,
-    "mfu": lambda found: 100 * found.mfu,
-    "memory": lambda found: found.memory.total / 2**30,
-    "states": lambda found: _states(found.model, found) / 1e9,
+    "step": lambda plan: plan.timing.step,
+    "throughput": lambda plan: plan.throughput,
+    "mfu": lambda plan: 100 * plan.mfu,
+    "memory": lambda plan: plan.memory.total / 2**30,
+    "states": lambda plan: _states(plan.model, plan) / 1e9,
     "speedup": _speedup,
 }
+
+if __name__ == "__main__":
+    print("\n".join(page(points())))  # noqa: T201 - the page

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from components.planning.memory import GIB
 from components.planning.search import Plan
 
 
@@ -27,7 +28,7 @@ def written(plan: Plan, name: str) -> str:
         "layout": {name: str(value) if name == "checkpointing" else value for name, value in layout.items()}
         | {"data": plan.layout.data(cluster), "micro_batches": plan.layout.micro_batches(cluster)},
         "expected": {
-            "memory_gb": round(plan.memory.total / 1e9, 1),
+            "memory_gib": round(plan.memory.total / GIB, 1),
             "step_seconds": round(plan.timing.step, 4),
             "throughput_per_gpu": round(plan.throughput, 1),
             "mfu": round(plan.mfu, 3),

@@ -7,11 +7,13 @@ from itertools import product
 from components.common.errors import UserError
 from components.planning import memory, timing
 from components.planning.layout import Checkpointing, Cluster, Layout, check
-from components.planning.memory import Memory
+from components.planning.memory import GIB, Memory
 from components.planning.models import Convolutions, Model
 from components.planning.timing import Timing
 
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SPLITS = (1, 2, 4, 8, 16)  # of a layer, and of a sequence
+LONG = 32768  # tokens of a sequence from which on splitting it is tried
 
 
 @dataclass(frozen=True)
@@ -105,19 +107,19 @@ def _tried(model: Model, cluster: Cluster, layout: Layout) -> Plan | None:
 
 
 def _layouts(model: Model, cluster: Cluster, like: Layout) -> Iterator[Layout]:
-    tensors = [each for each in (1, 2, 4, 8, 16) if each <= cluster.per_node and model.heads % each == 0]
-    stages = [each for each in range(1, model.layers + 1) if model.layers % each == 0]
-    for tensor, pipeline, micro_batch in product(tensors, stages, MICRO_BATCHES):
-        if cluster.gpus % (tensor * pipeline) or like.batch % (cluster.gpus // (tensor * pipeline) * micro_batch):
+    tensors = [size for size in SPLITS if size <= cluster.per_node and model.heads % size == 0]
+    contexts = SPLITS if model.tokens >= LONG else (1,)
+    stages = [count for count in range(1, model.layers + 1) if cluster.gpus % count == 0]
+    for tensor, context, pipeline, micro_batch in product(tensors, contexts, stages, MICRO_BATCHES):
+        group = tensor * context * pipeline
+        if cluster.gpus % group or like.batch % (cluster.gpus // group * micro_batch):
             continue
-        chunks = [each for each in range(1, model.layers // pipeline + 1) if model.layers // pipeline % each == 0]
-        for interleave, zero, checkpointing in product(
-            chunks if pipeline > 1 else [1], (0, 1) if pipeline > 1 else (0, 1, 2, 3), Checkpointing
-        ):
+        for interleave, zero, checkpointing in product(_chunks(model, pipeline), range(4), Checkpointing):
             yield replace(
                 like,
                 micro_batch=micro_batch,
                 tensor=tensor,
+                context=context,
                 pipeline=pipeline,
                 interleave=interleave,
                 zero=zero,
@@ -125,21 +127,26 @@ def _layouts(model: Model, cluster: Cluster, like: Layout) -> Iterator[Layout]:
             )
 
 
+def _chunks(model: Model, pipeline: int) -> list[int]:
+    """Return the numbers of chunks that divide the layers of a stage evenly; 1 always can be."""
+    each = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
+    return [count for count in range(1, each + 1) if each % count == 0]
+
+
 def _overfull(found: Plan) -> str:
-    need, has = found.memory.total / 1e9, found.cluster.gpu.memory / 1e9
-    parts = f"{found.memory.states / 1e9:.1f} states, {found.memory.activations / 1e9:.1f} activations"
-    return f"the layout needs {need:.1f} GB a GPU ({parts}), {found.cluster.gpu.name} has {has:.0f}"
+    need, has = found.memory.total / GIB, found.cluster.gpu.memory / GIB
+    parts = f"{found.memory.states / GIB:.1f} states, {found.memory.activations / GIB:.1f} activations"
+    return f"the layout needs {need:.1f} GiB a GPU ({parts}), {found.cluster.gpu.name} has {has:.1f}"
 
 
 def _instead(best: Plan) -> str:
-    return (
-        f"this would fit, in {best.memory.total / 1e9:.1f} GB and {best.timing.step:.3g} s a step: {flags(best.layout)}"
-    )
+    needs = f"{best.memory.total / GIB:.1f} GiB and {best.timing.step:.3g} s a step"
+    return f"this would fit, in {needs}: {flags(best.layout)}"
 
 
 def flags(layout: Layout) -> str:
     """Return the flags of the command that describe a layout."""
-    names = ("micro_batch", "tensor", "pipeline", "interleave", "zero", "checkpointing")
+    names = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero", "checkpointing")
     return " ".join(f"--{name.replace('_', '-')} {getattr(layout, name)}" for name in names)
 
 

@@ -9,7 +9,9 @@ from components.common.errors import UserError
 from components.common.figures import written
 from components.common.hardware import gpu, gpus
 from components.planning import published, recipe, search
+from components.planning.efficiency import efficiency
 from components.planning.layout import Checkpointing, Cluster, Layout
+from components.planning.memory import GIB
 from components.planning.models import Model, Transformer, preset
 from components.planning.search import Plan
 from pipelines.cli import options
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SIZES = ("layers", "hidden", "heads", "groups", "feed_forward", "vocabulary", "sequence")
-STRATEGY = ("micro_batch", "tensor", "pipeline", "interleave", "zero")
+STRATEGY = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero")
 
 
 def add(commands: options.Commands) -> None:
     """Add the command."""
     command = options.add_command(commands, "plan", plan.__doc__)
-    command.add_argument("--published", action="store_true", help="print how far published figures are met, and end")
+    command.add_argument("--published", action="store_true", help="compare the planner with published figures and exit")
     command.add_argument("--model", default="custom", help="a preset such as llama3-8b, gpt-175b, bert-base, resnet50")
     for name in SIZES:
         command.add_argument(
@@ -36,8 +38,10 @@ def add(commands: options.Commands) -> None:
     command.add_argument("--network", type=float, default=400, help="of a GPU to other nodes, Gbit/s (default: 400)")
     command.add_argument("--batch", type=int, help="samples of a step, over all GPUs")
     for name in STRATEGY:
-        command.add_argument(_flag(name), type=int, help="of the strategy (default: with none given, all are searched)")
-    command.add_argument("--checkpointing", choices=list(Checkpointing), help="of activations (default: as above)")
+        command.add_argument(_flag(name), type=int, help="part of the strategy (default: search all)")
+    command.add_argument(
+        "--checkpointing", choices=list(Checkpointing), help="activations to recompute (default: search all)"
+    )
     command.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
     command.add_argument("--eager", action="store_true", help="without torch.compile or fused kernels")
     command.add_argument("--samples", type=float, help="of an epoch: prints its hours, and its cost with a price")
@@ -66,11 +70,10 @@ def accuracy() -> "Table":
     """Return the published figures beside the planner's."""
     from rich.table import Table
 
-    table = Table("published", "figure", "planner", "error", "reason", title="The planner against published figures")
+    table = Table("published", "figure", "planner", "error", "role", title="The planner against published figures")
     for point in published.points():
-        predicted = point.predict()
-        error = f"{100 * (predicted / point.value - 1):+z.1f} %"
-        table.add_row(point.name, f"{point.value:,g} {point.unit}", f"{predicted:,.4g}", error, point.reason)
+        error = f"{100 * (point.predicted / point.value - 1):+z.1f} %"
+        table.add_row(point.name, f"{point.value:,g} {point.unit}", f"{point.predicted:,.4g}", error, point.role)
     return table
 
 
@@ -109,16 +112,20 @@ def _table(found: Plan, args: argparse.Namespace) -> "Table":
 
 def _facts(found: Plan, args: argparse.Namespace) -> dict[str, str]:
     memory, time = found.memory, found.timing
-    parts = f"{memory.states / 1e9:.1f} states, {memory.activations / 1e9:.1f} activations"
+    parts = f"{memory.states / GIB:.1f} states, {memory.activations / GIB:.1f} activations"
     facts = {
         "parameters": f"{found.model.parameters / 1e9:,.3g} billion",
-        "memory a GPU": f"{memory.total / 1e9:.1f} of {found.cluster.gpu.memory / 1e9:.0f} GB ({parts})",
+        "memory a GPU": f"{memory.total / GIB:.1f} of {found.cluster.gpu.memory / GIB:.1f} GiB ({parts})",
         "step": f"{time.step:.4g} s",
         "throughput": f"{found.throughput:,.0f} {'tokens' if found.model.tokens > 1 else 'samples'}/s a GPU",
         "MFU": written(found.mfu, "percent"),
         "pipeline bubble": written(time.bubble / time.step, "percent"),
         "communication": f"{written(time.communication / time.step, 'percent')} not hidden",
     }
+    if not efficiency(found.cluster.gpu).is_fitted:
+        facts["caveat"] = (
+            f"no training on {found.cluster.gpu.architecture} was fitted; the shares of its peaks are Ampere's"
+        )
     if args.samples:
         hours = found.hours(args.samples)
         facts["epoch"] = f"{hours:,.4g} h"

@@ -9,21 +9,45 @@ import yaml
 from components.common.errors import UserError
 from components.common.hardware import gpu, gpus
 from components.planning import memory, published, recipe, search, timing
+from components.planning.efficiency import efficiency
 from components.planning.layout import Checkpointing, Cluster, Layout
 from components.planning.models import preset
 
-DOCS = Path("docs/planning.md").read_text()
 NODE = Cluster(gpu("h100-80gb"), 1, 8, 50e9)
 
 
-@pytest.mark.parametrize("point", published.points(), ids=lambda point: point.name)
-def test_a_published_figure_is_met_within_a_tenth_or_the_reason_stands_beside_it(point: published.Point) -> None:
-    error = point.error()
+TABLE = published.points()
+# elsewhere what is computed again in the backward pass is not published
+WITH_LAYOUTS = ("llm-foundry", "torchtitan", "torchtitan-h200", "megatron-lm")
 
-    assert (abs(error) <= published.TOLERANCE) != bool(point.reason)
-    assert point.source
-    row = f"| {point.name} | {point.value:,g} {point.unit} | {point.predict():,.4g} | {100 * error:+z.1f} % |"
-    assert row in DOCS, f"docs/planning.md lacks this line:\n{row}"
+
+def test_published_speeds_that_nothing_was_fitted_to_are_met_within_8_percent_and_most_within_20() -> None:
+    held_out = published.errors(TABLE, published.HELD_OUT)
+    middle, tail = published.spread(held_out)
+
+    assert len(held_out) > 80
+    assert middle < 0.08
+    assert tail < 0.2
+
+
+def test_the_page_of_points_is_that_of_the_table() -> None:
+    assert Path("docs/planning-points.md").read_text().splitlines() == "\n".join(published.page(TABLE)).splitlines()
+
+
+def test_a_layout_that_somebody_has_run_fits() -> None:
+    refused = [point.name for point in TABLE if point.source in WITH_LAYOUTS and not point.plan().fits]
+
+    assert not refused
+
+
+def test_counted_states_are_those_of_deepspeeds_functions() -> None:
+    states = [point for point in TABLE if point.source == "deepspeed"]
+
+    assert [point.predicted for point in states] == pytest.approx([point.value for point in states], rel=1e-3)
+
+
+def test_every_point_names_its_source() -> None:
+    assert {point.source for point in TABLE} == set(yaml.safe_load(published.SOURCES.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -37,6 +61,10 @@ def test_a_published_figure_is_met_within_a_tenth_or_the_reason_stands_beside_it
         ("llama3-405b", 405.9),
         ("gpt-175b", 175),
         ("megatron-530b", 530),
+        ("mpt-7b", 6.66),
+        ("mpt-30b", 29.98),
+        ("llama2-70b", 69),
+        ("nemotron-340b", 341),
         ("resnet50", 0.02556),
     ),
 )
@@ -89,10 +117,36 @@ def test_a_pipelines_bubble_shrinks_with_micro_batches_and_chunks() -> None:
     assert timing.bubble(Layout(64, pipeline=8, interleave=4), 16) == 7 / 64
 
 
+def test_layers_that_stages_do_not_divide_leave_the_fullest_stage_to_wait_for() -> None:
+    model, cluster = preset("llama3-405b"), replace(NODE, nodes=64)
+
+    uneven = search.plan(model, cluster, Layout(256, tensor=8, pipeline=8, zero=3))
+
+    even = search.plan(replace(model, layers=128), cluster, uneven.layout)
+    assert uneven.timing.compute == even.timing.compute
+    assert uneven.memory.activations == even.memory.activations
+
+
+def test_logits_are_split_by_tensor_parallelism_and_sequences_by_context_parallelism() -> None:
+    model = preset("nemotron-8b")
+    whole, split = (memory.activations(model, NODE, Layout(16, tensor=size)) for size in (1, 8))
+    shared = memory.activations(model, NODE, Layout(16, context=8))
+
+    assert split < whole / 7
+    assert shared == whole / 8
+
+
+def test_a_gpu_whose_architecture_was_not_fitted_is_said_to_be_so() -> None:
+    fitted = {each.name for each in gpus().values() if efficiency(each).is_fitted}
+
+    assert {"a100-80gb", "h100-80gb", "b200-180gb"} <= fitted
+    assert not fitted & {"v100-32gb", "t4", "l4", "l40s"}
+
+
 def test_a_layout_that_does_not_fit_is_refused_with_one_that_does() -> None:
     model = preset("llama3-8b")
 
-    with pytest.raises(UserError, match=r"needs \d+\.\d GB a GPU .* has 80; this would fit, .*--zero 3") as error:
+    with pytest.raises(UserError, match=r"needs \d+\.\d GiB a GPU .* has 79.1; this would fit, .*--zero [23]") as error:
         search.fitting(model, NODE, Layout(16))
 
     words = str(error.value).split("step: ")[1].split()
@@ -107,11 +161,11 @@ def test_a_layout_that_does_not_fit_is_refused_with_one_that_does() -> None:
 def test_a_model_that_fits_in_no_layout_is_refused_with_the_nodes_it_takes() -> None:
     model = preset("llama3-70b")
 
-    with pytest.raises(UserError, match=r"no layout .* fits 8 x h100-80gb; it would on 4 nodes with --batch 32"):
+    with pytest.raises(UserError, match=r"no layout .* fits 8 x h100-80gb; it would on 2 nodes with --batch 32"):
         search.proposed(model, NODE, Layout(32))
 
-    assert search.proposed(model, replace(NODE, nodes=4), Layout(32)).fits
-    assert search.fastest(model, replace(NODE, nodes=2), Layout(32)) is None
+    assert search.proposed(model, replace(NODE, nodes=2), Layout(32)).fits
+    assert search.fastest(model, NODE, Layout(32)) is None
 
 
 def test_the_proposal_is_at_least_as_fast_as_every_published_layout_that_fits() -> None:
@@ -137,12 +191,12 @@ def test_a_recipe_says_what_was_planned() -> None:
     (
         (Layout(16, tensor=3), r"tensor is 3, which does not divide the model's heads, 32; give 2 or 4"),
         (
-            Layout(16, pipeline=5),
-            r"pipeline x interleave is 5, which does not divide the model's layers, 32; give 4 or 8",
+            Layout(16, pipeline=8, interleave=8),
+            r"pipeline x interleave is 64, and the model has 32 layers; give as many or",
         ),
+        (Layout(16, context=3), r"context is 3, which does not divide the model's sequence, 8192; give 2 or 4"),
         (Layout(12), r"replicas x micro_batch is 8, which does not divide batch, 12; give 6 or 12"),
         (Layout(16, zero=4), r"zero is 4; give 0, 1, 2 or 3"),
-        (Layout(16, pipeline=2, zero=3), r"zero is 3 with a pipeline of 2 stages; zero is 0 or 1 there"),
         (Layout(12, pipeline=8, interleave=2), r"interleave is 2 with 12 micro-batches and 8 stages"),
         (Layout(16, micro_batch=0), r"micro_batch is 0; give 1 or more"),
         (Layout(16, precision="fp4"), r"precision is 'fp4'; h100-80gb has fp32, tf32"),
@@ -158,11 +212,11 @@ def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
         gpu("h100-80")
     with pytest.raises(UserError, match=r"model 'llama3-8' is not known; .*did you mean 'llama3-8b'"):
         preset("llama3-8")
-    with pytest.raises(UserError, match=r"tensor and pipeline are for transformers"):
+    with pytest.raises(UserError, match=r"tensor, context and pipeline are for transformers"):
         search.plan(preset("resnet50"), NODE, Layout(16, tensor=2))
 
 
 def test_every_gpu_of_the_table_has_a_source_and_a_date() -> None:
     for each in gpus().values():
         assert each.source.startswith("https://") and each.date.year >= 2026
-        assert each.bandwidth < each.peak("fp16") and each.memory >= 16e9
+        assert each.bandwidth < each.peak("fp16") and each.memory > 14 * 2**30
