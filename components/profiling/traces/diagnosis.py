@@ -1,7 +1,8 @@
 """What would win most: every way to lose time has a rule that says what it costs, what shows it, and what helps.
 
 What a rule says is won is what is lost: time of the slowest GPU in which it does nothing, or only moves data. Faster
-arithmetic comes last and without a figure, since a trace does not tell how fast the same kernels would be.
+arithmetic has no figure, since a trace does not tell how fast the same kernels would be; it comes last, unless nothing
+that is lost is worth a change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from components.profiling.traces.ranks import Imbalance
 from components.profiling.traces.trace import Host, Rows, Trace, Work
 
 LEAST = 1.0  # per cent of a step: what costs less is not worth a change
+GPU_BOUND = 5.0  # per cent of a step: where nothing costs more, what the GPU computes is what to change first
 SHORT = 20.0  # microseconds: kernels about as long as their launches
 MANY_OFF = 50.0  # per cent of the time of matrix products, and of what may be one
 MANY_UNKNOWN = 20.0  # per cent of the time of kernels that compute
@@ -55,7 +57,8 @@ def diagnose(found: Sequence[Breakdown], sums: Sums) -> list[Finding]:
     case = Case(slowest(found), found, ranks.imbalance(found))
     lost = [one for rule in RULES if (one := rule(case)) and (one.won_pct or 0.0) >= LEAST]
     ranked = sorted(lost, key=lambda one: -(one.won_ms or 0.0))
-    return [*ranked, *_arithmetic(sums), *_fine(case, lost), *_unknown(sums)]
+    slow, limit = list(_arithmetic(case, sums)), list(_limit(case, ranked))
+    return [*slow, *limit, *ranked, *_unknown(sums)] if limit else [*ranked, *slow, *_unknown(sums)]
 
 
 def slowest(found: Sequence[Breakdown]) -> Breakdown:
@@ -183,10 +186,11 @@ def _copies(case: Case) -> Finding | None:
     return case.finding("Exposed copies", lost, evidence, fix)
 
 
-def _arithmetic(sums: Sums) -> Iterator[Finding]:
+def _arithmetic(case: Case, sums: Sums) -> Iterator[Finding]:
     """Return slow arithmetic that is sure: whatever is unknown counts as if it ran on tensor cores."""
     products = sums.on + sums.off + sums.unknown
-    if sums.off and 100 * sums.off / products > MANY_OFF and 100 * sums.off / sums.whole > LEAST:
+    windows = sum(one.length for one in case.all)
+    if sums.off and 100 * sums.off / products > MANY_OFF and 100 * sums.off / windows > LEAST:
         bases = ", ".join(f"{basis} ({100 * took / products:.0f} %)" for basis, took in sums.bases.items())
         yield Finding(
             title="Arithmetic without tensor cores",
@@ -213,14 +217,16 @@ def _unknown(sums: Sums) -> Iterator[Finding]:
         )
 
 
-def _fine(case: Case, lost: Sequence[Finding]) -> Iterator[Finding]:
-    if not lost:
+def _limit(case: Case, ranked: Sequence[Finding]) -> Iterator[Finding]:
+    """Return that the GPU is the limit, where nothing that is lost is worth as much as what it computes."""
+    most = (ranked[0].won_pct or 0.0) if ranked else LEAST
+    if most < GPU_BOUND:
         yield Finding(
             title="The GPU is the limit",
             won_ms=None,
             won_pct=None,
-            evidence=f"It is busy for {case.one.percent(case.one.busy):.1f} % of the step, and nothing else costs "
-            f"{LEAST:g} % of it.",
+            evidence=f"It is busy for {case.one.percent(case.one.busy):.1f} % of the step, and nothing else costs more "
+            f"than {most:.2g} % of it.",
             fix="Look at the top kernels: fuse them, do less in them, or take a faster GPU.",
         )
 

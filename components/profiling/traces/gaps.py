@@ -1,10 +1,10 @@
 """Why a GPU is idle: by what the host does in the meantime.
 
-A moment without work belongs, in this order, to the data loader that the host waits for; to the blocking call during
-which the GPU ran dry (a copy from pageable memory, a synchronization, an allocation), or that lasts at that moment; to
-the host, when what comes next was launched only after the GPU ran dry; else to the GPU itself, which waits for another
-stream or between two kernels. The host's own gaps are short where it launches without a pause but not fast enough, and
-long where it does something else.
+A moment without work belongs, in this order, to the GPU itself, which waits for another stream or between two kernels,
+when what comes next was launched before the GPU ran dry, or while the host is blocked although it was launched; to the
+data loader that the host waits for; to the blocking call during which the GPU ran dry (a copy from pageable memory, a
+synchronization, an allocation), until the host has caught up, or that lasts at that moment; else to the host. Its own
+gaps are short where it launches without a pause but not fast enough, and long where it does something else.
 """
 
 from enum import StrEnum
@@ -29,7 +29,9 @@ class Cause(StrEnum):
 
 
 LONG = 1000.0  # microseconds: a launch with all that PyTorch does before it takes a tenth of that
+CATCHING_UP = 5000.0  # microseconds that the host may take after it was blocked, until the GPU has work again
 SYNCHRONIZING = ("synchronize",)
+BLOCKING_COPIES = ("memcpywithstream",)  # of HIP: the host waits in it, whatever the memory
 ALLOCATING = ("cudamalloc", "cudafree", "cudahostalloc", "cumemalloc", "cumemcreate", "cumemmap")
 LOADING = ("enumerate(dataloader)", "dataloader.__next__")
 
@@ -48,7 +50,7 @@ def blocking(trace: Trace) -> dict[Cause, Floats]:
     """Return when the host is in calls that block it, by cause."""
     calls = trace.host[trace.host["kind"] == Host.CALL]
     copies, back = (trace.work[_copies(trace, text)] for text in ("pageable -> device", "device -> pageable"))
-    waits = trace.named(calls, *SYNCHRONIZING) | np.isin(calls["cause"], _known(back["cause"]))
+    waits = trace.named(calls, *SYNCHRONIZING, *BLOCKING_COPIES) | np.isin(calls["cause"], _known(back["cause"]))
     found = {
         Cause.COPY: np.isin(calls["cause"], _known(copies["cause"])),
         Cause.SYNC: waits,
@@ -61,39 +63,43 @@ def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
     """Return the idle moments of a GPU in the trace's window, by cause; together they are all idle moments."""
     work = trace.work[trace.work["device"] == device]
     idle = timeline.gaps(timeline.union(timeline.spans(work)), trace.window)
-    waited = timeline.common(idle, loading(trace))
-    left = timeline.without(idle, waited)
-    found = {Cause.DATA: waited}
-    for cause, calls in blocking(trace).items():
-        dry = _starts_in(left, calls)
-        found[cause] = timeline.union(np.concatenate([left[dry], timeline.common(left[~dry], calls)]))
+    calls = blocking(trace)
+    ready = _launched(trace, work, idle)
+    is_pending = idle[:, 1] - np.maximum(ready, idle[:, 0]) >= LONG
+    pending = np.column_stack([np.maximum(ready, idle[:, 0]), idle[:, 1]])[is_pending]
+    own = np.concatenate([idle[ready <= idle[:, 0]], timeline.common(pending, calls[Cause.SYNC])])
+    found = {Cause.DEVICE: timeline.union(own)}
+    left = timeline.without(idle, found[Cause.DEVICE])
+    found[Cause.DATA] = timeline.common(left, loading(trace))
+    left = timeline.without(left, found[Cause.DATA])
+    for cause, spans in calls.items():
+        found[cause] = timeline.union(np.concatenate([_dry(left, spans), timeline.common(left, spans)]))
         left = timeline.without(left, found[cause])
-    late, is_long = _launched_late(trace, work, left), left[:, 1] - left[:, 0] >= LONG
-    return found | {
-        Cause.LAUNCH: left[late & ~is_long],
-        Cause.PAUSE: left[late & is_long],
-        Cause.DEVICE: left[~late],
-    }
+    is_long = left[:, 1] - left[:, 0] >= LONG
+    return found | {Cause.LAUNCH: left[~is_long], Cause.PAUSE: left[is_long]}
 
 
-def _starts_in(idle: Floats, calls: Floats) -> Mask:
-    """Return which gaps start inside a call."""
+def _dry(idle: Floats, calls: Floats) -> Floats:
+    """Return the gaps that start inside a call, until the host has caught up: a long pause after it is its own."""
     before = np.searchsorted(calls[:, 0], idle[:, 0], side="right") - 1
     ends = np.r_[calls[:, 1], -np.inf][before]
-    return np.asarray((before >= 0) & (idle[:, 0] <= ends))
+    inside = (before >= 0) & (idle[:, 0] <= ends)
+    starts, stops = idle[inside, 0], idle[inside, 1]
+    ends = np.minimum(ends[inside], stops)
+    return np.column_stack([starts, np.where(stops - ends < CATCHING_UP, stops, ends)])
 
 
-def _launched_late(trace: Trace, work: Rows, idle: Floats) -> Mask:
-    """Return for which gaps the work that ends them was launched after they began, or nothing ends them."""
+def _launched(trace: Trace, work: Rows, idle: Floats) -> Floats:
+    """Return when the work that ends each gap had been launched; infinite where nothing tells or nothing ends it."""
     calls = trace.host[(trace.host["kind"] == Host.CALL) & (trace.host["cause"] >= 0)]
     if not len(work) or not len(calls):
-        return np.ones(len(idle), dtype=bool)
+        return np.full(len(idle), np.inf)
     calls = calls[np.argsort(calls["cause"], kind="stable")]
     places = np.searchsorted(work["start"], idle[:, 1] - 1e-3)  # times are rounded
     following = work[np.minimum(places, len(work) - 1)]
     launches = calls[np.minimum(np.searchsorted(calls["cause"], following["cause"]), len(calls) - 1)]
-    was_ready = (launches["cause"] == following["cause"]) & (launches["start"] < idle[:, 0])
-    return np.asarray(~was_ready | (places == len(work)))
+    is_known = (launches["cause"] == following["cause"]) & (places < len(work))
+    return np.asarray(np.where(is_known, launches["end"], np.inf))
 
 
 def _ranges(trace: Trace) -> Mask:

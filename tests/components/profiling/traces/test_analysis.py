@@ -75,6 +75,24 @@ def test_a_busy_gpu_is_the_limit(tmp_path):
     assert titles(said(busy().trace(tmp_path)))[-1] == "The GPU is the limit"
 
 
+@pytest.mark.parametrize(
+    ("kernel", "end", "first"),
+    [
+        ("sgemm", 9_600, "Arithmetic without tensor cores"),  # 4 % are lost
+        ("relu", 9_600, "The GPU is the limit"),
+        ("sgemm", 9_400, "Gaps while the host does something else"),  # 6 %: 1.2 ms in one gap
+    ],
+)
+def test_a_busy_gpu_is_told_before_small_losses(kernel, end, first, tmp_path):
+    events = Events().steps((0, 20_000)).kernel(kernel, 0, 2 * end, launched=(-9, 5))
+    assert titles(said(events.trace(tmp_path)))[0] == first
+
+
+def test_arithmetic_of_a_gpu_that_hardly_computes_is_not_told(tmp_path):
+    events = Events().steps((0, 10_000)).kernel("sgemm", 0, 90, launched=(-9, 5))
+    assert titles(said(events.trace(tmp_path))) == ["Gaps while the host does something else"]
+
+
 def test_waiting_for_a_data_loader_is_told_with_its_cure(tmp_path):
     events = Events().steps((0, 1000)).add("op", LOADER, 0, 300).kernel("sgemm", 300, 700, launched=(299, 1))
     first = said(events.trace(tmp_path)).diagnosis[0]
@@ -131,6 +149,36 @@ def test_a_synchronization_costs_until_the_host_has_caught_up(tmp_path):
     first = said(events.trace(tmp_path)).diagnosis[0]
     assert (first.title, first.won_ms) == ("Synchronizations", 0.2)
     assert "1 times per step" in first.evidence
+
+
+def test_what_the_host_does_long_after_a_synchronization_is_its_own(tmp_path):
+    events = Events().steps((0, 100_000)).kernel("sgemm", 0, 500, launched=(-5, 3))
+    events.add("call", "cudaStreamSynchronize", 10, 492).kernel("sgemm", 60_000, 40_000, launched=(59_990, 3))
+    first = said(events.trace(tmp_path)).diagnosis[0]
+    assert (first.title, first.won_ms) == ("Gaps while the host does something else", 59.498)
+
+
+def test_a_gap_before_work_that_was_launched_is_the_gpus_whatever_the_host_waits_for(tmp_path):
+    events = Events().steps((0, 1000)).kernel("sgemm", 0, 500, launched=(-5, 3))
+    events.add("call", "cudaStreamSynchronize", 10, 790).kernel("sgemm", 800, 200, launched=(5, 4))
+    first = said(events.trace(tmp_path)).diagnosis[0]
+    assert (first.title, first.won_ms) == ("Waits on the GPU itself", 0.3)
+
+
+@pytest.mark.parametrize("call", ["cudaStreamSynchronize", "hipMemcpyWithStream"])
+def test_a_gpu_that_does_not_start_what_it_has_waits_itself(call, tmp_path):
+    events = Events().steps((0, 100_000)).kernel("sgemm", 0, 500, launched=(-5, 3))
+    events.add("call", call, 600, 79_000).kernel("sgemm", 80_000, 20_000, launched=(520, 5))
+    first = said(events.trace(tmp_path)).diagnosis[0]
+    assert (first.title, first.won_ms) == ("Waits on the GPU itself", 79.0)
+
+
+def test_a_launch_that_lasts_is_the_hosts(tmp_path):
+    events = Events().steps((0, 10_000)).kernel("sgemm", 0, 500, launched=(-5, 3))
+    events.add("op", "aten::conv2d", 480, 8_500).kernel("sgemm", 9_000, 1_000, launched=(490, 8_400))
+    first = said(events.trace(tmp_path)).diagnosis[0]
+    assert (first.title, first.won_ms) == ("Gaps while the host does something else", 8.5)
+    assert "aten::conv2d" in first.evidence
 
 
 def test_reading_a_value_of_the_gpu_is_a_synchronization_too(tmp_path):
