@@ -132,6 +132,7 @@ class Rank(Part):
 
     source: str = Field(description="the trace")
     rank: int | None = Field(description="of the process; null where the trace does not say")
+    process: str = Field(description="as the trace calls it; empty where the trace is of one process")
     device: int
     device_name: str = Field(description="empty where the trace does not say")
     steps: int = Field(description="that are marked in the trace; 0 where none is")

@@ -21,6 +21,7 @@ from components.profiling.traces import (
     diagnosis,
     gaps,
     kernels,
+    processes,
     ranks,
     scaling,
     timeline,
@@ -72,7 +73,10 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     Raises:
         UserError: when the GPU has no peak of the precision.
     """
-    found = [breakdown.measure(trace, device) for trace in traces for device in trace.devices]
+    parts = [part for trace in traces for part in processes.split(trace)]
+    every = [breakdown.measure(part, device) for part in parts for device in part.devices]
+    found = ranks.working(every)
+    traces = [one.trace for one in found] or parts[:1]
     worst = diagnosis.slowest(found) if found else None
     uneven = ranks.imbalance(_comparable(found))
     device = _device(found, known)
@@ -81,7 +85,7 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
     steps = worst.trace.steps if worst else traces[0].steps
     step_ms = worst.step_ms if worst else _step_ms(traces[0])
     return TraceProfile(
-        sources=[trace.origin.source for trace in traces],
+        sources=list(dict.fromkeys(part.origin.source for part in parts)),
         step_ms=round(step_ms, 4) if len(steps) else None,
         gpu_busy_pct=_mean([one.percent(one.busy) for one in found]),
         data_wait_pct=_mean([one.percent(one.loading) for one in found]) or _host_waits(traces),
@@ -104,7 +108,7 @@ def analyze(traces: Sequence[Trace], known: Known) -> TraceProfile:
         imbalance_pct=round(uneven.percent, 3) if uneven else None,
         roofline=_roofline(device, traces, known),
         scaling=_scaling(found),
-        caveats=_caveats(traces, found, known, device),
+        caveats=[*_caveats(traces, found, known, device), *_left_out(every, found)],
     )
 
 
@@ -210,8 +214,9 @@ def _scaling(found: Sequence[Breakdown]) -> Scaling | None:
 def _caveats(
     traces: Sequence[Trace], found: Sequence[Breakdown], known: Known, device: Gpu | None
 ) -> list[str]:  # fmt: skip
-    several = len(traces) > 1
-    said = [f"{trace.origin.source}: {each}" if several else each for trace in traces for each in trace.caveats]
+    several = len({trace.origin.source for trace in traces}) > 1
+    prefixed = [f"{trace.origin.source}: {each}" if several else each for trace in traces for each in trace.caveats]
+    said = list(dict.fromkeys(prefixed))
     if found and device is None:
         named = known.device or "the GPU, which the trace does not name"
         said.append(f"The hardware table has no entry for {named}, so there is no MFU and no roofline.")
@@ -220,6 +225,22 @@ def _caveats(
     steps = [one.step_ms for one in _comparable(found)]
     if len(steps) > 1 and max(steps) > ranks.APART * min(steps):
         said.append("The steps of the traces take very different times: are they of one training?")
+    return said
+
+
+def _left_out(every: Sequence[Breakdown], found: Sequence[Breakdown]) -> list[str]:
+    """Name the GPUs whose work is negligible, and those whose process marks no step though others do."""
+    said = [
+        f"{ranks.name(one)} works for {one.busy / 1000:.4g} ms in all, next to nothing beside others: it is left out."
+        for one in every
+        if not any(one is kept for kept in found)
+    ]
+    marked = [len(one.trace.steps) > 0 for one in found]
+    said += [
+        f"{ranks.name(one)} has no step marked: its figures are of all its time, and no step's."
+        for one, has_steps in zip(found, marked, strict=True)
+        if any(marked) and not has_steps
+    ]
     return said
 
 

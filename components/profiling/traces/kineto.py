@@ -1,31 +1,33 @@
 """Traces of torch.profiler (Kineto), in the dialects of PyTorch 1.8 and later."""
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from math import isfinite
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from components.common.errors import UserError
-from components.profiling.traces import products, timeline
+from components.profiling.traces import processes, products, steps
+from components.profiling.traces.steps import Mark
 from components.profiling.traces.stream import Arguments, Event, Reader
 from components.profiling.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
 
-# categories of events; PyTorch 1.x wrote the first of each line
-WORKS = {
-    "Kernel": Work.KERNEL, "kernel": Work.KERNEL,
-    "Memcpy": Work.COPY, "gpu_memcpy": Work.COPY,
-    "Memset": Work.SET, "gpu_memset": Work.SET,
-}  # fmt: skip
-HOSTS = {
-    "Operator": Host.OPERATION, "cpu_op": Host.OPERATION,
-    "Runtime": Host.CALL, "cuda_runtime": Host.CALL, "cuda_driver": Host.CALL,
-    "user_annotation": Host.RANGE,
-}  # fmt: skip
-STEP = re.compile(r"ProfilerStep#?\s*\d+")
-CUDA = 1  # c10::DeviceType
+# categories of events by PyTorch 1.x, Kineto (`ActivityType`) and its plugins: XPU, MTIA, HPU, PrivateUse1
+CATEGORIES = (
+    (re.compile(r"(\w+_)?kernel|hccl|mtia_ccp_events"), Work.KERNEL),
+    (re.compile(r"(\w+_)?memcpy"), Work.COPY),
+    (re.compile(r"(\w+_)?memset"), Work.SET),
+    (re.compile(r"operator|cpu_op"), Host.OPERATION),
+    (re.compile(r"(\w+_)?(runtime|driver)|hpu_op"), Host.CALL),
+    (re.compile(r"user_annotation"), Host.RANGE),
+)
+# on devices, beside what they do
+NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "gpu_pm_counter", "overhead")
+CPU = 0  # c10::DeviceType; all others are devices
 LARGEST = 2**31
 
 
@@ -48,33 +50,39 @@ def read(file: BinaryIO, source: str) -> Trace:
     return found.trace(_origin(source, reader.about), _mended(reader))
 
 
+@cache
+def category(name: str) -> Work | Host | None:
+    """Return what events of a category are."""
+    return next((kind for pattern, kind in CATEGORIES if pattern.fullmatch(name.lower())), None)
+
+
 @dataclass
 class Gathered:
     """What has been read of a trace; times are as they stand there, less the first one."""
 
     zero: float | None = None
     names: dict[str, int] = field(default_factory=dict)
+    processes: dict[str, int] = field(default_factory=dict)
     threads: dict[str, int] = field(default_factory=dict)
-    steps: list[tuple[float, float]] = field(default_factory=list)
-    collectives: dict[int, Collective] = field(default_factory=dict)
+    lanes: dict[tuple[str, int], int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    collectives: dict[tuple[int, int], Collective] = field(default_factory=dict)
     matmuls: dict[int, Matmul] = field(default_factory=dict)
     work: list[Rows] = field(default_factory=list)
     host: list[Rows] = field(default_factory=list)
     memory: list[Rows] = field(default_factory=list)
+    begun: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    strange: Counter[str] = field(default_factory=Counter)
     broken: int = 0
 
     def add(self, events: Iterable[Event]) -> None:
         """Take some more events."""
-        work, host, memory = [], [], []
+        work: list[tuple[Any, ...]] = []
+        host: list[tuple[Any, ...]] = []
+        memory = []
         for event in events:
-            if event.ph == "X":
-                span = self._span(event)
-                if span is None or not isinstance(event.cat, str):
-                    continue
-                if (done := WORKS.get(event.cat)) is not None:
-                    work.append(self._work(event, span, done))
-                elif (did := HOSTS.get(event.cat)) is not None:
-                    host.append(self._host(event, span, did))
+            if event.ph == "X" or (event.ph in ("B", "E") and self._ends(event)):
+                self._complete(event, work, host)
             elif event.name == "[memory]" and event.args:
                 memory.append(self._memory(event, event.args))
         self.work.append(np.array(work, dtype=WORK))
@@ -84,18 +92,56 @@ class Gathered:
     def trace(self, origin: Origin, caveats: list[str]) -> Trace:
         """Return the whole, with what is to be said of how it was read."""
         work, host, memory = (np.concatenate(parts) for parts in (self.work, self.host, self.memory))
-        steps = np.array(sorted(self.steps), dtype=np.float64).reshape(-1, 2)
+        host = host[np.argsort(host["start"], kind="stable")]
+        work = work[np.argsort(work["start"], kind="stable")]
+        own = work[["lane", "cause"]].copy()
+        processes.assign(work, host, list(self.processes), list(self.lanes))
+        marks = sorted(self.marks, key=lambda mark: mark.start)
         return Trace(
             origin=origin,
             names=list(self.names),
-            work=work[np.argsort(work["start"], kind="stable")],
-            host=host[np.argsort(host["start"], kind="stable")],
+            work=work,
+            host=host,
             memory=_levels(memory[np.argsort(memory["at"], kind="stable")]),
-            steps=timeline.union(steps) if _overlap(steps) else steps,
-            collectives=self.collectives,
+            steps=steps.choose(marks, {}),
+            collectives=self._numbered(own, work["cause"]),
             matmuls=self.matmuls,
-            caveats=caveats + _caveats(self.broken, len(steps), len(work)),
+            caveats=[*caveats, *self._caveats(bool(marks), len(work))],
+            processes=list(self.processes) or [""],
+            marks=marks,
         )
+
+    def _numbered(self, own: Rows, causes: Rows) -> dict[int, Collective]:
+        """Return collective operations by their causes as all processes are numbered."""
+        if not self.collectives:
+            return {}
+        pairs = zip(own.tolist(), causes.tolist(), strict=True)
+        return {cause: told for key, cause in pairs if (told := self.collectives.get(key))}
+
+    def _ends(self, event: Event) -> bool:
+        """Return whether an event ends one that has begun, and make it the whole of it then."""
+        open_events = self.begun[f"{event.pid}/{event.tid}"]
+        if event.ph == "B":
+            open_events.append(event)
+        if event.ph == "B" or not open_events:
+            return False
+        first = open_events.pop()
+        start, end = _number(first.ts), _number(event.ts)
+        event.name, event.cat, event.ts, event.args = first.name, first.cat, first.ts, first.args or event.args
+        event.dur = None if start is None or end is None else end - start
+        return True
+
+    def _complete(self, event: Event, work: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> None:
+        span = self._span(event)
+        if span is None or not isinstance(event.cat, str):
+            return
+        kind = category(event.cat)
+        if isinstance(kind, Work):
+            work.append(self._work(event, span, kind))
+        elif kind is not None:
+            host.append(self._host(event, span, kind))
+        elif event.args and event.args.stream is not None and event.cat not in NO_WORK:
+            self.strange[event.cat] += 1
 
     def _span(self, event: Event) -> tuple[float, float] | None:
         start, took = _number(event.ts), _number(event.dur)
@@ -108,38 +154,54 @@ class Gathered:
 
     def _work(self, event: Event, span: tuple[float, float], kind: Work) -> tuple[Any, ...]:
         args = event.args or Arguments()
-        cause = _integer(args.correlation)
-        if args.collective:
-            self.collectives[cause] = Collective(
-                str(args.collective), _integer(args.elements), str(args.dtype), _integer(args.ranks)
-            )
         device = _integer(args.device if args.device is not None else event.pid)
         stream = _integer(args.stream if args.stream is not None else event.tid)
-        operation = _integer(_external(args))
-        return (*span, _integer(args.bytes, 0), cause, operation, self._name(event), device, stream, kind)
+        lane = self.lanes.setdefault((str(event.pid), device), len(self.lanes))
+        cause, operation = _integer(args.correlation), _integer(_external(args))
+        if args.collective:
+            self.collectives[lane, cause] = Collective(
+                str(args.collective), _integer(args.elements), str(args.dtype), _integer(args.ranks)
+            )
+        size = _integer(args.bytes, 0)
+        return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1)
 
     def _host(self, event: Event, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
         args, name = event.args or Arguments(), str(event.name)
-        if name.startswith("ProfilerStep") and STEP.fullmatch(name):
-            self.steps.append(span)
-            kind = Host.RANGE
-        operation = _integer(_external(args))
-        if kind is Host.OPERATION and operation >= 0 and (counted := products.count(name, args.shapes, args.types)):
-            self.matmuls[operation] = counted
-        if kind is Host.OPERATION and name.startswith("enumerate(DataLoader)"):
-            kind = Host.RANGE
+        process = self.processes.setdefault(str(event.pid), len(self.processes))
         thread = self.threads.setdefault(f"{event.pid}/{event.tid}", len(self.threads))
-        return (*span, _integer(args.correlation), operation, thread, self._name(event), kind)
+        operation = _integer(_external(args))
+        if kind is Host.OPERATION:
+            if name.startswith(("ProfilerStep", "enumerate(DataLoader)")):
+                kind = Host.RANGE
+            elif operation >= 0 and (counted := products.count(name, args.shapes, args.types)):
+                self.matmuls[processes.number(process, operation)] = counted
+        if kind is Host.RANGE and (step := steps.parse(name)):
+            self.marks.append(Mark(*span, process, thread, *step))
+        return (*span, _integer(args.correlation), operation, thread, self._name(event), kind, process)
 
     def _memory(self, event: Event, args: Arguments) -> tuple[Any, ...] | None:
-        at = _number(event.ts)
-        if at is None or args.device_type != CUDA:
+        at, kind = _number(event.ts), _integer(args.device_type)
+        if at is None or kind in (-1, CPU):
             return None
         self.zero = at if self.zero is None else self.zero
         known = args.allocated is not None
         level = _number(args.allocated) if known else _number(args.changed)
         reserved = _number(args.reserved) if known else -1.0  # below 0: only by how much it changed is known
-        return at - self.zero, _integer(args.device_id), level or 0.0, reserved or 0.0
+        process = self.processes.get(str(event.pid), 0)
+        return at - self.zero, _integer(args.device_id), level or 0.0, reserved or 0.0, process
+
+    def _caveats(self, has_steps: bool, work: int) -> list[str]:
+        found = []
+        if self.broken:
+            found.append(f"{self.broken:,} events have no time or a negative duration; they are left out.")
+        if self.strange:
+            kinds = ", ".join(f"{count:,} of {kind!r}" for kind, count in self.strange.most_common(5))
+            found.append(f"Events on a device whose category is not known are left out: {kinds}.")
+        if work and not has_steps:
+            found.append(
+                "No step is marked, so all figures are of the whole trace: call profiler.step() after each batch."
+            )
+        return found
 
     def _name(self, event: Event) -> int:
         return self.names.setdefault(str(event.name), len(self.names))
@@ -169,29 +231,16 @@ def _mended(reader: Reader) -> list[str]:
     return sentences
 
 
-def _caveats(broken: int, steps: int, work: int) -> list[str]:
-    found = []
-    if broken:
-        found.append(f"{broken:,} events have no time or a negative duration; they are left out.")
-    if work and not steps:
-        found.append("No step is marked, so all figures are of the whole trace: call profiler.step() after each batch.")
-    return found
-
-
 def _levels(rows: Rows) -> Rows:
     """Return memory rows with levels; PyTorch 1.x only says by how much each device's changed."""
     found = rows.copy()
     changes = found["reserved"] < 0
-    for device in np.unique(found["device"][changes]):
-        mine = changes & (found["device"] == device)
+    for process, device in np.unique(found[["process", "device"]][changes]).tolist():
+        mine = changes & (found["process"] == process) & (found["device"] == device)
         levels = np.cumsum(found["allocated"][mine])
         found["allocated"][mine] = levels - min(levels.min(), 0)
     found["reserved"][changes] = 0
     return found
-
-
-def _overlap(steps: timeline.Floats) -> bool:
-    return bool(np.any(steps[1:, 0] < steps[:-1, 1]))
 
 
 def _external(args: Arguments) -> Any:

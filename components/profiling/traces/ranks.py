@@ -9,6 +9,7 @@ from components.common.contracts.profile import Rank
 from components.profiling.traces.breakdown import Breakdown
 from components.profiling.traces.scaling import Point
 
+NEGLIGIBLE = 0.01  # of what another GPU does
 APART = 1.5  # ratio of step times from which on traces hardly are of one training
 
 
@@ -27,6 +28,7 @@ def described(one: Breakdown) -> Rank:
     return Rank(
         source=origin.source,
         rank=origin.rank,
+        process=origin.process,
         device=one.device,
         device_name=origin.devices.get(one.device, ""),
         steps=len(one.trace.steps),
@@ -41,13 +43,40 @@ def described(one: Breakdown) -> Rank:
 
 def name(one: Breakdown) -> str:
     """Return how people call a GPU of a trace."""
-    rank = one.trace.origin.rank
-    return f"GPU {one.device}" if rank is None else f"rank {rank}"
+    origin = one.trace.origin
+    if origin.rank is not None and not origin.process:
+        return f"rank {origin.rank}"
+    return f"GPU {one.device} of process {origin.process}" if origin.process else f"GPU {one.device}"
+
+
+def are_ranks(found: Sequence[Breakdown]) -> bool:
+    """Return whether GPUs wait for each other: those of several processes, each another rank, that communicate."""
+    origins = [one.trace.origin for one in found]
+    numbers = [origin.rank for origin in origins if origin.rank is not None and not origin.process]
+    apart = {(origin.source, origin.rank, origin.process) for origin in origins}
+    talk = all(one.communication > 0 or (one.trace.origin.world_size or 1) > 1 for one in found)
+    return len(found) > 1 and len(apart) == len(found) and len(set(numbers)) == len(numbers) and talk
+
+
+def working(found: Sequence[Breakdown]) -> list[Breakdown]:
+    """Return the GPUs that do the work.
+
+    Left out is a GPU that does next to nothing beside another one of its process, and a process that does next to
+    nothing beside another one of its recording and marks no step of its own.
+    """
+    return [one for one in found if not any(_is_dwarfed(one, other) for other in found)]
+
+
+def _is_dwarfed(one: Breakdown, other: Breakdown) -> bool:
+    mine, theirs = one.trace.origin, other.trace.origin
+    is_recording = (mine.source, mine.rank) == (theirs.source, theirs.rank)
+    together = is_recording and (mine.process == theirs.process or not len(one.trace.steps))
+    return together and one.busy < NEGLIGIBLE * other.busy
 
 
 def imbalance(found: Sequence[Breakdown]) -> Imbalance | None:
-    """Return how much longer the slowest GPU computes than the mean; None for one GPU."""
-    if len(found) < 2:
+    """Return how much longer the slowest GPU computes than the mean; None where they are no ranks."""
+    if not are_ranks(found):
         return None
     times = np.array([one.compute / one.steps for one in found])
     slowest, mean = found[int(np.argmax(times))], float(times.mean())

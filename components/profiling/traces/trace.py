@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.profiling.traces import timeline
+from components.profiling.traces.steps import Mark
 from components.profiling.traces.timeline import Floats, Mask
 
 Rows = npt.NDArray[np.void]
@@ -28,17 +29,18 @@ class Host(IntEnum):
     RANGE = 2  # annotated by the program, by PyTorch or with NVTX
 
 
-# `name` is an index into `Trace.names`; `cause` connects a call with the work it launched, `operation` work with the
-# operation of PyTorch that wanted it; -1 where that is not known
+# `name` is an index into `Trace.names`, `process` into `Trace.processes`; `cause` connects a call with the work it
+# launched, `operation` work with the operation of PyTorch that wanted it; -1 where that is not known. `lane` is what
+# the recording shows a GPU as, which two processes may use for two GPUs.
 WORK = np.dtype(
     [("start", "f8"), ("end", "f8"), ("bytes", "f8"), ("cause", "i8"), ("operation", "i8"), ("name", "i4"),
-     ("device", "i4"), ("stream", "i8"), ("kind", "i1")]
+     ("device", "i4"), ("stream", "i8"), ("kind", "i1"), ("lane", "i4"), ("process", "i4")]
 )  # fmt: skip
 HOST = np.dtype(
     [("start", "f8"), ("end", "f8"), ("cause", "i8"), ("operation", "i8"), ("thread", "i8"), ("name", "i4"),
-     ("kind", "i1")]
+     ("kind", "i1"), ("process", "i4")]
 )  # fmt: skip
-MEMORY = np.dtype([("at", "f8"), ("device", "i4"), ("allocated", "f8"), ("reserved", "f8")])
+MEMORY = np.dtype([("at", "f8"), ("device", "i4"), ("allocated", "f8"), ("reserved", "f8"), ("process", "i4")])
 
 
 @dataclass(frozen=True)
@@ -68,18 +70,19 @@ class Matmul:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a trace comes from; what it does not say is empty or None."""
+    """Where a trace comes from; what it does not say is empty or None. `process` is named where there are several."""
 
     source: str
     tool: str
     rank: int | None = None
     world_size: int | None = None
     devices: dict[int, str] = field(default_factory=dict)
+    process: str = ""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What one process recorded.
+    """What was recorded: of all processes as it is read, of one process and device as `processes.split` returns it.
 
     Attributes:
         origin: where it comes from.
@@ -87,10 +90,13 @@ class Trace:
         work: on GPUs, dtype `WORK`, in order of start.
         host: on threads of the host, dtype `HOST`, in order of start.
         memory: allocated and reserved bytes of GPUs over time, dtype `MEMORY`.
-        steps: start and end of each step of the training, float64 (n, 2).
+        steps: start and end of each step of the training, float64 (n, 2), disjoint; of one thread.
         collectives: `cause` of a kernel -> what NCCL says of it.
         matmuls: `operation` -> what it multiplies.
         caveats: sentences about what could not be read.
+        processes: as the recording calls them.
+        marks: ranges that may be steps, in order of start.
+        gpus: process -> its GPUs' names, where they differ from `origin.devices`.
     """
 
     origin: Origin
@@ -102,6 +108,9 @@ class Trace:
     collectives: dict[int, Collective] = field(default_factory=dict)
     matmuls: dict[int, Matmul] = field(default_factory=dict)
     caveats: list[str] = field(default_factory=list)
+    processes: list[str] = field(default_factory=lambda: [""])
+    marks: list[Mark] = field(default_factory=list)
+    gpus: dict[int, dict[int, str]] = field(default_factory=dict)
 
     @property
     def window(self) -> tuple[float, float]:

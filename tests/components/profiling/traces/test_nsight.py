@@ -25,7 +25,7 @@ TABLES = {
 ROWS = {  # nanoseconds
     "StringIds": list(enumerate(TEXTS)),
     "CUPTI_ACTIVITY_KIND_KERNEL": [(500_000, 900_000, 0, 1, 7, 11, 1, 0), (1_100_000, 1_900_000, 0, 1, 7, 12, 1, 0)],
-    "CUPTI_ACTIVITY_KIND_MEMCPY": [(200_000, 400_000, 0, 1, 7, 10, 4096, 1, 1, 3)],
+    "CUPTI_ACTIVITY_KIND_MEMCPY": [(200_000, 400_000, 0, 1, 7, 10, 4096, 1, 0, 2)],
     "CUPTI_ACTIVITY_KIND_MEMSET": [(410_000, 420_000, 0, 1, 7, 13, 64)],
     "CUPTI_ACTIVITY_KIND_RUNTIME": [(490_000, 495_000, 5, 11, 2, 0), (100_000, 450_000, 5, 10, 3, 0)],
     "NVTX_EVENTS": [
