@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,6 +38,8 @@ class Entry:
     written: datetime
 
 
+Version = tuple[int | str, ...]
+JUST_NOW = 2  # seconds: the coarsest clock of a file system in use, FAT's
 PIECE = 1 << 20  # bytes of a large file that are held at once
 
 
@@ -69,6 +72,17 @@ def names(folder: str) -> list[str]:
     """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
     entries = stores.attempt(folder, _listed)
     return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
+
+
+def versions(folder: str) -> dict[str, Version | None]:
+    """Return what lies directly in a folder, sorted: name -> what changes with the content, as its store has it.
+
+    Of a local file that is its size, times of change and inode; of an object its size and ETag or generation. It is
+    None of a local file that was changed just now, since it may be again before the clock of the file system ticks
+    (https://git-scm.com/docs/racy-git), and where a store names neither.
+    """
+    entries = stores.attempt(folder, _versions)
+    return {name: entries[name] for name in sorted(entries)}
 
 
 def free_share(folder: str) -> float | None:
@@ -309,6 +323,30 @@ def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
         return list(fs.ls(path, detail=False))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _versions(fs: "fsspec.AbstractFileSystem", path: str) -> dict[str, Version | None]:
+    try:
+        if stores.is_local(fs):
+            return _local_versions(path)
+        return {info["name"].rstrip("/").rsplit("/", 1)[-1]: _stored_version(info) for info in fs.ls(path, detail=True)}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _local_versions(path: str) -> dict[str, Version | None]:
+    entries, settled = dict[str, Version | None](), time.time() - JUST_NOW
+    for entry in Path(path).iterdir():
+        with contextlib.suppress(FileNotFoundError):  # removed since, or a link to nothing
+            stat = entry.stat()
+            just_now = max(stat.st_mtime, stat.st_ctime) > settled
+            entries[entry.name] = None if just_now else (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return entries
+
+
+def _stored_version(info: Mapping[str, Any]) -> Version | None:
+    tag = info.get("generation") or info.get("ETag") or info.get("etag")
+    return (info["size"], str(tag)) if tag else None
 
 
 def _place(source: str, path: str) -> None:

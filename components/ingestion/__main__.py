@@ -24,7 +24,7 @@ from components.common.contracts.tables import (
 from components.common.errors import UserError
 from components.common.splits import Plan, parse_date, plan
 from components.common.step import Parser, log, run
-from components.ingestion import repeats, section, sources, tally
+from components.ingestion import digests, repeats, section, sources, tally
 
 if TYPE_CHECKING:
     from components.ingestion import core
@@ -74,16 +74,10 @@ def body(args: Namespace) -> dict[str, float | str]:
     """
     config, lake = parse(args.config), State.parse(args.state).lake
     days = plan(config, parse_date(args.date))
-    source = sources.connect(args.data, config, days.labels_due)
-    sources.require(source, config, days.events)
-    partitions = ingest(job := Job(config, days, source, lake))
-    if mixed := tally.mixed_ids(partitions):
-        log.info("ingestion: %s: numbers on some days, text on others; treated as text on all", ", ".join(mixed))
-        partitions = ingest(job := replace(job, text_ids=mixed))
-    if again := repeats.find(partitions, config.source.corrections):
-        rows, stays = sum(map(len, again.values())), "latest" if config.source.corrections else "earliest"
-        log.info("ingestion: %s rows repeat an event id of another day; the %s stays", f"{rows:,}", stays)
-        partitions = ingest(replace(job, repeated=again))
+    with digests.remembered(storage.join(lake, config.name, "digests.json")) as known:
+        source = sources.connect(args.data, config, days.labels_due, known)
+        sources.require(source, config, days.events)
+        partitions = _ingest_consistently(job := Job(config, days, source, lake))
     totals = tally.Totals.of(partitions)
     _check_shares(job, partitions, totals)
     details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
@@ -98,6 +92,20 @@ def body(args: Namespace) -> dict[str, float | str]:
     }
     free = storage.free_share(lake)
     return found if free is None else found | {"lake_free_share": free}
+
+
+def _ingest_consistently(job: Job) -> list[Partition]:
+    """Find or make the partitions of the window's days, again where days only show together how they are read."""
+    partitions = ingest(job)
+    if mixed := tally.mixed_ids(partitions):
+        log.info("ingestion: %s: numbers on some days, text on others; treated as text on all", ", ".join(mixed))
+        partitions = ingest(job := replace(job, text_ids=mixed))
+    corrections = job.config.source.corrections
+    if again := repeats.find(partitions, corrections):
+        rows, stays = sum(map(len, again.values())), "latest" if corrections else "earliest"
+        log.info("ingestion: %s rows repeat an event id of another day; the %s stays", f"{rows:,}", stays)
+        partitions = ingest(replace(job, repeated=again))
+    return partitions
 
 
 def ingest(job: Job) -> list[Partition]:

@@ -18,8 +18,9 @@ from components.common import storage
 from components.common.config import Config
 from components.common.config.section import Kind
 from components.common.config.source import Columns, Simulator
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.splits import Days, lookback
+from components.ingestion.digests import Digests
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,13 +77,14 @@ class Source(Protocol):
         """Return a day's rows."""
 
 
-def connect(data: str, config: Config, labels_due: date) -> Source:
+def connect(data: str, config: Config, labels_due: date, digests: Digests | None = None) -> Source:
     """Return the source that `--data` and the config describe.
 
     Args:
         data: `simulator`, or the URI of a folder.
         config: the use case.
         labels_due: last day whose labels the simulator knows.
+        digests: of files by day, as far as they are known; those that are read are added.
 
     Raises:
         UserError: when files are of another format, or the simulator does not make the config's columns.
@@ -93,7 +95,8 @@ def connect(data: str, config: Config, labels_due: date) -> Source:
     if not config.source.pattern.endswith(tuple(FORMATS)):
         key = "files" if config.source.files else "table"
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
-    source: Source = Folder(data, config) if config.source.files else OneTable(data, config)
+    known = {} if digests is None else digests
+    source: Source = Folder(data, config, known) if config.source.files else OneTable(data, config)
     return Files(source, data, config.columns.image) if config.columns.image else source
 
 
@@ -195,11 +198,12 @@ class Folder:
 
     alike: ClassVar = False
 
-    def __init__(self, root: str, config: Config) -> None:
+    def __init__(self, root: str, config: Config, digests: Digests) -> None:
         self._root = root
         self._template = config.source.pattern
         self._columns = config.columns
-        self._names = cache(storage.names)
+        self._digests = digests
+        self._versions = cache(storage.versions)
 
     def name(self, day: date) -> str:
         """Return what the day's files are called."""
@@ -214,21 +218,35 @@ class Folder:
         return bool(self._files(day))
 
     def read(self, day: date) -> Raw:
-        """Return a day's rows, in order of the names of files."""
-        files = {uri: storage.read_bytes(uri) for uri in self._files(day)}
-        hashes = [storage.sha256(data) for data in files.values()]
-        return Raw(hashes[0] if len(hashes) == 1 else storage.fingerprint(hashes), partial(self._load, files))
+        """Return a day's rows, in order of the names of files; one whose digest is known is read when it is loaded."""
+        contents = dict[str, bytes]()
+        hashes = {uri: self._digest(uri, version, contents) for uri, version in self._files(day).items()}
+        whole = list(hashes.values())
+        return Raw(whole[0] if len(whole) == 1 else storage.fingerprint(whole), partial(self._load, hashes, contents))
 
-    def _files(self, day: date) -> list[str]:
+    def _files(self, day: date) -> dict[str, storage.Version | None]:
         folder, template = self.name(day).rsplit("/", 1)
         pattern = re.compile(".*".join(map(re.escape, template.split("*"))))
-        return [storage.join(folder, name) for name in self._names(folder) if pattern.fullmatch(name)]
+        entries = self._versions(folder).items()
+        return {storage.join(folder, name): version for name, version in entries if pattern.fullmatch(name)}
 
-    def _load(self, files: Mapping[str, bytes]) -> "pd.DataFrame":
+    def _digest(self, uri: str, version: storage.Version | None, contents: dict[str, bytes]) -> str:
+        """Return a file's hash; if it has to be read for that, its bytes are left in `contents`."""
+        known, digest = self._digests.get(uri, (None, ""))
+        if version is not None and version == known:
+            return digest
+        contents[uri] = storage.read_bytes(uri)
+        digest = storage.sha256(contents[uri])
+        if version is not None:
+            self._digests[uri] = version, digest
+        return digest
+
+    def _load(self, hashes: Mapping[str, str], contents: Mapping[str, bytes]) -> "pd.DataFrame":
         import pandas as pd
 
         from components.ingestion import columns
 
+        files = {uri: contents[uri] if uri in contents else _unchanged(uri, digest) for uri, digest in hashes.items()}
         frames = [self._parsed(uri, data) for uri, data in files.items()]
         if len(frames) > 1:  # joined, a column that one lacks would be there
             for frame in frames:
@@ -243,8 +261,23 @@ class Folder:
             raise UserError(f"{which}{error}") from None
 
 
+def _unchanged(uri: str, digest: str) -> bytes:
+    """Read a file whose digest is known.
+
+    Raises:
+        UnavailableError: when it has changed since its folder was listed.
+    """
+    data = storage.read_bytes(uri)
+    if storage.sha256(data) != digest:
+        raise UnavailableError(f"{uri} changed while it was read; run the same command again")
+    return data
+
+
 class OneTable:
-    """One file with all days, read once. Days outside a run's window, the future included, are left alone."""
+    """One file with all days. Days outside a run's window, the future included, are left alone.
+
+    It is read once in each run, since it is another file whenever a day was added to it.
+    """
 
     alike: ClassVar = True
 

@@ -54,7 +54,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path.endswith("/o"):
-            self._answer(200, json.dumps({"items": []}).encode())
+            prefix = parse_qs(url.query).get("prefix", [""])[0]
+            names = [name for name in self.server.objects if name.startswith(prefix)]
+            items = [json.loads(_described(name, *self.server.objects[name])) for name in names]
+            self._answer(200, json.dumps({"items": items}).encode())
             return
         found = self.server.objects.get(unquote(url.path.split("/o/", 1)[-1]))
         if found is None:
