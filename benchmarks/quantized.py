@@ -29,6 +29,7 @@ from components.common.config import parse
 from components.common.contracts import package, tables
 from components.common.contracts.optimization import FILE, Attempt, Latency, Optimization
 from components.common.contracts.package import DecisionRule
+from components.common.dates import parse_date
 from components.common.splits import Days
 from components.optimization import core
 from components.optimization.__main__ import optimize, parser
@@ -78,7 +79,7 @@ def features(name: str, folder: Path) -> str:
 def fit(name: str, uri: str, model: Path) -> None:
     """Fit a network once, and write it as a package."""
     given = parse(config(name))
-    fold, task = splits.plan(given, splits.parse_date(DATE)).validation, given.classes
+    fold, task = splits.plan(given, parse_date(DATE)).validation, given.classes
     items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
     seen, unseen = items.seen(fold), items.unseen(fold)
     graph = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name].graph

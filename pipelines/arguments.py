@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from components.common.contracts.state import State
+from components.common.dates import parse_date
 from components.common.errors import UserError, nearest
-from components.common.splits import last_complete_day, parse_date
+from components.common.splits import last_complete_day
 from pipelines import configs, ir
 
 COMPILED = Path(__file__).parent / "compiled"
@@ -15,7 +16,7 @@ SIMULATOR = "simulator"
 FIELD = "state."  # in options: one field of the state
 _TYPES: dict[str, tuple[type, ...]] = {
     "STRING": (str,),
-    "NUMBER_INTEGER": (int, float),
+    "NUMBER_INTEGER": (int,),
     "NUMBER_DOUBLE": (int, float),
     "BOOLEAN": (bool,),
     "STRUCT": (dict,),
@@ -104,7 +105,7 @@ def arguments(pipeline: ir.Pipeline, given: dict[str, Any]) -> dict[str, Any]:
 def _checked(name: str, parameter: ir.Parameter, value: Any) -> Any:
     if value is None:
         raise UserError(f"parameter {name!r} has no value and no default; give it with --set {name}=...")
-    if not isinstance(value, _TYPES[parameter.type]):
+    if not isinstance(value, _TYPES[parameter.type]) or (isinstance(value, bool) and parameter.type != "BOOLEAN"):
         raise UserError(f"parameter {name!r} is {value!r}; it takes a {parameter.type}")
     return value
 

@@ -12,7 +12,6 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from components.common.config import Config
-from components.common.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,18 +90,6 @@ class Watched:
 
     def __iter__(self) -> Iterator[date]:
         return iter(sorted({*self.newest, *self.labelled}))
-
-
-def parse_date(text: str) -> date:
-    """Read a day written YYYY-MM-DD.
-
-    Raises:
-        UserError: when it is anything else.
-    """
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise UserError(f"date is {text!r}; write a day as YYYY-MM-DD, for example 2018-08-14") from None
 
 
 def last_complete_day(now: datetime) -> date:

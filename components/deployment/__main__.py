@@ -15,10 +15,10 @@ from components.common.contracts.release import Action, Entry, Release
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
 from components.common.contracts.verdict import FILE, SKEW, Verdict
+from components.common.dates import parse_date
 from components.common.lineage import code_version
 from components.common.registry import Version
 from components.common.spending import Account
-from components.common.splits import parse_date
 from components.common.step import Parser, log, run
 from components.deployment import endpoint, examples, section
 

@@ -16,6 +16,7 @@ from components.common.contracts.artifact import Window
 from components.common.contracts.drift import Promise
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import Block, write_section
+from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.drift import section
@@ -79,7 +80,7 @@ def body(args: Namespace) -> dict[str, Any]:
     """Compare, write the page, the figures, then the verdict."""
     from components.drift import core
 
-    config, day = parse(args.config), splits.parse_date(args.date)
+    config, day = parse(args.config), parse_date(args.date)
     features = tables.read_table(args.features)
     scores = tables.read_table(storage.join(args.scores, "scores.json"))
     model = package.load(args.scores)

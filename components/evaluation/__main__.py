@@ -13,6 +13,7 @@ from components.common.contracts.evaluation import Curves
 from components.common.contracts.online import Replay
 from components.common.contracts.section import Block, write_section
 from components.common.contracts.state import State
+from components.common.dates import parse_date
 from components.common.registry import Version
 from components.common.release import Place
 from components.common.splits import Days, Fold
@@ -58,7 +59,7 @@ def evaluate(args: Namespace, find_champion: Callable[[Place], Version | None]) 
     config = parse(args.config)
     if config.columns.content:
         return _of_classes(args, config, find_champion)
-    gate, fold = config.evaluation, splits.plan(config, splits.parse_date(args.date)).test
+    gate, fold = config.evaluation, splits.plan(config, parse_date(args.date)).test
     rows, model = _test_rows(args.features, fold, config), package.load(args.model)
     positives = int(rows["label"].sum())
     step.log.info("scoring %d test rows of %s, %d of them positive", len(rows), fold.test, positives)
@@ -91,7 +92,7 @@ def _of_classes(args: Namespace, config: Config, find_champion: Callable[[Place]
     from components.classes import bootstrap, shards
     from components.evaluation import classes, classes_card, classes_section, classes_slices, mistakes, visuals
 
-    fold, names = splits.plan(config, splits.parse_date(args.date)).test, config.classes.classes
+    fold, names = splits.plan(config, parse_date(args.date)).test, config.classes.classes
     model = package.load(args.model)
     items = _items(args.features, fold, model)
     unseen = items.unseen(fold)

@@ -11,7 +11,8 @@ from components.common.contracts import tables
 from components.common.contracts.online import Replay
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
-from components.common.splits import Days, parse_date, plan, rows_of
+from components.common.dates import parse_date
+from components.common.splits import Days, plan, rows_of
 from components.common.step import Parser, log, run
 from components.features import core, section, workers
 from components.features.job import ONE_PASS, Job

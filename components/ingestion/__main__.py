@@ -21,8 +21,9 @@ from components.common.contracts.tables import (
     write_partition,
     write_table,
 )
+from components.common.dates import parse_date
 from components.common.errors import UserError
-from components.common.splits import Plan, parse_date, plan
+from components.common.splits import Plan, plan
 from components.common.step import Parser, log, run
 from components.ingestion import digests, repeats, section, sources, tally
 

@@ -9,7 +9,8 @@ from components.common.config import parse
 from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
-from components.common.splits import last_complete_day, parse_date
+from components.common.dates import parse_date
+from components.common.splits import last_complete_day
 from components.launching import core, section
 
 

@@ -1,12 +1,11 @@
 """Flags in, files out: see `components/loadtest/__init__.py`."""
 
-import json
 import os
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from components.common import registry, release, step, storage
+from components.common import registry, release, step, storage, strict_json
 from components.common.config import Config, parse
 from components.common.contracts import loadtest as contract
 from components.common.contracts import verdict
@@ -56,10 +55,7 @@ def body(args: Namespace) -> dict[str, float | str]:
 
 
 def _load(given: str, config: Config) -> Load:
-    try:
-        return Load.of(json.loads(given), config.release.max_p99_ms)
-    except json.JSONDecodeError as error:
-        raise UserError(f"--load is not JSON ({error}); give an object such as {{}}") from None
+    return Load.of(strict_json.loads(given, "--load"), config.release.max_p99_ms)
 
 
 def _champion(place: Place) -> Version:

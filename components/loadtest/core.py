@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Floats = npt.NDArray[np.float64]
-Positive = Annotated[float, annotated_types.Gt(0)]
-Count = Annotated[int, annotated_types.Ge(1)]
+Positive = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
+Count = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
 
 SHARES = (0.5, 0.7, 0.85, 0.95)  # of the closed loop's throughput, at which the open loop is measured
 PAYS = 1.05  # times the capacity of simpler settings, from which others are worth it
@@ -37,7 +37,7 @@ class Load(Section):
     """What is asked of the server."""
 
     p99_ms: Positive = Field(description="limit of the 99th percentile of latency")
-    seconds: Positive = Field(2, description="of each measurement")
+    seconds: Annotated[float, annotated_types.Interval(gt=0, le=3600)] = Field(2, description="of each measurement")
     connections: list[Count] = Field([1, 8, 32], min_length=1, description="of the closed loop, one after the other")
     rates: list[Positive] = Field([], description="of the open loop, requests a second; []: shares of what is answered")
     peak: Positive = Field(1000, description="requests a second that all replicas have to take")
@@ -54,7 +54,7 @@ class Load(Section):
             UserError: for the first field that is wrong.
         """
         try:
-            return cls.model_validate({"p99_ms": limit_ms} | given if isinstance(given, dict) else given)
+            return cls.checked({"p99_ms": limit_ms} | given if isinstance(given, dict) else given)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             name = ".".join(["load", *map(str, first["loc"])])

@@ -10,8 +10,8 @@ from components.common.contracts import drift
 from components.common.contracts.request import Request
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
+from components.common.dates import parse_date
 from components.common.errors import UserError
-from components.common.splits import parse_date
 from components.monitoring import core, section
 from components.monitoring.core import Entry
 

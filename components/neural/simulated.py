@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -55,10 +56,11 @@ def training(asked: Request, device: torch.device) -> Iterator[Training]:
     Raises:
         UserError: when a parameter is refused, or the processes cannot share it so.
     """
-    made = recipe(asked["kind"], asked["shape"], {**asked["parameters"], "epochs": ENDLESS})
+    made: Any = recipe(asked["kind"], asked["shape"], asked["parameters"])
+    made = replace(made, fit=made.fit.model_copy(update={"epochs": ENDLESS}))
     with processes.joined(device), devices.reproducible(0, made.fit.threads):
         drawn = rows(made, asked["rows"], device)
-        yield Training(processes.replica(made, Trainer.model_validate(asked["trainer"]), device), drawn)
+        yield Training(processes.replica(made, Trainer.checked(asked["trainer"]), device), drawn)
 
 
 def recipe(kind: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Recipe:

@@ -12,6 +12,7 @@ from components.common.contracts import package, profile, tables
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import PhaseName
 from components.common.contracts.section import write_section
+from components.common.dates import parse_date
 from components.common.splits import Days
 from components.profiling import alone, section
 
@@ -36,7 +37,7 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, float]:
     """Measure and save."""
-    config, day = parse(args.config), splits.parse_date(args.date)
+    config, day = parse(args.config), parse_date(args.date)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from components.neural import devices

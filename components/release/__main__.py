@@ -17,6 +17,7 @@ from components.common.contracts.state import State
 from components.common.contracts.state import Target as Kind
 from components.common.contracts.tables import Table
 from components.common.contracts.verdict import Verdict
+from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.registry import Version
 from components.common.release import Place
@@ -92,7 +93,7 @@ def advance(
     config, state = parse(args.config), State.parse(args.state)
     target = None if state.target is Kind.RECORD_ONLY else find_target(state, config.name)
     at = Moment(now, registry.user(), args.run)
-    job = Job(config, state, splits.parse_date(args.date), args.features, target, at)
+    job = Job(config, state, parse_date(args.date), args.features, target, at)
     before = release.read(job.place)
     if before is None:
         raise UserError(

@@ -9,8 +9,8 @@ from components.common import step, storage
 from components.common.config import parse
 from components.common.contracts.section import PAGE, read_section
 from components.common.contracts.state import State
+from components.common.dates import parse_date
 from components.common.lineage import code_version
-from components.common.splits import parse_date
 from components.reporting import core, overview
 from components.reporting.core import Found, Head
 from components.reporting.summary import Summary

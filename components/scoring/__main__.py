@@ -12,6 +12,7 @@ from components.common.contracts import package, tables
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
+from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.release import Place
 from components.scoring import section
@@ -80,7 +81,7 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
-    config, day, state = parse(args.config), splits.parse_date(args.date), State.parse(args.state)
+    config, day, state = parse(args.config), parse_date(args.date), State.parse(args.state)
     source = Source(args.model, "unregistered") if args.model else _champion(Place.of(state, config.name))
     model, table = package.load(source.uri), tables.read_table(args.features)
     job = Job(config, state.lake, table, source, model, _scorer(source, model))

@@ -15,6 +15,7 @@ from components.common.config.task import Task
 from components.common.contracts import package, tables
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State
+from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.lineage import code_version
 from components.common.prices import MACHINE
@@ -104,7 +105,7 @@ def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
 
     if isinstance(config.task, Classes):
         return _trained_on_classes(args, config, checkpoints)
-    plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
+    plan, table = splits.plan(config, parse_date(args.date)), tables.read_table(args.features)
     inputs = table.details["numeric"], table.details["categorical"]
     setting = core.Setting(config, *inputs, args.device, checkpoints=checkpoints)
     columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
@@ -120,7 +121,7 @@ def _trained_on_classes(args: Namespace, config: Config, checkpoints: str) -> "T
     from components.training import classes
     from components.training.networks import Setting
 
-    plan, table = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features)
+    plan, table = splits.plan(config, parse_date(args.date)), tables.read_table(args.features)
     shards.check(table, preprocessing.of(config.classes))
     items = Items.of(table, Days(plan.validation.train.first, plan.test.train.last))
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
@@ -134,7 +135,7 @@ def _checkpoints(args: Namespace, config: Config, code: str) -> str:
     How processes share the work is not among the settings, nor is what the config says of other steps.
     """
     task = config.task.model_dump(mode="json", exclude={"trainer"})
-    plan, rows = splits.plan(config, splits.parse_date(args.date)), tables.read_table(args.features).sha256
+    plan, rows = splits.plan(config, parse_date(args.date)), tables.read_table(args.features).sha256
     root, made_of = State.parse(args.state).checkpoints, [task, plan, rows, args.device, code]
     return storage.join(root, config.name, "training", storage.fingerprint(made_of)[:16])
 

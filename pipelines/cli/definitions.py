@@ -4,11 +4,10 @@ import argparse
 import json
 from pathlib import Path
 
-import yaml
-
 from pipelines import arguments, configs
 from pipelines.cli import options
 from pipelines.compiling import compile_pipelines
+from pipelines.configs import strict_yaml
 from pipelines.environments import SITES, site
 
 
@@ -43,4 +42,4 @@ def schema(_: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     """Check a config and print it with all defaults filled in."""
-    return options.say(yaml.safe_dump(configs.load(args.config), sort_keys=False).rstrip())
+    return options.say(strict_yaml.dump(configs.load(args.config)))

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from components.common import strict_json
 from components.common.contracts.state import State
 from components.common.errors import UserError
 from pipelines import arguments
@@ -75,6 +76,9 @@ def _assignment(item: str) -> tuple[str, Any]:
     if not sign:
         raise UserError(f"--set takes name=value, got {item!r}")
     try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
+        json.loads(value)
+    except ValueError:  # text, or a number of thousands of digits
         return name, value
+    except RecursionError:  # which is refused below
+        pass
+    return name, strict_json.loads(value, f"--set {name}")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from components.common.contracts.section import read_page
 from components.common.contracts.state import TARGETS, Target
+from components.common.dates import parse_date
 from components.common.errors import UserError
-from components.common.splits import parse_date
 from components.common.step import USER_ERROR
 from pipelines import arguments
 from pipelines.cli import options

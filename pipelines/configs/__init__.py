@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from components.common.config import Config, parse
 from components.common.errors import UserError, nearest
+from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parent
 DEFAULT = "fraud"
@@ -34,10 +33,7 @@ def load(name_or_file: str) -> dict[str, Any]:
         UserError: when there is no such config, or it is not valid.
     """
     path = file_of(name_or_file)
-    try:
-        value = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
-        raise UserError(f"config {path} is not YAML: {' '.join(str(error).split())}") from None
+    value = strict_yaml.load(path.read_bytes(), f"config {path}")
     if not isinstance(value, dict):
         raise UserError(f"config {path} is empty or not a mapping; start from {FOLDER / 'fraud.yaml'}")
     # None inside a structure does not survive Kubeflow; what is absent takes its default again

@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from pipelines.configs import strict_yaml
+
 Path = tuple[str, ...]  # keys from the top
 
 
@@ -33,7 +35,7 @@ def lines(values: Mapping[Path, Any]) -> str:
     whole: Any = {}
     for path, value in values.items():
         whole = _placed(whole, path, value)
-    return yaml.safe_dump(whole, sort_keys=False).rstrip()
+    return strict_yaml.dump(whole)
 
 
 def _placed(whole: Any, path: Path, value: Any) -> Any:

@@ -18,6 +18,7 @@ from components.common import splits
 from components.common.config import Config, parse
 from components.common.contracts import package, tables
 from components.common.contracts.package import DecisionRule, Signature
+from components.common.dates import parse_date
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
 from tests import packages
@@ -86,7 +87,7 @@ def made(folder: Path) -> tables.Table:
 
 
 def plan() -> splits.Plan:
-    return splits.plan(parse(CONFIG), splits.parse_date(DATE))
+    return splits.plan(parse(CONFIG), parse_date(DATE))
 
 
 def file(

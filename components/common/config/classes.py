@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field, StringConstraints, field_validator
 
-from components.common.config.section import Kind, Positive, Section
+from components.common.config.section import INTEGER, Kind, Parameter, Section
 from components.common.config.task import CandidateName, Task
 
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
@@ -17,7 +17,7 @@ class Network(Section):
     """One candidate: which model family, and its parameters."""
 
     kind: str
-    parameters: dict[str, float | int | str | bool] = Field({}, description="those of the recipe")
+    parameters: dict[str, Parameter] = Field({}, description="those of the recipe")
 
 
 class ImageNetwork(Network):
@@ -57,8 +57,10 @@ class Images(Classes):
 
     kind: Literal[Kind.IMAGES]
     side: Annotated[int, annotated_types.Interval(ge=8, le=1024)] = Field(224, description="pixels that networks see")
-    channels: Literal[1, 3] = Field(3, description="1: gray, 3: color")
-    min_side: Positive = Field(8, description="pixels of the shorter side, below which an image is quarantined")
+    channels: Annotated[Literal[1, 3], INTEGER] = Field(3, description="1: gray, 3: color")
+    min_side: Annotated[int, annotated_types.Interval(ge=1, le=10_000)] = Field(
+        8, description="pixels of the shorter side, below which an image is quarantined"
+    )
     max_pixels: Annotated[int, annotated_types.Interval(ge=64, le=PIXELS)] = Field(
         50_000_000, description="width times height, above which an image is quarantined before it is decoded"
     )
@@ -79,10 +81,12 @@ class Texts(Classes):
         None,
         description="path or URI of a tokenizer.json, which pretrained networks have; null: words, by their hashes",
     )
-    vocabulary: Annotated[int, annotated_types.Ge(3)] = Field(
+    vocabulary: Annotated[int, annotated_types.Interval(ge=3, le=10_000_000)] = Field(
         30_000, description="numbers that hashed words get; a tokenizer has its own"
     )
-    max_characters: Positive = Field(100_000, description="of a text, above which it is quarantined")
+    max_characters: Annotated[int, annotated_types.Interval(ge=1, le=100_000_000)] = Field(
+        100_000, description="of a text, above which it is quarantined"
+    )
     near_duplicates: Annotated[float, annotated_types.Interval(ge=0.5, le=0.95)] | None = Field(
         None,
         description="share of 5-character parts in common with an earlier text of its day, at or above which a text is "

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field
 
-from components.common.config.section import Positive, Section
+from components.common.config.section import INTEGER, BatchSize, Epochs, Positive, Processes, Section, Threads
+
+LearningRate = Annotated[float, annotated_types.Interval(gt=0, le=1000)]
 
 
 class Precision(StrEnum):
@@ -51,11 +53,9 @@ class Decay(StrEnum):
 class Fit(Section):
     """How a network is fitted; a recipe adds what describes the network itself."""
 
-    epochs: Positive = 15
-    batch_size: Positive = Field(256, description="rows of a step, over all processes")
-    learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.006, description="of Adam, at most; falls to 0 after the last step"
-    )
+    epochs: Epochs = 15
+    batch_size: BatchSize = Field(256, description="rows of a step, over all processes")
+    learning_rate: LearningRate = Field(0.006, description="of Adam, at most; falls to 0 after the last step")
     warmup: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = Field(
         0, description="share of the steps over which the learning rate rises first"
     )
@@ -64,14 +64,16 @@ class Fit(Section):
         0,
         description="share of the weights' moving average that a step leaves; the average is kept; 0: the last weights",
     )
-    threads: Positive = Field(
+    threads: Threads = Field(
         1, description="on the CPU; more pay off for wide networks only, and wait for each other on a busy machine"
     )
     precision: Precision = Precision.FLOAT32
-    microbatches: Positive = Field(
+    microbatches: BatchSize = Field(
         1, description="pieces of a batch: their gradients are accumulated, and they fill a pipeline"
     )
-    clip: Annotated[float, annotated_types.Ge(0)] = Field(0, description="largest norm of the gradients; 0: no limit")
+    clip: Annotated[float, annotated_types.Interval(ge=0, le=1e6)] = Field(
+        0, description="largest norm of the gradients; 0: no limit"
+    )
     recompute: bool = Field(False, description="activations of a block are computed again backward, not kept")
     compile: Compile = Field(
         Compile.NONE,
@@ -82,16 +84,16 @@ class Fit(Section):
 class Trainer(Section):
     """How the processes that torchrun has started share a network's training; those not named here replicate it."""
 
-    nodes: Positive = Field(1, description="machines; several are pods of a TrainJob, or started by you")
-    shard: Positive = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
-    tensor: Positive = Field(1, description="processes that share each layer")
-    pipeline: Positive = Field(1, description="processes that share the layers, one after the other")
+    nodes: Processes = Field(1, description="machines; several are pods of a TrainJob, or started by you")
+    shard: Processes = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
+    tensor: Processes = Field(1, description="processes that share each layer")
+    pipeline: Processes = Field(1, description="processes that share the layers, one after the other")
     schedule: Schedule = Schedule.ONE_F_ONE_B
-    zero: Literal[0, 2, 3] = Field(
+    zero: Annotated[Literal[0, 2, 3], INTEGER] = Field(
         0, description="stage of DeepSpeed's ZeRO: all share gradients and optimizer state (2), and parameters (3)"
     )
     compression: Compression = Compression.NONE
-    bucket_mb: Annotated[float, annotated_types.Gt(0)] = Field(
+    bucket_mb: Annotated[float, annotated_types.Interval(gt=0, le=100_000)] = Field(
         25, description="of gradients that replicas exchange at once, while they compute the others"
     )
     checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")

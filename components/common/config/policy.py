@@ -5,9 +5,12 @@ from typing import Annotated, Literal, Self
 import annotated_types
 from pydantic import Field, field_validator, model_validator
 
-from components.common.config.section import CLASSES, Cost, Kind, Positive, Section, Share, only
+from components.common.config.section import CLASSES, Cost, Days, DaysOrNone, Kind, Positive, Section, Share, only
 
-Limit = Annotated[float, annotated_types.Interval(gt=0, lt=float("inf"))]
+Limit = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
+DaysKept = Annotated[int, annotated_types.Interval(ge=1, le=36_500)]
+Effect = Annotated[float, annotated_types.Interval(gt=0, le=1e6)]
+Milliseconds = Annotated[float, annotated_types.Interval(gt=0, le=3_600_000)]
 
 
 class Quarantine(Section):
@@ -27,12 +30,12 @@ class Protocol(Section):
     mode: Literal["daily", "retrospective"] = Field(
         "daily", description="daily: labels known on the logical date only; retrospective: test ends on it"
     )
-    train_days: Positive = 7
-    test_days: Positive = 7
+    train_days: Days = 7
+    test_days: Days = 7
     drop_compromised: bool = only(
         Kind.TABULAR, default=True, description="leave customers known as positive out of the test rows"
     )
-    compromised_days: Positive | None = only(
+    compromised_days: Days | None = only(
         Kind.TABULAR,
         description="how long before the end of training a positive still counts for this; default: train_days",
     )
@@ -81,11 +84,11 @@ class Evaluation(Section):
 class Drift(Section):
     """Effect sizes above which something counts as drifted; `make drift-bench` shows what they catch."""
 
-    window_days: Positive = Field(7, description="days compared; use whole weeks, or weekdays look like drift")
-    psi: Annotated[float, annotated_types.Gt(0)] = 0.1
-    wasserstein: Annotated[float, annotated_types.Gt(0)] = Field(0.08, description="in reference standard deviations")
+    window_days: Days = Field(7, description="days compared; use whole weeks, or weekdays look like drift")
+    psi: Effect = 0.1
+    wasserstein: Effect = Field(0.08, description="in reference standard deviations")
     max_drifted_share: Share = Field(0.1, description="share of drifted inputs above which the inputs have drifted")
-    volume: Annotated[float, annotated_types.Gt(0)] = Field(
+    volume: Effect = Field(
         0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
     )
     average_precision: Share = only(
@@ -94,7 +97,7 @@ class Drift(Section):
     min_positives: Positive = only(
         Kind.TABULAR, default=200, description="labeled positives needed to apply either of the limits beside it"
     )
-    positive_wasserstein: Annotated[float, annotated_types.Gt(0)] = only(
+    positive_wasserstein: Effect = only(
         Kind.TABULAR,
         default=0.5,
         description="of an input among the positives alone, in standard deviations of the reference's positives",
@@ -114,9 +117,9 @@ class Controller(Section):
     """When drift asks for a retraining. See `components/monitoring/core.py`."""
 
     retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
-    days: Positive = Field(2, description="drifted days needed, including the newest ...")
-    of: Positive = Field(3, description="... within this many days up to the newest")
-    cooldown_days: Annotated[int, annotated_types.Ge(0)] = Field(3, description="days after a request without another")
+    days: Days = Field(2, description="drifted days needed, including the newest ...")
+    of: Days = Field(3, description="... within this many days up to the newest")
+    cooldown_days: DaysOrNone = Field(3, description="days after a request without another")
     max_retrains_per_week: Positive = Field(2, description="requests within any seven days")
     freeze: bool = Field(False, description="true: never ask")
 
@@ -130,11 +133,11 @@ class Controller(Section):
 class Retention(Section):
     """How long `nightshift gc` leaves things where they are; what a live model was made from stays longer."""
 
-    runs_days: Positive = Field(90, description="since a run was started")
-    partitions_days: Positive = Field(
+    runs_days: DaysKept = Field(90, description="since a run was started")
+    partitions_days: DaysKept = Field(
         30, description="since a day of a table was written, once no run names it, or what a step has left unfinished"
     )
-    versions_days: Positive = Field(180, description="since a model version was registered")
+    versions_days: DaysKept = Field(180, description="since a model version was registered")
 
 
 class Costs(Section):
@@ -160,13 +163,13 @@ class Rollout(Section):
     shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(
         [0.05, 0.25, 0.5], description="of the requests, one after the other; [] goes from shadow to live"
     )
-    stage_days: Positive = Field(1, description="shortest time in shadow and at each share")
-    horizon_days: Positive = Field(28, description="after which an undecided release ends and the champion stays")
+    stage_days: Days = Field(1, description="shortest time in shadow and at each share")
+    horizon_days: Days = Field(28, description="after which an undecided release ends and the champion stays")
     alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = Field(
         0.05, description="probability that a challenger is promoted that is not better, however often one looks"
     )
     max_error_rate: Share = Field(0.01, description="of the challenger's requests")
-    max_p99_ms: Annotated[float, annotated_types.Gt(0)] = Field(50, description="99th percentile of its latency")
+    max_p99_ms: Milliseconds = Field(50, description="99th percentile of its latency")
     min_requests: Positive = Field(100, description="of the challenger, needed to apply the two limits")
 
     @field_validator("shares")

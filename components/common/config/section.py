@@ -1,14 +1,48 @@
 """What every part of the config is made of."""
 
+import json
+import math
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import annotated_types
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Positive = Annotated[int, annotated_types.Ge(1)]
+LARGEST = 2**31 - 1  # integer that every library takes
+
+# every number has an upper bound, below which dates and memory hold what is computed with it
+Positive = Annotated[int, annotated_types.Interval(ge=1, le=1_000_000_000)]
+Days = Annotated[int, annotated_types.Interval(ge=1, le=3650)]
+DaysOrNone = Annotated[int, annotated_types.Interval(ge=0, le=3650)]
+Threads = Annotated[int, annotated_types.Interval(ge=1, le=1024)]
+Processes = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
+BatchSize = Annotated[int, annotated_types.Interval(ge=1, le=1_048_576)]
+Epochs = Annotated[int, annotated_types.Interval(ge=1, le=100_000)]
+Width = Annotated[int, annotated_types.Interval(ge=1, le=65_536)]
+Layers = Annotated[int, annotated_types.Interval(ge=1, le=1000)]
+Seed = Annotated[int, annotated_types.Interval(ge=0, le=LARGEST)]
 Share = Annotated[float, annotated_types.Interval(ge=0, le=1)]
-Cost = Annotated[float, annotated_types.Interval(ge=0, lt=float("inf"))]
+Cost = Annotated[float, annotated_types.Interval(ge=0, le=1e9)]
+Factor = Annotated[float, annotated_types.Interval(gt=0, le=1000)]
+
+
+def _checked_parameter(value: Any) -> Any:
+    is_number = isinstance(value, int | float) and math.isfinite(value) and abs(value) <= LARGEST
+    if not (is_number or isinstance(value, str)):
+        raise ValueError(f"takes a number from -{LARGEST} to {LARGEST}, text, true or false")
+    return value
+
+
+def _checked_choice(value: Any) -> Any:
+    """Refuse what Python takes for an integer: true for 1, 1.0 for 1."""
+    if type(value) is not int:
+        raise ValueError("takes an integer")
+    return value
+
+
+# of a library: what it means and how large it may be, the library says
+Parameter = Annotated[bool | int | float | str, BeforeValidator(_checked_parameter)]
+INTEGER = BeforeValidator(_checked_choice)  # beside a Literal of integers
 
 
 class Kind(StrEnum):
@@ -33,4 +67,13 @@ def only(*kinds: Kind, default: Any = None, description: str | None = None) -> A
 class Section(BaseModel):
     """A part of the config: immutable, and a key it does not know is an error."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def checked(cls, value: Any) -> Self:
+        """Check a value of JSON's types by JSON's rules: true is no number, 1 no text, "1" no number, 30.0 no integer.
+
+        Raises:
+            pydantic.ValidationError: naming every wrong field.
+        """
+        return cls.model_validate_json(json.dumps(value), strict=True)

@@ -6,9 +6,10 @@ from typing import Annotated, Self
 from zoneinfo import ZoneInfo
 
 import annotated_types
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from components.common.config.section import CLASSES, Kind, Positive, Section, Share, only
+from components.common.config.section import CLASSES, DaysOrNone, Factor, Kind, Section, Seed, Share, only
+from components.common.dates import parse_date
 
 
 class Source(Section):
@@ -93,24 +94,27 @@ class Columns(Section):
 
 
 ROLES = ("event_id", "event_time", "customer", "terminal", "amount", "image", "text", "group", "label")
+Entities = Annotated[int, annotated_types.Interval(ge=1, le=10_000_000)]
 # columns that the features step and the scoring add
 MADE = re.compile(r"score|during_(weekend|night)|(customer|terminal)_(count|mean_amount|risk)_\d+d")
+
+
+def _checked_date(text: str) -> str:
+    return str(parse_date(text))
 
 
 class Simulator(Section):
     """The embedded data: the world's size, its seed, and what to spoil in it on purpose."""
 
-    seed: Annotated[int, annotated_types.Ge(0)] = 0
-    customers: Positive = only(Kind.TABULAR, default=5000)
-    terminals: Positive = only(Kind.TABULAR, default=10000)
-    items: Positive = only(*CLASSES, default=200, description="images or texts a day")
-    drift_from: str | None = Field(
-        None, pattern=r"^\d{4}-\d{2}-\d{2}$", description="first day (YYYY-MM-DD) on which the drifts below apply"
+    seed: Seed = 0
+    customers: Entities = only(Kind.TABULAR, default=5000)
+    terminals: Entities = only(Kind.TABULAR, default=10000)
+    items: Entities = only(*CLASSES, default=200, description="images or texts a day")
+    drift_from: Annotated[str, AfterValidator(_checked_date)] | None = Field(
+        None, description="first day (YYYY-MM-DD) on which the drifts below apply"
     )
-    volume_factor: Annotated[float, annotated_types.Gt(0)] = Field(1.0, description="on counts, from drift_from")
-    amount_factor: Annotated[float, annotated_types.Gt(0)] = only(
-        Kind.TABULAR, default=1.0, description="on amounts, from drift_from"
-    )
+    volume_factor: Factor = Field(1.0, description="on counts, from drift_from")
+    amount_factor: Factor = only(Kind.TABULAR, default=1.0, description="on amounts, from drift_from")
     night_fraud: bool = only(
         Kind.TABULAR,
         default=False,
@@ -130,22 +134,18 @@ class Simulator(Section):
         description="true: scikit-learn's handwritten digits, each on one day in so many that all are used once; "
         "false: drawn shapes",
     )
-    brightness_factor: Annotated[float, annotated_types.Gt(0)] = only(
-        Kind.IMAGES, default=1.0, description="on pixels, from drift_from"
-    )
+    brightness_factor: Factor = only(Kind.IMAGES, default=1.0, description="on pixels, from drift_from")
     blur: Annotated[float, annotated_types.Interval(ge=0, le=16)] = only(
         Kind.IMAGES, default=0.0, description="radius in pixels, from drift_from"
     )
     new_class: Share = only(
         *CLASSES, default=0.0, description="share of items that are, from drift_from, of a class nobody has seen"
     )
-    length_factor: Annotated[float, annotated_types.Gt(0)] = only(
-        Kind.TEXTS, default=1.0, description="on words of a text, from drift_from"
-    )
+    length_factor: Factor = only(Kind.TEXTS, default=1.0, description="on words of a text, from drift_from")
     new_words: Share = only(
         Kind.TEXTS, default=0.0, description="share of words that are, from drift_from, others than before"
     )
-    label_lateness_days: Annotated[int, annotated_types.Ge(0)] = Field(
+    label_lateness_days: DaysOrNone = Field(
         0, description="days by which labels of days from drift_from arrive after the label delay"
     )
     corrupt_share: Share = Field(0.0, description="share of each day's rows that are corrupted, one rule each in turn")

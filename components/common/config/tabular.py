@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import annotated_types
 from pydantic import Field, field_validator
 
-from components.common.config.section import Kind, Positive, Section
+from components.common.config.section import Days, Kind, Parameter, Section, Threads
 from components.common.config.task import CandidateName, Task
 
 
@@ -26,20 +26,20 @@ class Candidate(Section):
     """
 
     kind: CandidateKind
-    parameters: dict[str, float | int | str | bool] = Field({}, description="under the library's own names")
+    parameters: dict[str, Parameter] = Field({}, description="under the library's own names")
 
 
 class Tabular(Task):
     """Trailing windows per customer and, delayed by the label delay, per terminal; and the candidates."""
 
     kind: Literal[Kind.TABULAR]
-    windows_days: list[Positive] = Field(
+    windows_days: list[Days] = Field(
         [1, 7, 30], description="lengths of the windows, all different; [] without a customer and a terminal"
     )
     amount_decimals: Annotated[int, annotated_types.Interval(ge=0, le=6)] = Field(
         2, description="decimals of the currency; amounts are summed exactly at this precision"
     )
-    threads: Positive = Field(2, description="fixed here, since weights differ between thread counts")
+    threads: Threads = Field(2, description="fixed here, since weights differ between thread counts")
     select_by: Literal["average_precision", "auc_roc", "precision_at_k"] = Field(
         "average_precision", description="metric on the validation days by which the candidate is chosen"
     )

@@ -5,16 +5,16 @@ from typing import Annotated
 from pydantic import StringConstraints
 
 from components.common.config.neural import Trainer
-from components.common.config.section import Section
+from components.common.config.section import Section, Seed
 
 # names the candidate's file in the model package
-CandidateName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
+CandidateName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$", max_length=100)]
 
 
 class Task(Section):
     """What every task has."""
 
-    seed: int = 0
+    seed: Seed = 0
     trainer: Trainer = Trainer()
 
     @property

@@ -1,12 +1,11 @@
 """One use case: the generic sections and, by its kind, the task."""
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Self, get_args
 
-import annotated_types
 from pydantic import Field, ValidationError, model_validator
 
+from components.common import strict_json
 from components.common.config.classes import Images, Texts
 from components.common.config.policy import (
     Controller,
@@ -19,7 +18,7 @@ from components.common.config.policy import (
     Rollout,
 )
 from components.common.config.schedule import Schedule
-from components.common.config.section import Kind, Section
+from components.common.config.section import DaysOrNone, Kind, Section
 from components.common.config.source import Columns, Simulator, Source
 from components.common.config.tabular import Tabular
 from components.common.errors import UserError, nearest
@@ -28,9 +27,9 @@ from components.common.errors import UserError, nearest
 class Config(Section):
     """One use case."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)
     schedule: Schedule = Schedule()
-    label_delay_days: Annotated[int, annotated_types.Ge(0)] = 7
+    label_delay_days: DaysOrNone = 7
     source: Source
     columns: Columns
     quarantine: Quarantine = Quarantine()
@@ -88,6 +87,7 @@ class Config(Section):
         return self.task
 
 
+SHOWN = 200  # characters of a wrong value
 # what the events of a task hold
 CONTENT = {Kind.IMAGES: "image", Kind.TEXTS: "text"}
 
@@ -108,12 +108,7 @@ def parse(value: dict[str, Any] | str) -> Config:
         UserError: naming every wrong field, its value, what is allowed and the nearest valid key.
     """
     try:
-        data = json.loads(value) if isinstance(value, str) else value
-        return Config.model_validate(data)
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"the config is not JSON ({error}), it begins {str(value)[:40]!r}; pass its content, not its path"
-        ) from None
+        return Config.checked(strict_json.loads(value, "the config") if isinstance(value, str) else value)
     except ValidationError as error:
         lines = [_explain(dict(item)) for item in error.errors()]
         raise UserError("the config is not valid:\n  " + "\n  ".join(lines)) from None
@@ -134,7 +129,12 @@ def _explain(item: dict[str, Any]) -> str:
     if item["type"] == "value_error" and not path:
         # a check across sections names the field itself, and its value is not the whole config
         return str(item["ctx"]["error"])
-    return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {item['input']!r}"
+    return f"{field}: {item['msg'].removeprefix('Value error, ')}, got {_shortened(item['input'])}"
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def _keys_at(path: list[str]) -> list[str]:

@@ -1,11 +1,11 @@
 """Where things are kept and models go: one parameter of every pipeline, one flag (`--state`) of every step."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
+from components.common import strict_json
 from components.common.errors import UserError, check_names, nearest
 
 
@@ -51,11 +51,7 @@ class State:
         Raises:
             UserError: when it is not a JSON object, or not a state.
         """
-        try:
-            value = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise UserError(f"--state is not JSON ({error}); give an object with {', '.join(_NAMES)}") from None
-        return cls.of(value)
+        return cls.of(strict_json.loads(text, "--state"))
 
     @classmethod
     def of(cls, value: Any) -> Self:

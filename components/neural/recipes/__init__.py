@@ -54,7 +54,7 @@ def checked(kind: type[F], field: str, given: Mapping[str, Any]) -> F:
     """
     check_names(field, given, kind.model_fields)
     try:
-        return kind.model_validate(given)
+        return kind.checked(given)
     except ValidationError as error:
         wrong = error.errors()[0]
         raise UserError(

@@ -12,7 +12,8 @@ import annotated_types
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
-from components.common.config.section import Positive
+from components.common.config.neural import LearningRate
+from components.common.config.section import BatchSize, Epochs, Layers, Threads, Width
 from components.common.errors import UserError
 from components.neural.recipes import pretrained
 from components.neural.recipes.pretrained import Pretrained
@@ -29,20 +30,18 @@ WIDER = 4  # the layer between, over what is between the layers
 class Parameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `bert`; BERT-base is in the docs."""
 
-    epochs: Positive = 4
-    batch_size: Positive = Field(32, description="texts of a step, over all processes")
-    learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.0005, description="of Adam, at most; falls to 0 after the last step"
-    )
-    threads: Positive = Field(2, description="on the CPU")
-    lora_rank: Annotated[int, annotated_types.Ge(0)] = Field(
+    epochs: Epochs = 4
+    batch_size: BatchSize = Field(32, description="texts of a step, over all processes")
+    learning_rate: LearningRate = Field(0.0005, description="of Adam, at most; falls to 0 after the last step")
+    threads: Threads = Field(2, description="on the CPU")
+    lora_rank: Annotated[int, annotated_types.Interval(ge=0, le=65_536)] = Field(
         0,
         description="of what is learned beside pretrained queries and values, which stay; 0: all weights are trained",
     )
-    lora_alpha: Positive = Field(16, description="these products are scaled by it over their number")
-    width: Positive = Field(128, description="numbers of a token, from scratch")
-    layers: Positive = Field(2, description="from scratch")
-    heads: Positive = Field(4, description="of each layer, from scratch; they divide the width")
+    lora_alpha: Width = Field(16, description="these products are scaled by it over their number")
+    width: Width = Field(128, description="numbers of a token, from scratch")
+    layers: Layers = Field(2, description="from scratch")
+    heads: Layers = Field(4, description="of each layer, from scratch; they divide the width")
     label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
 
     @field_validator("lora_rank")

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from components.common.config.neural import Fit
-from components.common.config.section import Positive
+from components.common.config.section import Layers, Width
 from components.neural.recipes import checked
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ Matrix = npt.NDArray[np.float32]
 class Parameters(Fit):
     """What `task.candidates.<name>.parameters` may hold for the kind `mlp`."""
 
-    hidden: Positive = Field(256, description="units of each hidden layer")
-    layers: Positive = Field(1, description="hidden layers")
+    hidden: Width = Field(256, description="units of each hidden layer")
+    layers: Layers = Field(1, description="hidden layers")
 
 
 def parameters(field: str, given: Mapping[str, Any]) -> Parameters:

@@ -15,7 +15,8 @@ from pydantic import Field, StringConstraints
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.common.config.section import Positive
+from components.common.config.neural import LearningRate
+from components.common.config.section import BatchSize, Epochs, Threads, Width
 from components.common.errors import UserError
 from components.neural.data import Batch
 from components.neural.images import Augmentation, augmented, beta, mixed
@@ -33,18 +34,14 @@ WIDER = 4  # a bottleneck's outputs over its 3 x 3 convolution's
 class Parameters(Pretrained):
     """What `task.candidates.<name>.parameters` may hold for the kind `resnet`; ResNet-50 is in the docs."""
 
-    epochs: Positive = 30
-    batch_size: Positive = Field(64, description="images of a step, over all processes")
-    learning_rate: Annotated[float, annotated_types.Gt(0)] = Field(
-        0.003, description="of Adam, at most; falls to 0 after the last step"
-    )
-    threads: Positive = Field(2, description="on the CPU")
-    stages: Annotated[str, StringConstraints(pattern=r"^[1-9]\d*(,[1-9]\d*)*$")] = Field(
+    epochs: Epochs = 30
+    batch_size: BatchSize = Field(64, description="images of a step, over all processes")
+    learning_rate: LearningRate = Field(0.003, description="of Adam, at most; falls to 0 after the last step")
+    threads: Threads = Field(2, description="on the CPU")
+    stages: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,9}$")] = Field(
         "1,1,1", description="residual blocks of each stage: each is twice as wide as the one before, at half its size"
     )
-    width: Positive = Field(
-        32, description="channels of the first stage, in a bottleneck those of its 3 x 3 convolution"
-    )
+    width: Width = Field(32, description="channels of the first stage, in a bottleneck those of its 3 x 3 convolution")
     bottleneck: bool = Field(False, description="true: blocks of 1 x 1, 3 x 3 and 1 x 1; false: of two 3 x 3")
     stem: Literal["small", "large"] = Field(
         "small", description="small: 3 x 3, for images up to some 64 pixels; large: 7 x 7 and a pooling, a quarter left"
@@ -53,7 +50,7 @@ class Parameters(Pretrained):
         0.1, description="of the side, by how much a training image is moved at most"
     )
     flip: bool = Field(False, description="true: half of the training images are mirrored")
-    mixup: Annotated[float, annotated_types.Ge(0)] = Field(
+    mixup: Annotated[float, annotated_types.Interval(ge=0, le=1000)] = Field(
         0, description="alpha of the Beta distribution by which training images are mixed in pairs; 0: they are not"
     )
     label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from components.common import splits
 from components.common.config import parse
+from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.splits import Days, Fold
 
@@ -186,7 +187,7 @@ def test_days_are_a_closed_range():
 @pytest.mark.parametrize("text", ["14.08.2018", "2018-02-30", "yesterday", ""])
 def test_a_date_written_otherwise_is_refused_with_an_example(text):
     with pytest.raises(UserError, match=r"write a day as YYYY-MM-DD, for example 2018-08-14") as refused:
-        splits.parse_date(text)
+        parse_date(text)
     assert repr(text) in str(refused.value)
 
 

@@ -8,6 +8,8 @@ from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowFailException
 
 from components.common.contracts.state import Target
+from components.common.dates import parse_date
+from components.common.errors import UserError
 
 SECONDS = 10  # between two looks at a run
 
@@ -17,14 +19,21 @@ def days(params: Any = None) -> list[dict[str, Any]]:
     """Return, for each day of the form, the run of it: its id, fixed by the day, and its parameters.
 
     Raises:
-        AirflowFailException: when the last day is before the first.
+        AirflowFailException: when one is no day, or the last day is before the first.
     """
-    first, last = (date.fromisoformat(params[name]) for name in ("first", "last"))
+    first, last = _span(params)
     if last < first:
         raise AirflowFailException(f"last is {last}, before first ({first}); start again with the older day first")
     shared = {name: params[name] for name in ("data", "config", "device")} | {"target": Target.RECORD_ONLY.value}
     dates = [str(first + timedelta(days=day)) for day in range((last - first).days + 1)]
     return [{"trigger_run_id": f"backfill-{day}", "conf": shared | {"date": day}} for day in dates]
+
+
+def _span(params: Any) -> tuple[date, date]:
+    try:
+        return parse_date(params["first"]), parse_date(params["last"])
+    except UserError as error:
+        raise AirflowFailException(str(error)) from None
 
 
 def each_day(dag_id: str) -> None:
