@@ -30,9 +30,12 @@ class Cause(StrEnum):
 
 LONG = 1000.0  # microseconds: a launch with all that PyTorch does before it takes a tenth of that
 CATCHING_UP = 5000.0  # microseconds that the host may take after it was blocked, until the GPU has work again
-SYNCHRONIZING = ("synchronize",)
+SYNCHRONIZING = ("synchronize", "urqueuefinish", "ureventwait", "piqueuefinish", "pieventswait")  # CUDA, HIP, XPU
 BLOCKING_COPIES = ("memcpywithstream",)  # of HIP: the host waits in it, whatever the memory
-ALLOCATING = ("cudamalloc", "cudafree", "cudahostalloc", "cumemalloc", "cumemcreate", "cumemmap")
+ALLOCATING = (
+    "cudamalloc", "cudafree", "cudahostalloc", "cumemalloc", "cumemcreate", "cumemmap",
+    "hipmalloc", "hipfree", "hiphostmalloc", "zememalloc", "zememfree",
+)  # fmt: skip
 LOADING = ("enumerate(dataloader)", "dataloader.__next__")
 
 

@@ -27,6 +27,8 @@ CATEGORIES = (
 )
 # on devices, beside what they do
 NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "gpu_pm_counter", "overhead")
+# what MTIA's control processors write beside kernels
+MTIA = {"dma_request": Work.COPY, "event_wait": None, "event_record": None}
 CPU = 0  # c10::DeviceType; all others are devices
 LARGEST = 2**31
 
@@ -136,6 +138,10 @@ class Gathered:
         if span is None or not isinstance(event.cat, str):
             return
         kind = category(event.cat)
+        if event.cat == "mtia_ccp_events":
+            kind = MTIA.get(str(event.name), kind)
+            if kind is None:
+                return
         if isinstance(kind, Work):
             work.append(self._work(event, span, kind))
         elif kind is not None:

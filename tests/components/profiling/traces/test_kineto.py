@@ -7,6 +7,7 @@ import pytest
 
 from components.common.errors import UserError
 from components.profiling.traces import stream, texts, timeline
+from components.profiling.traces.analysis import Known, analyze
 from components.profiling.traces.products import count
 from components.profiling.traces.trace import Host, Work
 from tests.components.profiling.traces.samples import LOADER, TO_DEVICE, Events, read
@@ -99,6 +100,66 @@ def test_events_with_a_negative_duration_are_left_out_and_counted(tmp_path):
     trace = small("new", 0.0).kernel("bad", 90, -5).add("op", "worse", 90, None).trace(tmp_path)
     assert "bad" not in trace.names
     assert trace.caveats == ["2 events have no time or a negative duration; they are left out."]
+
+
+DEVICES = {  # categories of kernels, copies, sets and calls, the call that waits, and c10::DeviceType
+    "CUDA, PyTorch 1.8": ("Kernel", "Memcpy", "Memset", "Runtime", "cudaDeviceSynchronize", 1),
+    "CUDA": ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cudaStreamSynchronize", 1),
+    "CUDA's driver": ("kernel", "gpu_memcpy", "gpu_memset", "cuda_driver", "cuStreamSynchronize", 1),
+    "ROCm": ("kernel", "gpu_memcpy", "gpu_memset", "hip_runtime", "hipDeviceSynchronize", 6),
+    "XPU": ("kernel", "gpu_memcpy", "gpu_memset", "xpu_runtime", "urQueueFinish", 12),
+    "MTIA": ("mtia_ccp_events", "mtia_ccp_events", "gpu_memset", "mtia_runtime", "streamSynchronize", 17),
+    "HPU": ("hccl", "gpu_memcpy", "gpu_memset", "hpu_op", "synSynchronize", 18),
+    "PrivateUse1": ("kernel", "gpu_memcpy", "gpu_memset", "privateuse1_runtime", "aclrtSynchronizeStream", 20),
+    "CUPTI's names": ("CONCURRENT_KERNEL", "GPU_MEMCPY", "GPU_MEMSET", "CUDA_RUNTIME", "cudaStreamSynchronize", 1),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES.values(), ids=DEVICES)
+def test_every_device_is_a_device(device, tmp_path):
+    kernel, copy, memset, call, wait, kind = device
+    events = Events(zero=0.0).steps((0, 1000))
+    events.kernel("matmul", 0, 500, launched=(-5, 3)).kernel("dma_request", 500, 100, kind="copy")
+    events.kernel("fill", 600, 100, kind="set").add("call", wait, 10, 690).kernel("matmul", 900, 100, launched=(890, 3))
+    renamed = {"kernel": kernel, "gpu_memcpy": copy, "gpu_memset": memset, "cuda_runtime": call}
+    for event in events.events:
+        event["cat"] = renamed.get(event["cat"], event["cat"])
+    memory = {"Device Type": kind, "Device Id": 0, "Bytes": 8, "Total Allocated": 64, "Total Reserved": 128}
+    events.events.append({"ph": "i", "name": "[memory]", "ts": 5, "pid": 100, "args": memory})
+    for waits in ("gpu_user_annotation", "cuda_sync", "mtia_ccp_events"):
+        events.kernel("event_wait", 0, 1000)
+        events.events[-1]["cat"] = waits
+    trace = events.trace(tmp_path)
+    profile = analyze([trace], Known())
+
+    assert (profile.gpu_busy_pct, profile.synchronizations_per_step, profile.memory[0].allocated_bytes) == (80, 1, 64)
+    assert profile.diagnosis[0].title == "Synchronizations"
+    assert {Work(one).name for one in trace.work["kind"]} == {"KERNEL", "COPY", "SET"}
+    assert not any("category" in one for one in profile.caveats)
+
+
+def test_a_category_of_devices_that_nobody_knows_is_named(tmp_path):
+    events = small("new", 0.0).kernel("what", 90, 5)
+    events.events[-1]["cat"] = "npu_thing"
+    assert (
+        "Events on a device whose category is not known are left out: 1 of 'npu_thing'."
+        in events.trace(tmp_path).caveats
+    )
+
+
+def test_events_that_begin_and_end_apart_are_events(tmp_path):
+    pairs = []
+    for event in small("new", 0.0).events:
+        dur = event.pop("dur")
+        pairs += [(event["ts"], 1, event | {"ph": "B"})]
+        pairs += [
+            (event["ts"] + dur, 0, {key: event[key] for key in ("pid", "tid")} | {"ph": "E", "ts": event["ts"] + dur})
+        ]
+    pairs.sort(key=lambda pair: pair[:2])
+    trace = read(tmp_path, json.dumps([event for _, _, event in pairs]).encode())
+    first = trace.steps[0, 0]
+    assert (timeline.spans(trace.work) - first).ravel() == pytest.approx([30, 50.5, 60, 70, 80, 81])
+    assert (trace.steps - first).tolist() == [[0, 100], [100, 200]]
 
 
 def test_memory_of_both_dialects_becomes_levels(tmp_path):
