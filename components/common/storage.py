@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from components.common import locks, stores
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 
 if TYPE_CHECKING:
     import fsspec
@@ -101,6 +101,22 @@ def read_bytes(uri: str) -> bytes:
         UserError: when it is missing, not readable, or the store refuses.
     """
     return stores.attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
+
+
+def read_settled(uri: str, read: Callable[[str], bytes] = read_bytes) -> bytes:
+    """Read a whole file that nobody writes meanwhile; in a store a file appears when it is whole.
+
+    Raises:
+        UserError: as for `read_bytes`.
+        UnavailableError: when a local file has changed until it was read.
+    """
+    before = _state(uri)
+    data = read(uri)
+    if _state(uri) != before:
+        raise UnavailableError(
+            f"{uri} is still being written: it changed while it was read; try again when it is whole"
+        )
+    return data
 
 
 def write_bytes(uri: str, data: bytes) -> None:
@@ -316,6 +332,16 @@ def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
 def _folder_unlinked(_: "fsspec.AbstractFileSystem", path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)
+
+
+def _state(uri: str) -> tuple[int, int] | None:
+    """Return a local file's size and when it was last written; None of a store, or where there is no file."""
+    fs, path = stores.opened(uri)
+    try:
+        stat = Path(path).stat() if stores.is_local(fs) else None
+    except OSError:
+        return None
+    return stat and (stat.st_size, stat.st_mtime_ns)
 
 
 def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:

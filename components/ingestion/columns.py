@@ -25,7 +25,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def require(frame: pd.DataFrame, columns: Columns) -> None:
-    """Check that a file has rows, and every column that the config names once.
+    """Check that a file has rows, and every column that the config names.
 
     Raises:
         UserError: naming what is missing, what is there and the keys of the config to change.
@@ -33,18 +33,32 @@ def require(frame: pd.DataFrame, columns: Columns) -> None:
     if frame.empty:
         raise UserError("has no rows; write the file again")
     present = [str(name) for name in frame.columns]
-    keys = {name: f"columns.{role}" for role, name in columns.roles.items()}
-    keys |= dict.fromkeys(columns.numeric, "columns.numeric")
-    keys |= dict.fromkeys(columns.categorical, "columns.categorical")
+    keys = _keys(columns)
     missing = [f"{name!r} ({key}{nearest(name, present)})" for name, key in keys.items() if name not in present]
     if missing:
         raise UserError(
             f"has no column {', '.join(missing)}; it has {', '.join(present)[:500]}; "
             "name the right columns in the config, under the keys in brackets"
         )
-    twice = [name for name in keys if present.count(name) > 1]
-    if twice:
-        raise UserError(f"has column {twice[0]!r} more than once; keep one")
+
+
+def require_once(frame: pd.DataFrame, columns: Columns) -> None:
+    """Check that a file has no column twice that the config names.
+
+    Raises:
+        UserError: naming the column.
+    """
+    twice = set(frame.columns[frame.columns.duplicated()])
+    for name in _keys(columns):
+        if name in twice:
+            raise UserError(f"has column {name!r} more than once; keep one")
+
+
+def _keys(columns: Columns) -> dict[str, str]:
+    """Return the user's columns -> the keys of the config that name them."""
+    keys = {name: f"columns.{role}" for role, name in columns.roles.items()}
+    keys |= dict.fromkeys(columns.numeric, "columns.numeric")
+    return keys | dict.fromkeys(columns.categorical, "columns.categorical")
 
 
 def require_some(column: pd.Series, read: pd.Series, kind: str) -> None:

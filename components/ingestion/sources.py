@@ -42,6 +42,8 @@ STORED = re.compile(r"(?:s3|gs)://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 LONGEST = 1024  # characters of a name: no object store has longer ones
+PARQUET = b"PAR1"  # its first and its last bytes
+END = "\x1e"  # after the last record of a file that does not end with its line
 NULLABLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64")
 READS = 16  # files at once, most of whose time is waiting
 
@@ -235,7 +237,7 @@ class Folder:
         known, digest = self._digests.get(uri, (None, ""))
         if version is not None and version == known:
             return digest
-        contents[uri] = storage.read_bytes(uri)
+        contents[uri] = storage.read_settled(uri)
         digest = storage.sha256(contents[uri])
         if version is not None:
             self._digests[uri] = version, digest
@@ -281,7 +283,7 @@ class OneTable:
 
     alike: ClassVar = True
 
-    def __init__(self, root: str, config: Config, read: Callable[[str], bytes] = storage.read_bytes) -> None:
+    def __init__(self, root: str, config: Config, read: Callable[[str], bytes] = storage.read_settled) -> None:
         self._uri = storage.join(root, config.source.pattern)
         self._config = config
         self._read = read
@@ -424,23 +426,38 @@ def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":
         data: its bytes.
         columns: the user's names, for what is read of a tar file.
 
+    Returns:
+        the rows; of columns of one name that nothing needs only the first.
+
     Raises:
-        UserError: when it is empty, damaged or of another format.
+        UserError: when it is empty, cut short, damaged or of another format, or names a column twice.
     """
+    from components.ingestion import columns as rules
+
     if not data:
         raise UserError("is empty (0 bytes); write the file again")
     kind = next(kind for ending, kind in FORMATS.items() if name.endswith(ending))
     try:
-        if kind == "tar":
-            from components.ingestion import webdataset
-
-            return webdataset.parse(data, columns)
-        return _parquet(data) if kind == "Parquet" else _csv(data, name.endswith(".gz"))
+        frame = _frame(kind, data, name.endswith(".gz"), columns)
     except UserError:
         raise
+    except EOFError as error:
+        raise UserError(
+            f"is not whole ({error}): it was cut short, or is still being written; bring the whole file"
+        ) from None
     except Exception as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"is not a {kind} file, or a damaged one ({reason}); write the file again") from None
+    rules.require_once(frame, columns)
+    return frame.loc[:, ~frame.columns.duplicated()]
+
+
+def _frame(kind: str, data: bytes, zipped: bool, columns: Columns) -> "pd.DataFrame":
+    from components.ingestion import webdataset
+
+    if kind == "tar":
+        return webdataset.parse(data, columns)
+    return _parquet(data) if kind == "Parquet" else _csv(data, zipped)
 
 
 def _parquet(data: bytes) -> "pd.DataFrame":
@@ -448,8 +465,10 @@ def _parquet(data: bytes) -> "pd.DataFrame":
     import pyarrow as pa
     from pyarrow import parquet
 
+    if data.startswith(PARQUET) and not data.endswith(PARQUET):
+        raise EOFError("it has no footer")
     # pandas' own metadata would hide a column that was an index
-    table = parquet.read_table(storage.arrow_file(data))
+    table = parquet.ParquetFile(storage.arrow_file(data)).read()  # read_table knows no names that come twice
     table = pa.Table.from_arrays([_readable(column) for column in table.columns], table.column_names)
     # otherwise a null would turn integers into floats, and ids above 2**53 into other ids
     nullable = {getattr(pa, name.lower())(): pd.api.types.pandas_dtype(name) for name in NULLABLE}
@@ -475,8 +494,6 @@ def _readable(column: Any) -> Any:
 
 
 def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
-    import pandas as pd
-
     plain = gzip.decompress(data) if zipped else data
     if b"\0" in plain:  # where pandas would end a value
         raise ValueError("it holds a NUL character")
@@ -487,16 +504,49 @@ def _csv(data: bytes, zipped: bool) -> "pd.DataFrame":
             f"separates its columns by {other[0].decode()!r}, and CSV is read with commas only; write it with commas, "
             "and numbers with a point"
         )
+    is_open = not plain.endswith((b"\n", b"\r"))
+    frame = _records(plain + END.encode() if is_open else plain)
+    names = _records(plain, header=None, nrows=1).iloc[0].tolist()
+    # pandas gives columns that share a name, or have none, names of its own
+    frame.columns = [name if isinstance(name, str) else own for name, own in zip(names, frame.columns, strict=True)]
+    return _ended(frame) if is_open and len(frame) else frame
+
+
+def _records(plain: bytes, **options: Any) -> "pd.DataFrame":
+    """Parse CSV; every value stays text."""
+    import pandas as pd
+
     with warnings.catch_warnings():
         # rows with more fields than the header has names
         warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(
-            io.BytesIO(plain),
-            dtype=str,
-            encoding="utf-8-sig",
-            # never take the first column for an index: that shifts all names by one
-            index_col=False,
-            # only nothing is missing: 'NA' may be somebody's id
-            keep_default_na=False,
-            na_values=[""],
-        )
+        try:
+            frame: pd.DataFrame = pd.read_csv(
+                io.BytesIO(plain),
+                dtype=str,
+                encoding="utf-8-sig",
+                # never take the first column for an index: that shifts all names by one
+                index_col=False,
+                # only nothing is missing: 'NA' may be somebody's id
+                keep_default_na=False,
+                na_values=[""],
+                **options,
+            )
+            return frame
+        except pd.errors.ParserError as error:
+            if "EOF inside string" in str(error):
+                raise EOFError("it ends within quotes") from None
+            raise
+
+
+def _ended(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Return records without the mark at the end.
+
+    Raises:
+        EOFError: when the last record has too few fields.
+    """
+    last = frame.iloc[-1].tolist()
+    fields = next(number for number, value in enumerate(last, 1) if isinstance(value, str) and value.endswith(END))
+    if fields < len(last):
+        raise EOFError(f"its last line has {fields} of {len(last)} fields, and no end")
+    frame.iloc[-1, -1] = last[-1].removesuffix(END) or None
+    return frame

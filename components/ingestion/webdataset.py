@@ -33,7 +33,8 @@ def parse(data: bytes, columns: Columns) -> pd.DataFrame:
 
     Raises:
         UserError: when one of the columns, but for the label, is in no row.
-        ValueError, tarfile.TarError: when the file is damaged or was cut short.
+        ValueError, tarfile.TarError: when the file is damaged.
+        EOFError: when it was cut short.
     """
     rows, seen = list[Row](), {columns.label}  # which may still be to come, for all rows of a day
     wanted = {*columns.roles.values(), *columns.numeric, *columns.categorical}
@@ -57,10 +58,14 @@ def _members(data: bytes) -> Iterator[tuple[bytes, str, bytes | None]]:
         for member in archive:
             if member.size < 0:  # it would be read again and again
                 raise ValueError(f"member {member.name!r} has a negative size")
+            if _is_plain(member) and member.offset_data + member.size > len(data):
+                raise EOFError(f"it ends within member {member.name!r}")
             name = MEMBER.fullmatch(member.name)
             if name and not member.isdir() and name[2] != KEY:
                 content = data[member.offset_data : member.offset_data + member.size] if _is_plain(member) else None
                 yield name[1].encode(errors="surrogateescape"), name[2].lower(), content
+        if archive.offset + tarfile.BLOCKSIZE > len(data):
+            raise EOFError("its end is missing")
         if data[archive.offset : archive.offset + tarfile.BLOCKSIZE] != tarfile.NUL * tarfile.BLOCKSIZE:
             raise ValueError("it has no end, or something else where a member should begin")
 
@@ -74,10 +79,18 @@ def _is_plain(member: tarfile.TarInfo) -> bool:
 def _fields(content: bytes | None) -> Row:
     """Return the fields of a JSON object as bytes; none where it is no JSON object."""
     try:
-        found = json.loads(content or b"", parse_int=str, parse_float=str, parse_constant=str)
+        found = json.loads(
+            content or b"", parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_object
+        )
         return {name: _bytes(value) for name, value in found.items()} if isinstance(found, dict) else {}
     except (ValueError, RecursionError):
         return {}
+
+
+def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(named := dict(fields)) < len(fields):
+        raise ValueError("a name comes twice")
+    return named
 
 
 def _value(content: bytes | None, whole: bool) -> bytes | None:

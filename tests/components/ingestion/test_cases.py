@@ -9,6 +9,7 @@ from pyarrow import parquet
 
 from components.common import storage
 from components.common.contracts.tables import Table
+from components.common.errors import UserError
 
 CASES = Path(__file__).parents[4] / "shared/cases/data"
 DATE = "2025-03-10"
@@ -51,3 +52,8 @@ def test_an_open_end_in_the_year_9999_is_left_out_with_its_day_and_ends_no_night
     assert rows["ts"][open_end - 1] < table.partitions[0].date, "it counts to the day of the row before it"
     assert table.rows == len(events(table)) > 0
     assert rows["id"][open_end] not in set(events(table)["event_id"])
+
+
+def test_a_header_that_names_a_column_twice_ends_the_run(step):
+    with pytest.raises(UserError, match="has column 'amt' more than once; keep one"):
+        ingest(step, "H_dupheader")

@@ -264,11 +264,6 @@ def test_missing_columns_are_named_with_what_is_there_and_the_key_to_change(raw)
     assert "it has transaction_id, time, customer_id, terminal_id, amonut" in message
 
 
-def test_a_column_that_is_there_twice_is_refused(raw):
-    with pytest.raises(UserError, match="has column 'amount' more than once"):
-        split(pd.concat([raw, raw[["amount"]]], axis=1))
-
-
 def test_a_day_without_rows_is_refused(raw):
     with pytest.raises(UserError, match="has no rows"):
         split(raw.iloc[:0])

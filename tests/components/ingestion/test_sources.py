@@ -1,16 +1,20 @@
+import csv
 import gzip
 import io
 import re
 from datetime import date, timedelta
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
+from components.common import storage
 from components.common.config import parse
 from components.common.config.source import Simulator
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.splits import Days, plan
 from components.ingestion import sources
 from tests.components.ingestion.conftest import CONFIG
@@ -226,13 +230,11 @@ def test_csv_values_stay_as_they_are_written():
     [
         pytest.param("x.csv", b"a,b\n1,2\n3,4,5\n", id="a long row"),
         pytest.param("x.csv", b"a,b\n1,2,3\n4,5,6\n", id="a short header"),
-        pytest.param("x.csv", b'a,b\n"1,2\n', id="an open quote"),
         pytest.param("x.csv", b"PAR1\x00\xff\xfe", id="Parquet named CSV"),
         pytest.param("x.csv", b"\n", id="an empty line"),
         pytest.param("x.csv", b"id,text\n1,a\0b\n", id="a NUL character, where pandas would cut the text"),
         pytest.param("x.csv", "id,text\n1,caf\u00e9\n".encode("latin-1"), id="another encoding"),
         pytest.param("x.csv.gz", b"a,b\n1,2\n", id="not compressed"),
-        pytest.param("x.csv.gz", gzip.compress(b"a,b\n" + b"1,2\n" * 1000, mtime=0)[:-12], id="cut short"),
         pytest.param("x.parquet", b"a,b\n1,2\n", id="CSV named Parquet"),
     ],
 )
@@ -240,6 +242,89 @@ def test_a_damaged_file_is_refused_in_one_line(name, data):
     with pytest.raises(UserError, match=r"^is not a (CSV|Parquet) file, or a damaged one \(.+\)") as error:
         sources.parse(name, data, COLUMNS)
     assert "\n" not in str(error.value)
+
+
+RECORDS = ["id,text,n\r\n", "1,plain,5\r\n", '2,"two\r\nlines, and a ""quote""",6\r\n', '3,"",7\r\n', "4,end,8"]
+CSV = "".join(RECORDS).encode()
+
+
+def rows(frame):
+    return [tuple(row) for row in frame.fillna("").itertuples(index=False)]
+
+
+@pytest.mark.parametrize("end", [b"", b"\r\n", b"\n"])
+def test_the_last_line_of_a_csv_file_needs_no_end(end):
+    assert rows(sources.parse("x.csv", CSV + end, COLUMNS))[-1] == ("4", "end", "8")
+    assert rows(sources.parse("x.csv", CSV[:-1] + b'"8"' + end, COLUMNS))[-1] == ("4", "end", "8")
+    assert rows(sources.parse("x.csv", CSV[:-1] + end, COLUMNS))[-1] == ("4", "end", "")
+
+
+def test_a_csv_file_that_is_cut_within_a_record_is_refused_wherever_the_cut_is():
+    for size in range(len(RECORDS[0]) + 1, len(CSV)):
+        cut = CSV[:size]
+        try:
+            records = list(csv.reader(io.StringIO(cut.decode(), newline=""), strict=True))
+        except csv.Error:  # within quotes
+            records = [[]]
+        if len(records[-1]) == 3:  # after a record, or in its last field, where nobody can see it
+            assert rows(sources.parse("x.csv", cut, COLUMNS)) == [tuple(record) for record in records[1:]]
+        else:
+            with pytest.raises(UserError, match=r"^is not whole \(it.+\): it was cut short, or is still being written"):
+                sources.parse("x.csv", cut, COLUMNS)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv.gz"])
+def test_a_file_that_is_cut_anywhere_is_refused(ending):
+    buffer = io.BytesIO()
+    pd.DataFrame({"id": range(3)}).to_parquet(buffer)
+    whole = buffer.getvalue() if ending == "parquet" else gzip.compress(CSV + b"\r\n", mtime=0)
+    for size in [*range(12, len(whole), 7), len(whole) - 1]:
+        with pytest.raises(UserError, match=r"^is not whole \(.+\): it was cut short, or is still being written"):
+            sources.parse(f"x.{ending}", whole[:size], COLUMNS)
+
+
+NAMES = ["transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet"])
+@pytest.mark.parametrize("template", ["{date}", "all"])
+@pytest.mark.parametrize("name", ["transaction_id", "amount", "fraud"])
+def test_a_header_that_names_a_column_twice_is_refused(config, tmp_path, ending, template, name):
+    values = dict.fromkeys(NAMES, "1") | {"time": str(DAY), "fraud": "0"}
+    record = ["\ufeff" + NAMES[0], *NAMES[1:], name] if ending == "csv" else [*NAMES, name]
+    file = tmp_path / f"{template.replace('{date}', str(DAY))}.{ending}"
+    if ending == "parquet":
+        parquet.write_table(pa.Table.from_arrays([pa.array([values[name]]) for name in [*NAMES, name]], record), file)
+    else:
+        text = f"{','.join(record)}\n{','.join(values.values())},999".encode()
+        file.write_bytes(gzip.compress(text) if ending == "csv.gz" else text)
+    config["source"] = {"files" if template == "{date}" else "table": f"{template}.{ending}"}
+    source = sources.connect(str(tmp_path), parse(config), DAY)
+    with pytest.raises(UserError, match=f"has column '{name}' more than once; keep one"):
+        source.read(DAY).load()
+
+
+def test_a_column_that_nobody_needs_may_be_there_twice_and_others_differ_by_case_and_space(config):
+    text = "note,id,note,ID,,id \n1,2,3,4,5,6\n"
+    frame = sources.parse("x.csv", text.encode(), COLUMNS)
+    assert frame.to_dict("records") == [{"note": "1", "id": "2", "ID": "4", "Unnamed: 4": "5", "id ": "6"}]
+
+
+def test_a_file_that_grows_while_it_is_read_is_left_for_the_next_try(tmp_path):
+    file = tmp_path / "x.csv"
+    file.write_text("id\n1\n")
+
+    def read_slowly(uri: str) -> bytes:
+        data = storage.read_bytes(uri)
+        with file.open("a") as writer:
+            writer.write("2\n")
+        return data
+
+    with pytest.raises(
+        UnavailableError, match=r"x.csv is still being written: it changed while it was read; try again"
+    ):
+        storage.read_settled(str(file), read_slowly)
+    assert storage.read_settled(str(file)) == b"id\n1\n2\n"
 
 
 def test_large_integers_next_to_a_null_keep_every_digit_and_an_index_is_a_column():

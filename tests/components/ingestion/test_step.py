@@ -214,7 +214,10 @@ def change(how):
 
 BAD_FILES = {
     "empty": (overwrite(b""), "is empty (0 bytes)"),
-    "truncated": (lambda file: file.write_bytes(file.read_bytes()[:-50]), "is not a Parquet file, or a damaged one"),
+    "truncated": (
+        lambda file: file.write_bytes(file.read_bytes()[:-50]),
+        "is not whole (it has no footer): it was cut short",
+    ),
     "not Parquet": (overwrite(b"id,amount\n1,2\n"), "is not a Parquet file, or a damaged one"),
     "no rows": (change(lambda frame: frame.iloc[:0]), "has no rows"),
     "a column missing": (

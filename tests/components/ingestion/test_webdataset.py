@@ -248,15 +248,30 @@ SECOND = 512 + -(-len(JPEG) // 512) * 512  # where its second member begins
     [
         pytest.param(b"not a tar" * 100, id="something else"),
         pytest.param(gzip.compress(WHOLE), id="compressed"),
-        pytest.param(WHOLE[: SECOND - 200], id="cut in a member"),
-        pytest.param(WHOLE[:SECOND], id="cut between members"),
-        pytest.param(WHOLE[: SECOND + 100], id="cut in a header"),
         pytest.param(WHOLE[:SECOND] + b"\xff" * 512 + WHOLE[SECOND + 512 :], id="a damaged header"),
         pytest.param(with_size(WHOLE, SECOND, -512), id="a negative size, which would be read forever"),
-        pytest.param(with_size(WHOLE, SECOND, 1 << 60), id="a size beyond all disks"),
     ],
 )
 def test_a_damaged_tar_is_refused_in_one_line(data: bytes) -> None:
     with pytest.raises(UserError, match=r"^is not a tar file, or a damaged one \(.+\); write") as error:
         sources.parse("x.tar", data, Columns(**IMAGES))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(WHOLE[: SECOND - 200], id="cut in a member"),
+        pytest.param(WHOLE[:SECOND], id="cut between members"),
+        pytest.param(WHOLE[: SECOND + 100], id="cut in a header"),
+        pytest.param(with_size(WHOLE, SECOND, 1 << 60), id="a size beyond all disks"),
+    ],
+)
+def test_a_tar_that_was_cut_short_is_refused_as_such(data: bytes) -> None:
+    with pytest.raises(UserError, match=r"^is not whole \(it.+\): it was cut short, or is still being written"):
+        sources.parse("x.tar", data, Columns(**IMAGES))
+
+
+def test_a_json_member_that_has_a_field_twice_has_no_fields() -> None:
+    assert webdataset._fields(b'{"label": "cross", "more": {"a": 1}}') == {"label": b"cross", "more": b'{"a": "1"}'}
+    assert webdataset._fields(b'{"label": "cross", "label": "square"}') == {}
