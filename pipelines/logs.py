@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from components.common.printable import printable
+
 
 def last_lines(log: Path, count: int) -> str:
     """Return the last lines of a log that are not empty."""
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return "\n".join([line for line in lines if line.strip()][-count:])
+    return "\n".join([printable(line) for line in lines if line.strip()][-count:])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from components.common.contracts.section import Cell, Estimate, Format
+from components.common.printable import printable
 
 
 def _count(value: float) -> str:
@@ -55,7 +56,7 @@ def written(value: Cell, form: Format) -> str:
     if value is None:
         return "-"
     if isinstance(value, str):
-        return value
+        return printable(value)
     if isinstance(value, Estimate):
         return f"{WRITERS[form](value.value)} {bounds(value)}"
     return WRITERS[form](value)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import storage, telemetry
 from components.common.errors import PreemptedError, UnavailableError, UserError
 from components.common.memory import peak_memory
+from components.common.printable import printable
 
 if TYPE_CHECKING:
     from components.common.spending import Account
@@ -75,7 +76,9 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
     _heed_sigterm()
     # threads that wait asleep: OpenMP's busy waiting triples the CPU time of a step that shares its cores with another
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     for library in ("alembic", "aiobotocore", "botocore"):
         logging.getLogger(library).setLevel(logging.WARNING)
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it prints a traceback beside the error it raises
@@ -83,11 +86,23 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         args = parser.parse_args()
         _work(parser, args, body)
     except PreemptedError as error:
-        print(f"{parser.component}: preempted; {error}", file=sys.stderr)
+        print(f"{parser.component}: preempted; {_lines(error)}", file=sys.stderr)
         sys.exit(PREEMPTED)
     except (UserError, UnavailableError) as error:
-        print(f"{parser.component}: {error}", file=sys.stderr)
+        print(f"{parser.component}: {_lines(error)}", file=sys.stderr)
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
+
+
+class Lines(logging.Formatter):
+    """Formats a record as its message, in one line whatever values it holds, and a traceback where there is one."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 the name is logging's
+        """Return the line."""
+        return printable(record.message)
+
+
+def _lines(error: Exception) -> str:
+    return "\n".join(map(printable, str(error).split("\n")))
 
 
 def _work(

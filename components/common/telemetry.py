@@ -7,9 +7,14 @@ from collections.abc import Iterator, Mapping
 from http.client import HTTPException
 from typing import Any
 
+from components.common.printable import printable
+
 GATEWAY = "PROMETHEUS_PUSHGATEWAY_URL"
 PIPELINE = "NIGHTSHIFT_PIPELINE"
 TIMEOUT_SECONDS = 5.0
+
+LABELS = 200  # values of `name`, those of the largest numbers: Prometheus keeps a series of each
+LABEL_LENGTH = 128
 
 log = logging.getLogger("nightshift")
 
@@ -40,6 +45,13 @@ def push(component: str, use_case: str, took: Mapping[str, Any], found: Mapping[
         log.warning("%s=%s does not take this step's metrics: %s", GATEWAY, gateway, error)
 
 
+def _bounded(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the largest of some numbers, under names that are short, and one line each."""
+    largest = sorted(values.items(), key=lambda item: -item[1])[:LABELS]
+    # of names that begin alike the largest number stays
+    return {printable(name)[:LABEL_LENGTH]: number for name, number in reversed(largest)}
+
+
 class _Gauges:
     """Group -> key -> value, as a collector of prometheus-client."""
 
@@ -56,6 +68,6 @@ class _Gauges:
                     yield GaugeMetricFamily(name, text, value)
                 elif isinstance(value, Mapping):
                     family = GaugeMetricFamily(name, text, labels=["name"])
-                    for label, number in value.items():
+                    for label, number in _bounded(value).items():
                         family.add_metric([label], number)
                     yield family

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from components.common import markdown
 from components.common.contracts.deployment import Outcome
 from components.common.contracts.package import Inputs, ModelPackage
 from components.common.contracts.verdict import Verdict
@@ -149,8 +150,8 @@ def with_advice(card: str, verdicts: Sequence[Verdict]) -> str:
     """Return a model card (Markdown) with what the advisory gates said when the model was made."""
     for verdict in verdicts:
         if verdict.advisory:
-            lines = [f"- **{verdict.decision}**", *(f"- {reason}" for reason in verdict.reasons)]
-            card = "\n".join([card, f"## {verdict.gate.capitalize()} at training time", "", *lines, ""])
+            lines = markdown.items([markdown.strong(verdict.decision), *verdict.reasons])
+            card = f"{card}\n{markdown.section(f'{verdict.gate.capitalize()} at training time', lines)}\n"
     return card
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from components.common import storage
 from components.common.config import Config
 from components.common.contracts.package import ModelPackage
-from components.common.markdown import page, table
+from components.common.markdown import code, items, line, page, strong, table
 from components.evaluation.core import Trial
 from components.evaluation.explain import Calibration, Explanation, Slice
 
@@ -22,16 +22,16 @@ def render(trial: Trial, explained: Explanation) -> str:
         trial: its evaluation.
         explained: the selected candidate.
     """
-    flags = f"- Flags an event from a score of {trial.model.threshold:.4g}"
+    flags = f"Flags an event from a score of {trial.model.threshold:.4g}"
     sections = {
         "Model": identity(trial.model, trial.config, flags, defaults="library"),
         "Data": _data(trial),
         "Metrics on the test days": _metrics(trial),
-        "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
+        "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
         "Slices": _slices(explained.slices),
         "Calibration": _calibration(explained.calibration),
         "Feature importance": _importances(explained.importances),
-        "Limits": [f"- {line}" for line in _limits(trial, explained.slices)],
+        "Limits": items(_limits(trial, explained.slices)),
     }
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
 
@@ -46,14 +46,16 @@ def identity(model: ModelPackage, config: Config, *rule: str, defaults: str) -> 
         defaults: whose parameters it has where none are given.
     """
     lineage, entry = model.lineage, model.candidates[model.selected]
-    return [
-        f"- Selected: {lineage.reason}",
-        f"- Kind: {entry.kind}, parameters {entry.parameters or f'at the defaults of the {defaults}'}",
-        f"- Fitted on {lineage.device} with seed {lineage.seed}",
-        *rule,
-        f"- Model: `{model.sha256}`",
-        f"- Config: `{storage.fingerprint(config.model_dump(mode='json'))}`",
-    ]
+    return items(
+        [
+            f"Selected: {lineage.reason}",
+            f"Kind: {entry.kind}, parameters {entry.parameters or f'at the defaults of the {defaults}'}",
+            f"Fitted on {lineage.device} with seed {lineage.seed}",
+            *rule,
+            line("Model: ", code(model.sha256)),
+            line("Config: ", code(storage.fingerprint(config.model_dump(mode="json")))),
+        ]
+    )
 
 
 def _data(trial: Trial) -> list[str]:
@@ -63,7 +65,7 @@ def _data(trial: Trial) -> list[str]:
         (name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}", f"{seen.positives:,}")
         for name, seen in windows.items()
     ]
-    hashes = [f"- Events: `{lineage.events_sha256}`", f"- Features: `{lineage.features_sha256}`"]
+    hashes = items([line("Events: ", code(lineage.events_sha256)), line("Features: ", code(lineage.features_sha256))])
     return [*table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
 
 
@@ -74,7 +76,7 @@ def _metrics(trial: Trial) -> list[str]:
         sure = found.estimates()
         cells.append(
             (
-                f"**{name}**" if name == chosen else name,
+                strong(name) if name == chosen else name,
                 _number(found.metrics["auc_roc"]),
                 str(sure.get("average_precision", NOTHING)),
                 str(sure["precision_at_k"]),
@@ -106,11 +108,13 @@ def _slices(found: list[Slice]) -> list[str]:
 
 
 def _calibration(found: Calibration) -> list[str]:
-    return [
-        f"- Mean score {found.predicted:.4f}, share of positives {found.observed:.4f}",
-        f"- Highest bin: mean score {found.top_predicted:.3f}, share of positives {found.top_observed:.3f}",
-        f"- Expected calibration error {found.error:.4f}",
-    ]
+    return items(
+        [
+            f"Mean score {found.predicted:.4f}, share of positives {found.observed:.4f}",
+            f"Highest bin: mean score {found.top_predicted:.3f}, share of positives {found.top_observed:.3f}",
+            f"Expected calibration error {found.error:.4f}",
+        ]
+    )
 
 
 def _importances(found: list[tuple[str, float]]) -> list[str]:

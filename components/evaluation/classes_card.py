@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from components.common.contracts.evaluation import ClassEvaluation
-from components.common.markdown import page, table
+from components.common.markdown import code, items, line, page, strong, table
 from components.evaluation.card import NOTHING, identity
 from components.evaluation.classes import Trial
 
@@ -19,10 +19,10 @@ def render(trial: Trial, figures: ClassEvaluation) -> str:
         "Model": identity(trial.model, trial.config, defaults="recipe"),
         "Data": _data(trial),
         "Metrics on the test days": _metrics(trial),
-        "Verdict": [f"- {line}" for line in [f"**{trial.verdict.decision}**", *trial.verdict.reasons]],
+        "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
         "Classes": _classes(figures),
         "Slices": _slices(figures),
-        "Limits": [f"- {line}" for line in _limits(trial)],
+        "Limits": items(_limits(trial)),
     }
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
 
@@ -31,7 +31,7 @@ def _data(trial: Trial) -> list[str]:
     lineage = trial.model.lineage
     windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
     cells = [(name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}") for name, seen in windows.items()]
-    hashes = [f"- Events: `{lineage.events_sha256}`", f"- Features: `{lineage.features_sha256}`"]
+    hashes = items([line("Events: ", code(lineage.events_sha256)), line("Features: ", code(lineage.features_sha256))])
     return [*table(("Days", "from .. to", "Rows"), cells), "", *hashes]
 
 
@@ -39,7 +39,7 @@ def _metrics(trial: Trial) -> list[str]:
     cells = []
     for name, found in trial.candidates.items():
         sure, measured = found.estimates(), found.figures
-        label = f"**{name}**" if name == trial.model.selected else name
+        label = strong(name) if name == trial.model.selected else name
         shown = [_number(measured[key]) for key in ("top_5_accuracy", "auc_roc", "log_loss", "calibration_error")]
         cells.append((label, str(sure["accuracy"]), str(sure["macro_f1"]), *shown))
     head = ("Candidate", "Accuracy", "Macro F1", "Top 5", "ROC AUC", "Log loss", "Calibration error")

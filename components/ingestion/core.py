@@ -19,6 +19,7 @@ from components.common.config import Config
 from components.common.config.classes import Classes, Images, Texts
 from components.common.config.source import Columns
 from components.common.config.task import Task
+from components.common.printable import printable
 from components.ingestion import columns as read
 from components.ingestion import images, texts
 from components.ingestion.repeats import Keys
@@ -251,13 +252,13 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
 
 
 def _mask(value: Any) -> str:
-    return _shown(value) if pd.isna(value) else f"{str(value)[: len(str(value)) // 2]}***"
+    return _shown(value) if pd.isna(value) else f"{printable(str(value)[: len(str(value)) // 2])}***"
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         return f"({len(value):,} bytes)"
-    return "(missing)" if pd.isna(value) else str(value)[:40]
+    return "(missing)" if pd.isna(value) else printable(str(value))[:40]
 
 
 def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:

@@ -2,19 +2,21 @@
 
 from components.common.contracts.section import Page, Table
 from components.common.figures import written
-from components.common.markdown import table
+from components.common.markdown import escaped, items, line, section, strong, table
 from components.reporting.summary import Summary
 
 
 def render(page: Page, summary: Summary) -> str:
     """Write the overview of a run: the headline, what was decided, the key tables, what the steps took."""
-    headline, outcomes = page.headline, page.outcomes
+    headline, outcomes, code = page.headline, page.outcomes, summary.code_version
     paragraphs = [
-        [f"# {page.use_case}: {headline.headline}"],
-        [f"Run {page.run}, logical date {summary.logical_date}, on {summary.device}, code {summary.code_version}."],
-        [f"- {reason}" for reason in headline.reasons],
-        [f"- {title}: **{each.label}**. {' '.join(each.reasons)}".rstrip() for title, each in outcomes],
-        *[[f"## {each.title}", "", *_lines(each)] for each in page.key_tables],
+        [f"# {escaped(f'{page.use_case}: {headline.headline}')}"],
+        [line(f"Run {page.run}, logical date {summary.logical_date}, on {summary.device}, code {code}.")],
+        items(headline.reasons),
+        items(
+            line(f"{title}: ", strong(each.label), f". {' '.join(each.reasons)}".rstrip()) for title, each in outcomes
+        ),
+        *[[section(each.title, _lines(each))] for each in page.key_tables],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines) + "\n"
 

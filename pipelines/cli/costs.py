@@ -48,6 +48,7 @@ def costs(args: argparse.Namespace) -> int:
 
 
 def _steps(folder: Path) -> "Table":
+    from rich.markup import escape
     from rich.table import Table
 
     summary = _summary(folder)
@@ -55,7 +56,7 @@ def _steps(folder: Path) -> "Table":
         raise UserError(f"{folder} has no summary.json; write it with `nightshift report {folder.name}`")
     table = Table("step", "machine", "seconds", "USD", title=f"costs of {folder.name}", caption=_caption([summary]))
     for name, step in summary["steps"].items():
-        table.add_row(name, step.get("machine") or "", _seconds(step["seconds"]), _usd(step.get("usd")))
+        table.add_row(name, escape(step.get("machine") or ""), _seconds(step["seconds"]), _usd(step.get("usd")))
     table.add_section()
     table.add_row("all", "", _seconds(_taken(summary)), _usd(summary.get("usd")))
     return table

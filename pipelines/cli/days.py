@@ -6,9 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from components.common.contracts.section import Estimate, Fact, read_page
 from components.common.figures import written
+from components.common.printable import printable
 from pipelines.cli.progress import Progress, explain_failure
 from pipelines.engines.local.backfill import Day
 from pipelines.engines.local.run import Run
@@ -32,9 +34,9 @@ def table(found: list[Day]) -> Table:
     rows = [{"date": day.date, "state": day.state} | _figures(day.folder) for day in found]
     columns = list(dict.fromkeys(column for row in rows for column in row))
     for column in columns:
-        made.add_column(column, justify="left" if column in TEXTS else "right")
+        made.add_column(Text(printable(column)), justify="left" if column in TEXTS else "right")
     for row in rows:
-        made.add_row(*[row.get(column, "") for column in columns])
+        made.add_row(*[Text(row.get(column, "")) for column in columns])
     return made
 
 

@@ -8,12 +8,13 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from components.common.contracts.section import Link, Page
 from components.common.contracts.section import Table as Block
 from components.common.figures import written
+from components.common.printable import printable
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Outcome, Run
@@ -68,15 +69,15 @@ class Progress:
                 table.add_row(name, *self._cells(name))
         return table
 
-    def _cells(self, name: str) -> list[str]:
+    def _cells(self, name: str) -> list[str | Text]:
         if name in self._outcomes:
             outcome = self._outcomes[name]
             style = STYLES[outcome.state]
             return [f"[{style}]{outcome.state}", f"{outcome.seconds:.1f}", _megabytes(outcome.peak_memory_bytes), ""]
         if name in self._running:
             since, log = self._running[name]
-            said = last_lines(log, 1).replace("[", r"\[")
-            return [f"[{STYLES['running']}]running", f"{time.monotonic() - since:.1f}", "", f"[dim]{said}"]
+            said = _shown(last_lines(log, 1), "dim")
+            return [f"[{STYLES['running']}]running", f"{time.monotonic() - since:.1f}", "", said]
         return [f"[{STYLES['waiting']}]waiting", "", "", ""]
 
 
@@ -86,8 +87,8 @@ def explain_failure(run: Run, console: Console) -> None:
         if outcome.state != "failed":
             continue
         console.print(f"\n[bold red]{name} failed[/] ({_reason(outcome.exit_code)}); its last lines:")
-        console.print(last_lines(Path(outcome.log), 12), markup=False, highlight=False)
-        console.print(f"\nlog      {outcome.log}", highlight=False, soft_wrap=True)
+        console.print(Text(last_lines(Path(outcome.log), 12)), highlight=False)
+        console.print(f"\nlog      {outcome.log}", markup=False, highlight=False, soft_wrap=True)
         console.print(f"command  {_shortened(outcome.command)}", markup=False, highlight=False, soft_wrap=True)
         named = _named(run)
         runner = f" --runner {run.runner.name}" if run.runner.name != Processes.name else ""
@@ -100,37 +101,44 @@ def explain_failure(run: Run, console: Console) -> None:
 
 def show_page(page: Page, folder: Path, console: Console) -> None:
     """Print the report of a run in short: what became of it, the key tables, where to look and what to paste."""
-    console.print(f"\n[bold]{escape(page.headline.headline)}[/]", highlight=False, soft_wrap=True)
+    console.print()
+    console.print(_shown(page.headline.headline, "bold"), highlight=False, soft_wrap=True)
     _list(page.headline.reasons, console)
     for table in page.key_tables:
         console.print(_drawn(table))
     for title, outcome in page.outcomes:
-        console.print(f"[bold]{escape(title)}[/]: {escape(outcome.label)}", highlight=False, soft_wrap=True)
+        line = Text.assemble(_shown(title, "bold"), ": ", _shown(outcome.label))
+        console.print(line, highlight=False, soft_wrap=True)
         _list(outcome.reasons, console)
     console.print()
     links = [Link(name=name, uri=str(folder / file)) for name, file in FILES.items()]
     for link in [*links, *(link for block in page.key_links for link in block.links)]:
-        console.print(f"{link.name:8} {link.uri}", markup=False, highlight=False, soft_wrap=True)
+        console.print(_shown(f"{link.name:8} {link.uri}"), highlight=False, soft_wrap=True)
     for code in page.key_codes:
-        console.print(f"\n{code.title}:\n{code.text}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"\n{code.title}:\n{code.text}", markup=False, emoji=False, highlight=False, soft_wrap=True)
 
 
 def _list(sentences: list[str], console: Console) -> None:
     for sentence in sentences[:REASONS]:
-        console.print(f"  {sentence}", markup=False, highlight=False, soft_wrap=True)
+        console.print(_shown(f"  {sentence}"), highlight=False, soft_wrap=True)
     if len(sentences) > REASONS:
         console.print(f"  {len(sentences) - REASONS} more in the report", highlight=False)
 
 
 def _drawn(block: Block) -> Table:
-    table = Table(title=escape(block.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
+    table = Table(title=_shown(block.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
     for column in block.columns:
         # names are shown whole; headings and intervals wrap on a narrow terminal
-        table.add_column(escape(column.title), justify="left" if column.is_text else "right", no_wrap=column.is_text)
+        table.add_column(_shown(column.title), justify="left" if column.is_text else "right", no_wrap=column.is_text)
     for row in block.rows:
         cells = [written(cell, column.format) for cell, column in zip(row.cells, block.columns, strict=True)]
-        table.add_row(escape(f"{cells[0]} ({row.tag})" if row.tag else cells[0]), *map(escape, cells[1:]))
+        table.add_row(*map(_shown, [f"{cells[0]} ({row.tag})" if row.tag else cells[0], *cells[1:]]))
     return table
+
+
+def _shown(text: str, style: str = "") -> Text:
+    """Return a text that is neither markup nor emoji, nor more than a line."""
+    return Text(printable(text), style)
 
 
 def _named(run: Run) -> str:

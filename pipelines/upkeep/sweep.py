@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from rich import box
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 
 from components.common import registry, release, storage
@@ -59,16 +60,16 @@ def table(found: Plan, title: str, now: datetime) -> Table:
     made = _table(title, "kind", "name", "days", "size")
     for kind, items in (("version", found.versions), ("run", found.runs)):
         for item in items:
-            made.add_row(kind, item.name, str((now - item.since).days), decimal(item.size))
+            made.add_row(kind, escape(item.name), str((now - item.since).days), decimal(item.size))
     for name, parts in _by_table(found.partitions).items():
         days = sorted(part.name.split("/")[1].removeprefix("date=") for part in parts)
         oldest = max((now - part.since).days for part in parts)
         span = f"{name}: {len(parts)}, {days[0]} .. {days[-1]}"
         made.add_row("partitions", span, str(oldest), decimal(_size(parts)))
     for each in found.unfinished:
-        made.add_row("unfinished", each.name, str((now - each.since).days), decimal(each.size))
+        made.add_row("unfinished", escape(each.name), str((now - each.since).days), decimal(each.size))
     for folder in found.leftovers:
-        made.add_row("left over", folder, "", "")
+        made.add_row("left over", escape(folder), "", "")
     made.add_section()
     everything: list[Item] = [*found.versions, *found.runs, *found.partitions, *found.unfinished]
     made.add_row("all", "", "", decimal(_size(everything)))

@@ -57,7 +57,9 @@ def tell(subject: str, text: str) -> None:
 def _slack(connection: Connection, subject: str, text: str) -> None:
     from airflow.providers.slack.hooks.slack_webhook import SlackWebhookHook
 
-    SlackWebhookHook(slack_webhook_conn_id=connection.conn_id).send(text=f"*{subject}*\n{text}")
+    # where & < > are text, Slack finds no link, mention or channel
+    plain = html.escape(text, quote=False)
+    SlackWebhookHook(slack_webhook_conn_id=connection.conn_id).send(text=f"*{html.escape(subject)}*\n{plain}")
 
 
 def _email(connection: Connection, subject: str, text: str) -> None:

@@ -1,0 +1,8 @@
+"""Text of strangers on one line of a log, a terminal or a page."""
+
+
+def printable(text: str) -> str:
+    r"""Return a text with an escape (`\n`, `\x1b`) for what ends a line, moves a cursor, or hides or turns text."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
