@@ -35,6 +35,7 @@ class Past:
     def key(self) -> str:
         """Hash of all that a snapshot is made from."""
         settings = [windows.of(self.config).model_dump(), self.config.columns.model_dump(), self.config.source.timezone]
+        settings.append(snapshot.limits(self.config).model_dump())
         parts = [self.table.partition(day).sha256 for day in self.days]
         return storage.fingerprint([core.SCHEMA, snapshot.SCHEMA, settings, parts])
 

@@ -144,10 +144,14 @@ def _key(job: Job, day: date, raw: sources.Raw) -> str:
 
 
 def _rules(config: Config) -> dict[str, object]:
-    """Return what decides which images or texts are taken: what the config says, and for images who decodes them."""
+    """Return what decides which rows are taken: what the config says, and for images who decodes them."""
     asked = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
-    rules = config.task.model_dump(include=asked) if config.columns.content else {}
+    rules = config.task.model_dump(include=asked) if config.columns.content else _limits(config)
     return rules | {"pillow": PIL.__version__} if config.columns.image else rules
+
+
+def _limits(config: Config) -> dict[str, object]:
+    return {"largest_amount": config.largest_amount, "longest_id": config.limits.longest_id}
 
 
 def _splits(job: Job, missing: Mapping[date, sources.Raw]) -> "Iterator[tuple[date, core.Split]]":

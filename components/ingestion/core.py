@@ -307,6 +307,7 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
         "unparsable_time": typed["event_time"].isna(),
         "outside_day": typed["event_time"].to_numpy().astype("datetime64[D]") != rows.days,
         "bad_amount": _bad_amounts(typed),
+        "over_limit": _over_limits(typed, config),
         "bad_number": ~np.isfinite(typed[columns.numeric]).all(axis=1),
         "unknown_label": labelled & typed["label"].isna(),
         "missing_label": ~labelled & rows.due,
@@ -365,6 +366,18 @@ def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
         return pd.Series(False, typed.index)
     bad: pd.Series = ~(np.isfinite(typed["amount"]) & (typed["amount"] >= 0))
     return bad
+
+
+def _over_limits(typed: pd.DataFrame, config: Config) -> pd.Series:
+    """Return which rows an endpoint would refuse for an amount or an identifier, see `config.limits`."""
+    over = pd.Series(False, typed.index)
+    if "amount" in typed:
+        over |= typed["amount"] > config.largest_amount
+    if not config.columns.content:
+        for role in _ids(config.columns):
+            if typed[role].dtype != "Int64":
+                over |= (typed[role].str.len() > config.limits.longest_id).fillna(False).astype(bool)
+    return over
 
 
 def _ids(columns: Columns) -> list[str]:

@@ -18,6 +18,7 @@ DAY = 24 * HOUR
 LAST_NIGHT_HOUR = 6
 SATURDAY = 5
 LARGEST_SUM = 2**63  # sums are int64
+SAFE = 1 - 1e-6  # of it: the sum that is compared is rounded
 
 Array = Any  # numpy.ndarray | cupy.ndarray
 
@@ -82,13 +83,14 @@ def minor_units(amounts: Any, decimals: int, xp: ModuleType) -> Array:
     """Return amounts (a series) as integers of the currency's smallest unit, int64.
 
     Raises:
-        UserError: when an amount is too large to be summed exactly.
+        UserError: when the amounts are too large to be summed exactly.
     """
     scaled = xp.rint(xp.asarray(amounts.astype("float64")) * 10**decimals)
-    largest = float(abs(scaled).max()) if len(scaled) else 0.0
-    if largest * len(scaled) >= LARGEST_SUM:
+    # of all rows, not the largest amount a row each: one amount alone ends no night
+    total = float(abs(scaled).sum()) if len(scaled) else 0.0
+    if total >= LARGEST_SUM * SAFE:
         raise UserError(
-            f"amount {largest / 10**decimals:g} is too large to be summed exactly over {len(scaled)} rows; "
-            f"lower task.amount_decimals (it is {decimals}) or check the unit of the amounts"
+            f"amounts of {len(scaled)} rows are too large to be summed exactly, {total / 10**decimals:g} in all; lower "
+            f"task.amount_decimals (it is {decimals}) or limits.largest_amount, or check the unit of the amounts"
         )
     return scaled.astype(xp.int64)

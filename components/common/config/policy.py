@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from components.common.config.section import CLASSES, Cost, Days, DaysOrNone, Kind, Positive, Section, Share, only
 
 Limit = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
+Amount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]
 DaysKept = Annotated[int, annotated_types.Interval(ge=1, le=36_500)]
 Effect = Annotated[float, annotated_types.Interval(gt=0, le=1e6)]
 Milliseconds = Annotated[float, annotated_types.Interval(gt=0, le=3_600_000)]
@@ -21,6 +22,22 @@ class Quarantine(Section):
         0.05,
         description="share of the positives, of the negatives, or of any class, that may be quarantined, by all rules "
         "together and from 5 rows on; models learn from few positives, so what is lost of them counts for itself",
+    )
+
+
+class Limits(Section):
+    """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
+
+    largest_amount: Amount | None = only(
+        Kind.TABULAR,
+        description="default: 10^13 of the currency's smallest unit, 100,000,000,000.00 with two decimals",
+    )
+    longest_id: Positive = only(Kind.TABULAR, default=256, description="characters of an id, a customer or a terminal")
+    days_ahead: Days = only(
+        Kind.TABULAR,
+        default=1,
+        description="days after now, or after the newest day trained on if that is later, that an event may be dated "
+        "which an endpoint is sent",
     )
 
 

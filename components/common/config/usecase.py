@@ -12,6 +12,7 @@ from components.common.config.policy import (
     Costs,
     Drift,
     Evaluation,
+    Limits,
     Protocol,
     Quarantine,
     Retention,
@@ -23,6 +24,9 @@ from components.common.config.source import Columns, Simulator, Source
 from components.common.config.tabular import Tabular
 from components.common.errors import UserError, nearest
 
+EXACT = 2**53  # up to which float64 has every whole number
+LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
+
 
 class Config(Section):
     """One use case."""
@@ -33,6 +37,7 @@ class Config(Section):
     source: Source
     columns: Columns
     quarantine: Quarantine = Quarantine()
+    limits: Limits = Limits()
     simulator: Simulator = Simulator()
     protocol: Protocol = Protocol()
     task: Annotated[Tabular | Images | Texts, Field(discriminator="kind")]
@@ -56,13 +61,28 @@ class Config(Section):
     @model_validator(mode="after")
     def _fields_are_the_tasks(self) -> Self:
         kind = self.task.kind
-        for name in ("columns", "simulator", "protocol", "evaluation", "drift"):
+        for name in ("columns", "limits", "simulator", "protocol", "evaluation", "drift"):
             for field, value in _of_other_tasks(getattr(self, name), kind):
                 raise ValueError(f"{name}.{field}: is {value!r}, which task {kind} does not have; leave it out")
         role = CONTENT.get(kind)
         if role and not getattr(self.columns, role):
             raise ValueError(f"columns.{role}: missing, and task {kind} needs it; name the column")
         return self
+
+    @model_validator(mode="after")
+    def _amounts_are_exact(self) -> Self:
+        largest, decimals = self.limits.largest_amount, getattr(self.task, "amount_decimals", 0)
+        if largest and largest * 10**decimals > EXACT:
+            raise ValueError(
+                f"limits.largest_amount: is {largest:,.16g}, and with task.amount_decimals {decimals} amounts "
+                f"are exact up to {EXACT / 10**decimals:,.16g}; lower one of them"
+            )
+        return self
+
+    @property
+    def largest_amount(self) -> float:
+        """The largest amount of an event."""
+        return self.limits.largest_amount or LARGEST_UNITS / 10**self.tabular.amount_decimals
 
     @property
     def tabular(self) -> Tabular:

@@ -23,6 +23,14 @@ class Events(Part):
     timezone: str = Field(description="IANA name of the zone of times that carry none")
 
 
+class Limits(Part):
+    """What one event may be; more is refused."""
+
+    largest_amount: float = Field(description="largest amount")
+    longest_id: int = Field(description="characters of an id, a customer or a terminal")
+    days_ahead: int = Field(description="days after now, or after the snapshot's last day, that an event may be dated")
+
+
 class Array(Part):
     """An array in the file, little-endian, one after the other."""
 
@@ -50,6 +58,7 @@ class Snapshot(Artifact):
     terminals: int = Field(description="different terminals")
     windows: Windows = Field(description="which windows it serves; a model with others needs another snapshot")
     events: Events
+    limits: Limits
     arrays: dict[str, Array] = Field(description="where each array lies in the file")
     example: Example | None = Field(description="an event that it knows; null where no event of the day is complete")
 

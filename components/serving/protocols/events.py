@@ -11,6 +11,7 @@ from components.serving.predictions import Answer, Scored
 from components.serving.protocols.features import predictions
 from components.serving.versions import Current, Model, Split
 from components.tabular.online.event import Event, Id
+from components.tabular.online.refusals import RefusedEventError
 
 T = TypeVar("T")
 Rows = tuple[list[list[float]], list[dict[str, str]]]  # numeric inputs and categorical columns of each event
@@ -34,7 +35,8 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     try:
         taken = await online.take(events)
     except (UserError, UnavailableError) as error:
-        raise _refused("events", error) from None
+        place = error.place if isinstance(error, RefusedEventError) else 0
+        raise _refused(f"events[{place}]", error) from None
     model = only or current.of_windows(taken.base.snapshot.windows)
     split = None if only else current.beside(model)
     rows = taken.rows, [categories for _, categories in read]

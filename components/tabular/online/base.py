@@ -189,6 +189,7 @@ class Base:
         oldest: the first moment whose windows it can serve: its last day.
         customers: None in a use case without windows by customer.
         terminals: None in a use case without windows by terminal.
+        is_stateful: whether there are windows at all.
     """
 
     def __init__(self, snapshot: Snapshot, arrays: Mapping[str, Integers]) -> None:
@@ -200,6 +201,7 @@ class Base:
         self._ids = Keys(arrays, "events") if "events" in arrays else None
         self._customer_rows = arrays.get("event_customer_rows")
         self._terminal_rows = arrays.get("event_terminal_rows")
+        self.is_stateful = bool(self.customers or self.terminals)
 
     @property
     def identity(self) -> str:

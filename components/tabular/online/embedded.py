@@ -21,6 +21,7 @@ from components.common.contracts.online import SUFFIX
 from components.common.errors import UserError
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event
+from components.tabular.online.limits import NOW, Clock
 from components.tabular.online.log import MODE, Header, Log, Mark, Marker, Record, commits, damaged, records
 from components.tabular.online.refusals import earlier
 from components.tabular.online.state import Label, State
@@ -110,13 +111,14 @@ class Embedded:
         folder: where log and lock lie.
         base: the snapshot to lie over; if the folder's state lies over another one, it is swapped.
         seconds: how long to wait for a process that has the folder.
+        clock: says what time it is.
 
     Raises:
         UserError: when another process has the folder, something in it is damaged, or the snapshot is an earlier one.
     """
 
-    def __init__(self, folder: Path, base: Base, seconds: float = LOCK_SECONDS) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, base: Base, seconds: float = LOCK_SECONDS, clock: Clock = NOW) -> None:
+        self._folder, self._clock = folder, clock
         self._taking, self._swapping = threading.Lock(), threading.Lock()
         with ExitStack() as stack:
             stack.enter_context(alone(folder, seconds))
@@ -186,6 +188,8 @@ class Embedded:
             self._log.commit()
 
     def _take(self, events: Sequence[Event]) -> list[list[float]]:
+        if len(events) > 1:
+            self._state.check(events)
         found: list[list[float]] = [[]] * len(events)
         for place in in_order(events):
             found[place], entry = self._state.take(events[place])
@@ -203,7 +207,7 @@ class Embedded:
         if mark and (path is None or int(path.stem) < mark.header.number):
             raise damaged(self._folder / f"{mark.header.number}.log", "is missing")
         if path is None:
-            self._lie(State(base), self._begin(1, base))
+            self._lie(self._state_over(base), self._begin(1, base))
         else:
             self._follow(path, mark, base)
         self._clean()
@@ -211,13 +215,16 @@ class Embedded:
     def _follow(self, path: Path, mark: Mark | None, base: Base) -> None:
         """Go on with a log that was left."""
         found = header(path)
-        state, is_same = State(base), found.snapshot == base.identity
+        state, is_same = self._state_over(base), found.snapshot == base.identity
         if not is_same:
             _check(base, found.last)
         log = Log(path, _sound(path, mark, state.restore if is_same else lambda _: None))
         self._lie(state, log)
         if not is_same:
             self._swap(base)
+
+    def _state_over(self, base: Base) -> State:
+        return State(base, self._clock)
 
     def _begin(self, number: int, base: Base) -> Log:
         """Begin a log under a name that does not count."""
@@ -235,7 +242,7 @@ class Embedded:
 
     def _swap(self, base: Base) -> None:
         before = self._log
-        state, log = State(base), self._begin(before.mark.header.number + 1, base)
+        state, log = self._state_over(base), self._begin(before.mark.header.number + 1, base)
         copied = _carry(before, None, state, log)
         with self._taking:
             before.commit()

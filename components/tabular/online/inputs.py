@@ -6,7 +6,7 @@ from components.common.contracts.package import Windows
 from components.tabular import windows
 from components.tabular.online.base import Found
 from components.tabular.online.event import Event
-from components.tabular.windows import HOUR, LARGEST_SUM
+from components.tabular.windows import HOUR
 
 
 class Inputs:
@@ -17,9 +17,9 @@ class Inputs:
         self._has_amount = "amount" in spec.roles
 
     def units(self, amount: float) -> int:
-        """Return an amount in minor units; `LARGEST_SUM` when it is that large."""
-        scaled = amount * self._scale
-        return round(scaled) if scaled < LARGEST_SUM else LARGEST_SUM
+        """Return an amount in minor units."""
+        units: int = round(amount * self._scale)
+        return units
 
     def customer_edges(self, time: int) -> list[int]:
         """Return the moments after which the customer's windows of an event start."""

@@ -2,21 +2,29 @@
 
 from datetime import date
 
+from components.common.contracts.online import Snapshot
 from components.common.errors import UserError
 from components.tabular.online.event import Event
 
 
-def too_old(event: Event, last: date) -> UserError:
-    """An event of a day whose windows reach back further than the snapshot that ends with `last`."""
+class RefusedEventError(UserError):
+    """One of a request's events is refused, so none of them is taken in.
+
+    Attributes:
+        place: which of them, from 0 on.
+    """
+
+    def __init__(self, place: int, error: UserError) -> None:
+        super().__init__(str(error))
+        self.place = place
+
+
+def too_old(event: Event, snapshot: Snapshot) -> UserError:
+    """An event of a day whose windows reach back further than the snapshot."""
     return UserError(
-        f"event {event.event_id!r} is of a day before {last}, the first whose windows the state covers; "
+        f"event {event.event_id!r} is of a day before {snapshot.last}, the first whose windows the state covers; "
         "send newer events"
     )
-
-
-def too_large(event: Event) -> UserError:
-    """An amount with which sums would no longer be exact."""
-    return UserError(f"amount {event.amount:g} is too large to be summed exactly; check its unit")
 
 
 def another(event: Event) -> UserError:

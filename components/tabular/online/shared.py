@@ -11,16 +11,17 @@ otherwise less. In a Redis Cluster one use case lies on one node.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from components.common.errors import UnavailableError, UserError
 from components.tabular.online.base import NOTHING, NOWHERE, Base, Found, Terminals, add, named, summed
 from components.tabular.online.event import Event
 from components.tabular.online.inputs import Inputs
-from components.tabular.online.refusals import another, earlier, too_large, too_old
+from components.tabular.online.limits import NOW, Clock, Limits
+from components.tabular.online.refusals import RefusedEventError, another, earlier, too_old
 from components.tabular.online.state import UNKNOWN, Label
 from components.tabular.online.store import in_order
-from components.tabular.windows import DAY, LARGEST_SUM
+from components.tabular.windows import DAY
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -30,12 +31,14 @@ SECONDS = 5.0  # for an answer
 MOST_EVENTS = 1024  # that one script takes in: while it runs, Redis answers nobody else
 EXTRA_DAYS = 7  # for which records stay that no window of today needs: snapshots may be late
 
+T = TypeVar("T")
 Words = tuple[int | str, ...]  # what `TAKE` is told of an event
 
 # Lua knows doubles only: what has to stay exact passes through as text, and is added up by who asks.
 # KEYS[1]: prefix. ARGV: first moment after the snapshot, the same LAG days later and earlier, seconds to keep, then of
-# each event: id, customer, terminal, time, units, whether to take it in, edge of the customer's longest window, end and
-# edge of the terminal's.
+# each request how many events it has, and of each of these: id, customer, terminal, time, units, whether to take it in,
+# edge of the customer's longest window, end and edge of the terminal's. A request in which an id is another event's is
+# not taken in; then all that is answered of it is what is known of the ids.
 TAKE = """
 local prefix, over, later, earlier, seconds = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local newest = redis.call('GET', prefix .. 'newest')
@@ -46,8 +49,35 @@ local function put(key, time, member)
   redis.call('ZADD', key, time, member)
   redis.call('EXPIRE', key, seconds)
 end
+local function hash(key, fields)  -- unpack has an end, of some thousands
+  local values = {}
+  for i = 1, #fields, 1000 do
+    for _, value in ipairs(redis.call('HMGET', key, unpack(fields, i, math.min(i + 999, #fields)))) do
+      values[#values + 1] = value
+    end
+  end
+  return values
+end
 local answers = {}
-for i = 5, #ARGV, 9 do
+local function refused(first, last)
+  local found, seen, wrong = {}, {}, false
+  for i = first, last, 9 do
+    local id, customer, terminal, time, units, add = unpack(ARGV, i, i + 5)
+    local known = seen[id] or redis.call('GET', prefix .. 'event:' .. id)
+    local record = table.concat({units, customer, terminal}, ' ')
+    if known and add == '1' then
+      local before, rest = string.match(known, '^%d+ (%S+) %S+ (.*)$')
+      wrong = wrong or before ~= time or rest ~= record
+    end
+    seen[id] = known or table.concat({0, time, over, record}, ' ')
+    found[#found + 1] = {known or '', {}, {}, {}, {}}
+  end
+  if wrong then
+    for _, answer in ipairs(found) do answers[#answers + 1] = answer end
+  end
+  return wrong
+end
+local function take(i)
   local id, customer, terminal, time, units, add = unpack(ARGV, i, i + 5)
   local known = redis.call('GET', prefix .. 'event:' .. id)
   if not known and add == '1' then
@@ -65,9 +95,17 @@ for i = 5, #ARGV, 9 do
   if terminal ~= '' then
     terminals = redis.call('ZRANGEBYSCORE', prefix .. 'terminal:' .. terminal, '(' .. ARGV[i + 8], ARGV[i + 7])
     labels = redis.call('ZRANGEBYSCORE', prefix .. 'labeled:' .. terminal, '(' .. ARGV[i + 8], ARGV[i + 7])
-    if #labels > 0 then values = redis.call('HMGET', prefix .. 'labels:' .. terminal, unpack(labels)) end
+    values = hash(prefix .. 'labels:' .. terminal, labels)
   end
   answers[#answers + 1] = {known or '', customers, terminals, labels, values}
+end
+local at = 5
+while at <= #ARGV do
+  local first, last = at + 1, at + 9 * ARGV[at]
+  if not refused(first, last) then
+    for i = first, last, 9 do take(i) end
+  end
+  at = last + 1
 end
 return answers
 """
@@ -107,18 +145,20 @@ class Shared:
         url: of the server, `redis://...` or `rediss://...`.
         use_case: its name; several use cases may share a server.
         base: the snapshot to lie over.
+        clock: says what time it is.
 
     Raises:
         UserError: when redis-py is missing or the URL is none.
         UnavailableError: when the server does not answer.
     """
 
-    def __init__(self, url: str, use_case: str, base: Base) -> None:
+    def __init__(self, url: str, use_case: str, base: Base, clock: Clock = NOW) -> None:
         self._redis = _connected(url)
         # braces: in a cluster all keys of a use case have to lie on one node
         self._prefix = f"{{nightshift:{use_case}}}:"
         self._label = self._redis.register_script(LABEL)
-        self._over = _Over(base)
+        self._clock = clock
+        self._over = _Over(base, clock)
         self.problem: str | None = None
         with self._answering():
             self._take = self._redis.script_load(TAKE)
@@ -134,7 +174,7 @@ class Shared:
         return False
 
     def take(self, events: Sequence[Event]) -> list[list[float]]:
-        """Take a request's events in; see `store.Store`. One that is refused takes none of the request in."""
+        """Take a request's events in; see `store.Store`."""
         (found,) = self.take_all([events])
         if isinstance(found, Exception):
             raise found
@@ -143,8 +183,8 @@ class Shared:
     def take_all(self, requests: Sequence[Sequence[Event]]) -> list[list[list[float]] | Exception]:
         """Take several requests in, with one message to Redis; see `store.Store`."""
         over = self._over
-        if not over.is_stateful:
-            return [[over.inputs.row(event, None, None) for event in events] for events in requests]
+        if not over.base.is_stateful:
+            return [_tried(over.alone, events) for events in requests]
         asked = [_tried(over.asked, events) for events in requests]
         answers = self._asked(over, [each for each in asked if not isinstance(each, UserError)])
         return [
@@ -169,7 +209,7 @@ class Shared:
         """Change to another snapshot; see `store.Store`."""
         if base.snapshot.last < self.base.snapshot.last:
             raise earlier(base.snapshot.last, self.base.snapshot.last)
-        self._over = _Over(base)
+        self._over = _Over(base, self._clock)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -179,7 +219,7 @@ class Shared:
         """Return what `TAKE` answers to each event of some requests."""
         from redis.exceptions import NoScriptError
 
-        scripts = [[*over.head, *chain.from_iterable(words)] for words in _joined(requests)]
+        scripts = [[*over.head, *chain.from_iterable(_counted(each))] for each in _joined(requests)]
         with self._answering():
             found = self._evaluated(scripts)
             # started anew meanwhile; what is taken in a second time changes nothing
@@ -212,11 +252,9 @@ class Shared:
 class _Over:
     """A snapshot, and how a process reads what Redis has over it."""
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: Base, clock: Clock) -> None:
         spec = base.snapshot.windows
-        self.base, self.inputs = base, Inputs(spec)
-        self.is_stateful = bool(base.customers or base.terminals)
-        self._sum = base.customers.totals[-1] if base.customers else 0
+        self.base, self.inputs, self.limits = base, Inputs(spec), Limits(base.snapshot, clock)
         days = max(spec.windows_days, default=0) + spec.label_delay_days
         self.seconds = (days + EXTRA_DAYS) * DAY // 1_000_000
 
@@ -230,19 +268,31 @@ class _Over:
         """Return the arguments of `TAKE` for each of a request's events, in the order in which they are taken in.
 
         Raises:
-            UserError: when one is refused.
+            RefusedEventError: when one is refused.
         """
-        return [self.words(events[place]) for place in in_order(events)]
+        return [_refusing(place, self.words, events[place]) for place in in_order(events)]
+
+    def alone(self, events: Sequence[Event]) -> list[list[float]]:
+        """Return the numeric inputs of a request's events where there are no windows.
+
+        Raises:
+            RefusedEventError: when one is refused.
+        """
+        for place, event in enumerate(events):
+            _refusing(place, self.limits.check, event)
+        return [self.inputs.row(event, None, None) for event in events]
 
     def rows(self, events: Sequence[Event], answers: Sequence[Any]) -> list[list[float]]:
         """Return the numeric inputs of a request's events from what `TAKE` answers.
 
         Raises:
-            UserError: when an id is another event's.
+            RefusedEventError: when an id is another event's.
         """
         found: list[list[float]] = [[]] * len(events)
-        for place, answer in zip(in_order(events), answers, strict=True):
-            found[place] = self.row(events[place], answer)
+        order = list(zip(in_order(events), answers, strict=True))
+        known = [_refusing(place, self.known, events[place], answer[0]) for place, answer in order]
+        for (place, answer), (row, number) in zip(order, known, strict=True):
+            found[place] = self.row(events[place], answer, row, number)
         return found
 
     def words(self, event: Event) -> Words:
@@ -251,31 +301,33 @@ class _Over:
         Raises:
             UserError: when it is refused.
         """
+        self.limits.check(event)
         if event.time < self.base.oldest:
-            raise too_old(event, self.base.snapshot.last)
+            raise too_old(event, self.base.snapshot)
         units = self.inputs.units(event.amount)
-        if self._sum + units >= LARGEST_SUM:
-            raise too_large(event)
         last, edges = self.inputs.terminal_edges(event.time)
         is_new = self._place(event, units) == NOWHERE
         sides = min(self.inputs.customer_edges(event.time)), last, min(edges)
         return f"{event.time // DAY}:{event.event_id}", *self._names(event), event.time, units, int(is_new), *sides
 
-    def row(self, event: Event, answer: Sequence[Any]) -> list[float]:
-        """Return the numeric inputs of an event from what `TAKE` answers.
+    def known(self, event: Event, record: str) -> tuple[int, int]:
+        """Return an event's place in the snapshot, or `NOWHERE` and the number of its record in Redis.
 
         Raises:
             UserError: when its id is another event's.
         """
-        known, customers, terminals, labels, values = answer
         units = self.inputs.units(event.amount)
-        place, number = self._place(event, units), 0
-        if place == NOWHERE:
-            first, *rest = known.split(" ")
-            given = [str(event.time), str(units), *self._names(event)]
-            if [rest[0], *rest[2:]] != given:
-                raise another(event)
-            number = int(first)
+        place = self._place(event, units)
+        if place != NOWHERE or not record:
+            return place, 0
+        number, time, _, *rest = record.split(" ")
+        if [time, *rest] != [str(event.time), str(units), *self._names(event)]:
+            raise another(event)
+        return NOWHERE, int(number)
+
+    def row(self, event: Event, answer: Sequence[Any], place: int, number: int) -> list[float]:
+        """Return the numeric inputs of an event from what `TAKE` answers; place and number are what `known` returns."""
+        _, customers, terminals, labels, values = answer
         customer = self._customer(event, place, number, customers)
         return self.inputs.row(event, customer, self._terminal(event, terminals, zip(labels, values, strict=True)))
 
@@ -348,15 +400,24 @@ class _Over:
         return label - (own == 1) if is_counted else 0
 
 
-def _joined(requests: Iterable[Sequence[Words]]) -> list[list[Words]]:
+def _joined(requests: Iterable[Sequence[Words]]) -> list[list[Sequence[Words]]]:
     """Join requests into scripts, each of `MOST_EVENTS` or of one request."""
-    found: list[list[Words]] = []
+    found: list[list[Sequence[Words]]] = []
+    size = 0
     for words in requests:
-        if found and len(found[-1]) + len(words) <= MOST_EVENTS:
-            found[-1] += words
-        else:
-            found.append(list(words))
+        if not found or size + len(words) > MOST_EVENTS:
+            found.append([])
+            size = 0
+        found[-1].append(words)
+        size += len(words)
     return found
+
+
+def _counted(requests: Iterable[Sequence[Words]]) -> Iterator[Words]:
+    """Yield the arguments of `TAKE` for some requests."""
+    for words in requests:
+        yield (len(words),)
+        yield from words
 
 
 def _connected(url: str) -> "Redis":
@@ -387,6 +448,14 @@ def _answering() -> Iterator[None]:
                 f"others serve snapshots that are more than {LAG} days newer; swap to the newest one"
             ) from None
         raise UnavailableError(f"Redis: {error}; check the server, then send the request again") from error
+
+
+def _refusing(place: int, call: Callable[..., T], *args: Any) -> T:
+    """Return what a call says of one of a request's events, which is named where it is refused."""
+    try:
+        return call(*args)
+    except UserError as error:
+        raise RefusedEventError(place, error) from None
 
 
 def _tried(call: Callable[..., Any], *args: Any) -> Any:

@@ -17,7 +17,7 @@ import pandas as pd
 
 from components.common import storage
 from components.common.config import Config
-from components.common.contracts.online import SUFFIX, Array, Events, Snapshot
+from components.common.contracts.online import SUFFIX, Array, Events, Limits, Snapshot
 from components.common.contracts.package import Tabular, Windows
 from components.common.errors import UserError
 from components.common.splits import Days
@@ -49,6 +49,12 @@ def described(config: Config, events: pd.DataFrame) -> Events:
         categorical=config.columns.categorical,
         timezone=config.source.timezone,
     )
+
+
+def limits(config: Config) -> Limits:
+    """Return what one event of a use case may be."""
+    given = config.limits
+    return Limits(largest_amount=config.largest_amount, longest_id=given.longest_id, days_ahead=given.days_ahead)
 
 
 def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
@@ -115,6 +121,7 @@ def made(config: Config, days: Days, events: pd.DataFrame) -> tuple[dict[str, In
         rows=len(events),
         windows=spec,
         events=described(config, events),
+        limits=limits(config),
         arrays={},
         example=None,
         **counts,

@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from components.common.errors import UserError
 from components.tabular.online.base import NOTHING, NOWHERE, Base, Found, counted, summed
 from components.tabular.online.event import Event, Id
 from components.tabular.online.inputs import Inputs
-from components.tabular.online.refusals import another, too_large, too_old
+from components.tabular.online.limits import NOW, Clock, Limits
+from components.tabular.online.refusals import RefusedEventError, another, too_old
 from components.tabular.windows import DAY, LARGEST_SUM
 
 UNKNOWN = -1  # what a snapshot has for a label that was not known
@@ -46,11 +48,13 @@ class Customer:
     __slots__ = ("ids", "times", "totals")
 
     def __init__(self, first: Entry) -> None:
-        self.ids = [first.event_id]
-        self.times, self.totals = array("q", [first.time]), array("q", [0, first.units])
+        self.ids, self.times = [first.event_id], array("q", [first.time])
+        self.totals: array[int] | list[int] = array("q", [0, first.units])
 
     def add(self, entry: Entry) -> int:
         """Put an event in its place, after those of its time; return how many there are up to it."""
+        if self.totals[-1] + entry.units >= LARGEST_SUM:
+            self.totals = list(self.totals)  # whose integers have no end
         at = bisect_right(self.times, entry.time)
         self.ids.insert(at, entry.event_id)
         self.times.insert(at, entry.time)
@@ -118,9 +122,9 @@ class State:
         base: the snapshot.
     """
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: Base, clock: Clock = NOW) -> None:
         spec = base.snapshot.windows
-        self.base = base
+        self.base, self._limits = base, Limits(base.snapshot, clock)
         self._inputs = Inputs(spec)
         self._entries: dict[int, dict[Id, Entry]] = defaultdict(dict)  # by UTC day
         self._changed: dict[tuple[int, Id], bool] = {}  # whether events are positive that the snapshot says are not
@@ -129,7 +133,21 @@ class State:
         self._arrivals = Arrivals()
         self._positives: dict[Id | None, Positives] = defaultdict(Positives)  # among these
         self._relabeled: dict[int, Positives] = defaultdict(Positives)  # by a terminal's place in the snapshot
-        self._sum = base.customers.totals[-1] if base.customers else 0
+
+    def check(self, events: Sequence[Event]) -> None:
+        """Check a request's events before the first one is taken in.
+
+        Raises:
+            RefusedEventError: for what `take` would raise.
+        """
+        entries: dict[tuple[int, Id], Entry] = {}
+        for number, event in enumerate(events):
+            try:
+                entry, *_ = self._checked(event)
+                if entry != entries.setdefault((event.time // DAY, event.event_id), entry):
+                    raise another(event)
+            except UserError as error:
+                raise RefusedEventError(number, error) from None
 
     def take(self, event: Event) -> tuple[list[float], Entry | None]:
         """Take an event in, unless it is known.
@@ -138,28 +156,20 @@ class State:
             its numeric inputs in the order of `windows.numeric_inputs`, and what to keep of it; None when it is known.
 
         Raises:
-            UserError: when it is older than the snapshot's last day, known as another one, or its amount is too large.
+            UserError: when it is over a limit, older than the snapshot's last day, or known as another one.
         """
-        if not (self.base.customers or self.base.terminals):
-            return self._row(event, None, None), None
-        event_id, time = event.event_id, event.time
-        if time < self.base.oldest:
-            raise too_old(event, self.base.snapshot.last)
-        entry = Entry(event_id, time, event.customer, event.terminal, self._inputs.units(event.amount))
-        if known := self._entries.get(time // DAY, NONE).get(event_id):
-            if entry != known:
-                raise another(event)
+        entry, known, place = self._checked(event)
+        if known:
             return self._row(event, None, self._until(known)), None
-        if time < self.base.until and (place := self.base.find(event, entry.units)) != NOWHERE:
+        if place != NOWHERE:
             return self._row(event, self.base.customer_row(place), None), None
-        if self._sum + entry.units >= LARGEST_SUM:
-            raise too_large(event)
+        if not self.base.is_stateful:
+            return self._row(event, None, None), None
         return self._row(event, None, self.add(entry)), entry
 
     def add(self, entry: Entry) -> int:
         """Take in an event that is not known; return how many of its customer came in up to it."""
         self._entries[entry.time // DAY][entry.event_id] = entry
-        self._sum += entry.units
         if self.base.terminals:
             self._arrivals.add(entry)
         return self._add_amount(entry) if self.base.customers else 0
@@ -200,6 +210,19 @@ class State:
             self.add(record)
         else:
             self.label(record)
+
+    def _checked(self, event: Event) -> tuple[Entry, Entry | None, int]:
+        """Return what is kept of an event, the same where it is known, and its place in the snapshot, or `NOWHERE`."""
+        event_id, time = event.event_id, event.time
+        self._limits.check(event)
+        if time < self.base.oldest and self.base.is_stateful:
+            raise too_old(event, self.base.snapshot)
+        entry = Entry(event_id, time, event.customer, event.terminal, self._inputs.units(event.amount))
+        known = self._entries.get(time // DAY, NONE).get(event_id)
+        if known and known != entry:
+            raise another(event)
+        place = NOWHERE if known or time >= self.base.until else self.base.find(event, entry.units)
+        return entry, known, place
 
     def _add_amount(self, entry: Entry) -> int:
         rows = self._customers.get(entry.customer)

@@ -34,7 +34,7 @@ class Store(Protocol):
             per event its numeric inputs, in the order of `windows.numeric_inputs`.
 
         Raises:
-            UserError: when one is refused; those before it are in the state.
+            UserError: when one is refused; then none of the request is in the state.
             UnavailableError: when the store does not answer.
         """
 

@@ -283,9 +283,7 @@ def test_amounts_are_summed_exactly_in_the_currencys_smallest_unit():
 
 def test_an_amount_too_large_to_be_summed_exactly_is_refused():
     events = frame([(0, 0, 0, 1, 0), (1, 0, 0, 1, 0)]).assign(amount=[1.0, 1e17])
-    with pytest.raises(
-        UserError, match=r"amount 1e\+17 is too large .* over 2 rows; lower task.amount_decimals \(it is 2\)"
-    ):
+    with pytest.raises(UserError, match=r"amounts of 2 rows are too large .* lower task.amount_decimals \(it is 2\)"):
         core.features(events, config(), CPU)
 
 

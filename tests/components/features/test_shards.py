@@ -100,7 +100,7 @@ def test_what_lay_there_meanwhile_is_gone_after_a_failure_too(tmp_path):
     uri = tables.read_table(str(tmp_path / "events.json")).partition(DATE).uri
     tables.write_partition(uri, DATE, sample(DATE).assign(amount=1e17), {})
     found = job(tmp_path, "lake")
-    with pytest.raises(UserError, match=r"amount 1e\+17 is too large"):
+    with pytest.raises(UserError, match=r"amounts of .* rows are too large"):
         shards.write(found, missing(found), str(tmp_path / "scratch"), HERE, Sizes(100, 100))
     assert not (tmp_path / "scratch").exists()
 

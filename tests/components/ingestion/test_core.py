@@ -68,6 +68,20 @@ def test_an_amount_is_finite_and_not_negative(raw, value):
     assert split(raw).quarantined == {"bad_amount": 1}
 
 
+def test_an_amount_has_a_limit_which_the_config_says(raw):
+    raw.loc[0, "amount"] = 9e16
+    assert split(raw).quarantined == {"over_limit": 1}
+    assert split(raw, parse(CONFIG | {"limits": {"largest_amount": 5}})).quarantined["over_limit"] > 1
+
+
+@pytest.mark.parametrize("column", ["transaction_id", "customer_id", "terminal_id"])
+def test_a_text_that_names_something_has_a_limit_which_the_config_says(raw, column):
+    raw[column] = "x" + raw[column].astype(str)
+    raw.loc[0, column] = "x" * 300
+    assert split(raw).quarantined == {"over_limit": 1}
+    assert split(raw, parse(CONFIG | {"limits": {"longest_id": 300}})).quarantined == {}
+
+
 def test_nothing_was_paid_is_an_amount(raw):
     raw.loc[0, "amount"] = 0
     assert split(raw).quarantined == {}

@@ -81,6 +81,8 @@ def test_a_label_that_arrives_later_is_in_the_windows_of_what_follows(running, u
         ({"amount": "12"}, "events[1]: amount is '12'; give a finite number"),
         ({"amount": -1}, "events[1]: amount is -1.0; an amount is not negative"),
         ({"customer": None}, "events[1]: customer is None; give a whole number"),
+        ({"amount": 9e16}, "events[1]: amount is 9e+16; give at most 100,000,000,000 (limits.largest_amount)"),
+        ({"event_time": "9999-12-31T00:00:00Z"}, "events[1]: event_time is 9999-12-31T00:00:00+00:00; give at most 1 "),
         ({"event_time": "noon"}, "events[1]: event_time is 'noon'; give ISO 8601 text"),
         ({"event_time": "2024-02-01T00:00:00Z"}, "is of a day before 2024-03-04, the first whose windows the state"),
     ],
@@ -90,6 +92,7 @@ def test_a_wrong_event_is_told_the_column_and_what_is_allowed(running, change, s
     answer = httpx.post(f"{running.url}/score", json=body)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
+    assert not [*acknowledged(running.pointer.parent / "state")], "the first one is not taken in either"
 
 
 @pytest.mark.parametrize(

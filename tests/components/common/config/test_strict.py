@@ -81,8 +81,9 @@ def test_a_number_is_bounded_and_nothing_else_is_taken_for_one(
     config: dict[str, Any], path: tuple[str, ...], kind: type
 ) -> None:
     wrong = [*WRONG, 30.0, 1.5] if kind is int else WRONG
-    # seeds, whose largest value no memory depends on
-    absurd = [LARGEST + 1 if path[-1] == "seed" and value == 10**9 + 1 else value for value in wrong]
+    # seeds and amounts, on whose largest value no memory depends
+    largest = {"seed": LARGEST, "largest_amount": 2**53}.get(path[-1], 10**9)
+    absurd = [largest + 1 if value == 10**9 + 1 else value for value in wrong]
 
     for value in absurd:
         with pytest.raises(UserError) as raised:

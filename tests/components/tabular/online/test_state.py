@@ -138,7 +138,7 @@ def test_an_event_older_than_the_windows_reach_is_refused_and_the_snapshots_last
 def test_an_amount_too_large_to_be_summed_exactly_is_refused():
     chosen = config()
     state = State(base([], chosen, PAST))
-    with pytest.raises(UserError, match=r"amount 1e\+17 is too large to be summed exactly"):
+    with pytest.raises(UserError, match=r"amount is 1e\+17; give at most 100,000,000,000 \(limits\.largest_amount\)"):
         state.take(event((5 * DAY, 0, 0, 10**19, None), 1, chosen))
 
 
