@@ -42,7 +42,7 @@ def _operations(trace: Trace) -> list[int]:
 
 def _on_its_streams(rows: Rows, talks: Mask, computes: Mask) -> Mask:
     """Return which rows are on streams that do little else, as far as names tell."""
-    _, streams = np.unique(rows[["device", "stream"]], return_inverse=True)
+    _, streams = np.unique(rows[["process", "device", "stream"]], return_inverse=True)
     times = rows["end"] - rows["start"]
     talking, computing = (np.bincount(streams, weights=times * mask) for mask in (talks, computes))
     return np.asarray((talking > DEDICATED * computing)[streams])

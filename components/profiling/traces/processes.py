@@ -66,7 +66,9 @@ def _part(trace: Trace, process: int, device: int | None, several: bool) -> Trac
     work = trace.work[(trace.work["process"] == process) & (trace.work["device"] == device)]
     host = trace.host[trace.host["process"] == process] if several else trace.host
     memory = trace.memory[trace.memory["process"] == process] if several else trace.memory
-    marks = [mark for mark in trace.marks if mark.process == process]
+    launching = np.unique(trace.host["process"][_launching(trace.host)]).tolist()
+    own = [mark for mark in trace.marks if mark.process == process]
+    marks = trace.marks if not own and launching == [process] else own  # a parent marks the steps of its only worker
     origin = replace(
         trace.origin,
         process=trace.processes[process] if several else "",

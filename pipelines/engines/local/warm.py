@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from components.common import registry
-from components.common.interpreter import isolated
 from components.common.memory import peak_memory
 from pipelines import ir
 from pipelines.engines.local.processes import Processes, environment
@@ -65,7 +64,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=isolated(os.environ | SETTINGS),
+                env=os.environ | SETTINGS,
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C is for the engine
             )

@@ -141,3 +141,18 @@ def test_fused_pointwise_kernels_named_after_convolutions_are_none():
         "__5x_cublas": ("matrix product", True),
     }
     assert OFF not in titles(profile)
+
+
+LAUNCHES, PAUSES = "Gaps between kernels (launch-bound)", "Gaps while the host does something else"
+CAUSES = {
+    "control.json": LAUNCHES, "bare_na.json": LAUNCHES, "bom.json": LAUNCHES, "control_char.json": LAUNCHES,
+    "stray_gpu.json": LAUNCHES, "two_threads.json": LAUNCHES, "compiled.json": PAUSES,
+    "nsys_2020_deviceId.sqlite": "Synchronizations", "nsys_two_processes.sqlite": "Synchronizations",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not CASES.exists(), reason="the published cases, ../shared/cases, are not here")
+@pytest.mark.parametrize("name", CAUSES)
+def test_published_cases_get_their_cause(name):
+    profile = analyze([read.read(str(CASES / name))], Known())
+    assert (titles(profile)[0], profile.step_ms) == (CAUSES[name], pytest.approx(10, abs=0.01))

@@ -230,3 +230,9 @@ def test_the_cases_have_their_right_values(name, right):
     assert profile.gpu_busy_pct == pytest.approx(79.93, abs=0.02)
     assert profile.imbalance_pct is None
     assert "200 %" not in " ".join(one.evidence for one in profile.diagnosis)
+
+
+def test_a_parent_that_marks_the_steps_of_its_only_worker_is_no_process_of_its_own(tmp_path):
+    events = Events().add("range", "ProfilerStep#1", 0, 1000, pid=1, tid=1).add("op", "aten::mm", 0, 10)
+    profile = analyze([events.kernel("sgemm", 100, 200, launched=(50, 5)).trace(tmp_path)], Known())
+    assert (profile.step_ms, profile.gpu_busy_pct) == (1.0, 20)
