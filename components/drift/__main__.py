@@ -168,11 +168,12 @@ def _found_of_classes(job: Job) -> "classes.Found":
 
     promised, days = job.scores.details["promised"], list(job.days.labelled)
     counted = [_right(job, day) for day in days]
-    rows, right = (sum(each) for each in zip(*counted, strict=True)) if counted else (0, 0)
+    rows, right, *others = (sum(each) for each in zip(*counted, strict=True)) if counted else (0, 0)
+    unlearned = dict(zip(job.model.lineage.unlearned, others, strict=False))
     return classes.Found(
         rows=job.features.partition(job.day).rows,
         expected=job.rows_a_day,
-        due=classes.Due(counted[-1][0], rows, right) if counted else None,
+        due=classes.Due(counted[-1][0], rows, right, unlearned) if counted else None,
         promised=Promise(**promised) if promised else None,
         reference=classes.stacked(job.reference[package.EMBEDDING]),
         days=[day for day in map(embedded, job.days.newest) if len(day)],
@@ -196,15 +197,16 @@ def _extremes(job: Job, model: str) -> list[Block]:
     return unusual.blocks(rows, shards.mapped(job.features.partition(job.day)), (before, now), show)
 
 
-def _right(job: Job, day: date) -> tuple[int, int]:
-    """Return a day's rows with labels, and those of them whose class was predicted."""
+def _right(job: Job, day: date) -> tuple[int, ...]:
+    """Return a day's rows with labels, those of them whose class was predicted, and those of each unlearned class."""
     import numpy as np
 
     known = storage.read_frame(job.features.partition(day).uri, ["event_id", "label"])
     taken = storage.read_frame(job.scores.partition(day).uri, ["event_id", "predicted"])
     assert np.array_equal(known["event_id"], taken["event_id"]), f"the scores of {day} are not of its features"
     labeled = known["label"].notna()
-    return int(labeled.sum()), int((known["label"] == taken["predicted"])[labeled].sum())
+    unlearned = [int((known["label"] == name).sum()) for name in job.model.lineage.unlearned]
+    return int(labeled.sum()), int((known["label"] == taken["predicted"])[labeled].sum()), *unlearned
 
 
 def _scored(job: Job, days: Days) -> "Iterator[pd.DataFrame]":

@@ -4,8 +4,8 @@ A window holds a thousand images where a table has a hundred thousand rows. So a
 samples of these sizes show by chance, whichever is larger: too few rows raise nothing, and many are held to the config.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -40,11 +40,13 @@ class Due:
         newest: rows with labels on the newest of these days.
         rows: with labels, on all of them.
         right: those of them whose class was predicted.
+        unlearned: class that no training row has -> those of them that have it.
     """
 
     newest: int
     rows: int
     right: int
+    unlearned: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ def signals(columns: list[Column], found: Found, limits: Drift) -> Iterator[Sign
     if found.due is None:
         return
     yield core.labels(found.due.newest, found.expected)
+    if any(found.due.unlearned.values()):
+        yield unlearned(found.due, limits)
     if found.promised is not None:
         yield performance(found.due, found.promised, limits)
 
@@ -137,6 +141,15 @@ def _signal(name: str, found: Effect, limit: float, reason: str) -> Signal:
     limit = max(limit, found.chance)
     told = f"{reason} (effect {found.value:.3f}, limit {limit:.3f})."
     return Signal(name=name, value=found.value, limit=limit, raised=found.value > limit, reason=told)
+
+
+def unlearned(due: Due, limits: Drift) -> Signal:
+    """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
+    rows = sum(due.unlearned.values())
+    share = rows / due.rows
+    told = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
+    reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {told}."
+    return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
 
 
 def performance(due: Due, promised: Promise, limits: Drift) -> Signal:

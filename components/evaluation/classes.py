@@ -46,6 +46,7 @@ class Contender(Resampled):
         groups: how many the test rows are of.
         resamples: `accuracy` and `macro_f1` on the same resamples of the test rows, (resamples,) each.
         version: its number in the registry, None before it has one.
+        unlearned: numbers of the classes that none of its training rows has.
     """
 
     sha256: str
@@ -55,6 +56,13 @@ class Contender(Resampled):
     groups: int
     resamples: dict[str, npt.NDArray[np.float64]] = field(repr=False)
     version: int | None = None
+    unlearned: tuple[int, ...] = ()
+
+    @property
+    def unlearned_rows(self) -> dict[int, int]:
+        """Number of a class that the model has not learned -> its test rows, without classes that have none."""
+        rows = self.counts.sum(1)
+        return {number: int(rows[number]) for number in self.unlearned if rows[number]}
 
     @property
     def figures(self) -> contract.Metrics:
@@ -139,6 +147,7 @@ def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int | None
         groups=len(np.unique(rows.groups)),
         resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
         version=version,
+        unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
     )
 
 
@@ -168,9 +177,12 @@ def judge(challenger: Contender, champion: Contender | str, config: Config) -> V
     """Decide whether the challenger may replace the champion; the rule is that of `core.judge`.
 
     Its floors here: `min_rows` test rows of `MIN_GROUPS` groups, or nothing is decided; `min_accuracy`; and
-    `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`.
+    `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`, and
+    stays where it has learned a class with so many test rows and the challenger has not. What neither has learned is
+    said and decides nothing, or no model would be fresh enough to learn it.
     """
     decision, reasons = _decided(challenger, champion, config)
+    reasons += _unlearned(challenger, config.classes.classes)
     rival = None if isinstance(champion, str) else champion
     return Verdict(
         gate="evaluation",
@@ -198,9 +210,34 @@ def _decided(challenger: Contender, champion: Contender | str, config: Config) -
         return Decision.PASS, [champion, passed]
     if challenger.sha256 == champion.sha256:
         return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
+    if forgotten := _forgotten(challenger, champion, config):
+        return Decision.FAIL, forgotten
     theirs, gain = champion.estimates()[by], challenger.gains(champion)[by]
     found = Comparison(by, sure[by], theirs, gain, challenger.trained_until, champion.trained_until)
     return found.decided(champion.version or 0, config.evaluation.tolerance)
+
+
+def _forgotten(challenger: Contender, champion: Contender, config: Config) -> list[str]:
+    """Return a sentence for each class that the champion has learned, the challenger has not, and test rows have."""
+    names, least = config.classes.classes, config.evaluation.min_class_rows
+    return [
+        f"Champion version {champion.version} has learned class {names[number]!r}, which {rows} test rows have and no "
+        "training row of the challenger has."
+        for number, rows in challenger.unlearned_rows.items()
+        if rows >= least and number not in champion.unlearned
+    ]
+
+
+def _unlearned(challenger: Contender, names: list[str]) -> list[str]:
+    """Return a sentence on test rows of classes that no training row has, none without such rows."""
+    rows = challenger.unlearned_rows
+    if not rows:
+        return []
+    told = ", ".join(f"{names[number]!r} ({count})" for number, count in rows.items())
+    return [
+        f"{sum(rows.values())} of {int(challenger.counts.sum())} test rows are of classes that no training row has, so "
+        f"the model cannot tell them: {told}."
+    ]
 
 
 def _below_floors(challenger: Contender, config: Config) -> Iterator[str]:
@@ -217,6 +254,8 @@ def _measures(challenger: Contender, rival: Contender | None, config: Config) ->
     limits, sure = config.evaluation, challenger.estimates()
     yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
+    unlearned = sum(challenger.unlearned_rows.values())
+    yield Measure(name="unlearned_class_rows", value=unlearned, higher_is_better=False)
     for name, value in challenger.figures.items():
         found, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
         interval, better = found and (found.low, found.high), name not in LOWER_IS_BETTER

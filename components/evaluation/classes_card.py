@@ -67,6 +67,8 @@ def _limits(trial: Trial) -> Iterable[str]:
         "it has not seen other seasons or sources."
     )
     yield "It knows the classes above and no others: what is none of them is taken for one of them."
+    if unlearned := trial.model.lineage.unlearned:
+        yield f"No training row is of {', '.join(unlearned)}: it takes rows of them for others."
     if trial.left_out:
         yield f"{trial.left_out:,} rows of the test days share group or content with training rows and were left out."
     if not config.columns.group:

@@ -66,7 +66,7 @@ def _blocks(trial: Trial, figures: contract.ClassEvaluation) -> Iterator[Block]:
         ],
         is_fine_print=True,
     )
-    yield _classes(figures)
+    yield _classes(trial, figures)
     yield _slices(figures)
     if confused := _confused(figures):
         yield confused
@@ -91,11 +91,19 @@ def _scored(name: str, found: Contender, is_selected: bool) -> Row:
     return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 
-def _classes(figures: contract.ClassEvaluation) -> Table:
+def _classes(trial: Trial, figures: contract.ClassEvaluation) -> Table:
     columns = [Column(title="Class"), Column(title="Test rows", format="count")]
     columns += [Column(title=title, format="score") for title in ("Precision", "Recall", "F1")]
     weakest_first = sorted(figures.classes, key=lambda each: 1 if each.recall is None else each.recall)
-    rows = [Row(cells=[each.name, each.rows, each.precision, each.recall, each.f1]) for each in weakest_first]
+    unlearned = trial.model.lineage.unlearned
+    rows = [
+        Row(
+            cells=[each.name, each.rows, each.precision, each.recall, each.f1],
+            tag="no training rows" if each.name in unlearned else "",
+            tone="bad" if each.name in unlearned and each.rows else "neutral",
+        )
+        for each in weakest_first
+    ]
     return Table(title="Classes, the weakest first", columns=columns, rows=rows, shown=CONFUSED)
 
 

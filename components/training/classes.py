@@ -16,6 +16,7 @@ from components.common.config.classes import Classes, Images, Texts
 from components.common.contracts.artifact import LabeledWindow, Window
 from components.common.contracts.package import Candidate as Entry
 from components.common.contracts.package import DecisionRule, File, Format, Lineage, ModelPackage, Signature
+from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan
 from components.neural.recipes import Recipe
@@ -83,6 +84,7 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
     validation = validate(setting, plan.validation, items)
     measured = validation.metrics
     seen = items.seen(plan.test)
+    unlearned = unlearned_classes(seen, task.classes, plan.test.train)
     fits = fit_all(setting, items, seen, measured)
     usable = {name: measured[name] for name in fits.candidates}
     selected, reason = select(usable, task.select_by, plan.validation.test)
@@ -108,12 +110,31 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
             selected_by=task.select_by,
             reason=reason,
             constant=[],
+            unlearned=unlearned,
             device=setting.device,
             seed=task.seed,
             **lineage,
         ),
     )
     return Trained(made, graphs, reference, others)
+
+
+def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> list[str]:
+    """Return the classes that no training row has.
+
+    Raises:
+        UserError: when all rows are of one class.
+    """
+    present = set(rows["label"])
+    if len(present) < 2:
+        raise UserError(
+            f"{days}: all {len(rows)} rows are of class {present.pop()!r}, and a model needs two or more; "
+            "choose another --date, or widen protocol.train_days"
+        )
+    missing = [name for name in classes if name not in present]
+    if missing:
+        log.warning("no training row is of %s, so the model cannot tell them", ", ".join(map(repr, missing)))
+    return missing
 
 
 def validate(setting: Setting, fold: Fold, items: Items) -> Validation:

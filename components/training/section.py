@@ -24,6 +24,10 @@ def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
     blocks: list[Block] = [Text(sentences=[_sentence(lineage.reason), days]), _candidates(package, metrics)]
     if any(entry.losses for entry in package.candidates.values()):
         blocks.append(_losses(package))
+    if lineage.unlearned:
+        names = ", ".join(map(repr, lineage.unlearned))
+        told = f"No training row is of {names}: the model takes rows of them for others."
+        blocks.append(Notice(title="Classes without training rows", sentences=[told]))
     if package.dropped:
         reasons = [f"{name}: {reason}" for name, reason in package.dropped.items()]
         blocks.append(Notice(title="Dropped candidates", sentences=reasons))

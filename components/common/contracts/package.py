@@ -231,6 +231,7 @@ class Lineage(Part):
     selected_by: str = Field(description="the metric that selected the candidate")
     reason: str = Field(description="why this candidate, a sentence")
     constant: list[str] = Field(description="inputs that are the same in every training row")
+    unlearned: list[str] = Field([], description="classes that no training row has; none where a task has no classes")
     device: str = Field(description="`cpu` or `cuda`")
     seed: int
     code_version: str = Field(description="version of the code that trained it")

@@ -2,6 +2,7 @@
 
 import json
 from argparse import Namespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,48 @@ def test_a_champion_is_replaced_by_what_is_better_or_as_good_and_fresher(wrong, 
     assert found.decision is decision
     assert found.compared_with.version == 3
     assert found.value("accuracy_gain") == pytest.approx((before - wrong) / 400)
+
+
+SQUARE = int((ROWS.labels == 2).sum())
+SAID = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
+
+
+def without_square(sha256: str = "new", version: int | None = None) -> classes.Contender:
+    """A model that no training row has shown a square, and that is right otherwise."""
+    model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
+    taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
+    found = classes.measure(ROWS, 0.9 * np.eye(4)[taken] + 0.025, model, version)
+    return replace(found, sha256=sha256, trained_until="2024-03-20" if version is None else "2024-03-19")
+
+
+@pytest.mark.parametrize(
+    ("rival", "limits", "decision"),
+    [
+        ("There was no champion to compare with.", {}, Decision.PASS),
+        ("There was no champion to compare with.", {"min_class_recall": 0.1}, Decision.FAIL),
+        ("There was no champion to compare with.", {"min_rows": 401}, Decision.UNDECIDED),
+        (without_square("old", 3), {}, Decision.PASS),  # fresher, and no worse than what serves
+        (champion(200), {}, Decision.FAIL),  # better, but it would forget a class
+        (champion(200), {"min_class_rows": 200}, Decision.PASS),  # few rows of it decide nothing
+    ],
+)
+def test_a_class_that_no_training_row_has_is_said_and_never_forgotten(rival, limits, decision):
+    found = judged(without_square(), rival, min_accuracy=0.5, **limits)
+    assert found.decision is decision
+    assert found.reasons[-1] == f"{SAID}'square' ({SQUARE})."
+    assert found.value("unlearned_class_rows") == SQUARE
+    forgotten = f"Champion version 3 has learned class 'square', which {SQUARE} test rows have and no training row"
+    assert any(reason.startswith(forgotten) for reason in found.reasons) == (
+        decision is Decision.FAIL and not isinstance(rival, str)
+    )
+
+
+def test_a_class_without_training_rows_and_without_test_rows_is_nobody_s_loss():
+    rows = Rows(np.where(ROWS.labels == 2, 1, ROWS.labels), ROWS.groups, CLASSES)
+    model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
+    found = judged(classes.measure(rows, np.eye(4)[rows.labels], model), min_accuracy=0.5)
+    assert found.value("unlearned_class_rows") == 0
+    assert "no training row" not in str(found.reasons)
 
 
 def test_a_model_is_not_compared_with_itself():

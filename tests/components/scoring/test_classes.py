@@ -19,6 +19,7 @@ from components.common.contracts.deployment import Deployment
 from components.common.contracts.section import Pictures, read_section
 from components.common.contracts.verdict import Verdict
 from components.deployment import __main__ as deployment
+from components.drift import __main__ as drifting
 from components.drift import classes as signals
 from components.drift import core
 from components.evaluation.__main__ import evaluate
@@ -32,6 +33,10 @@ from tests.components import pictures
 from tests.components.states import state
 
 DAY = date.fromisoformat(pictures.DATE)
+SCORE, INPUT = (
+    contract.Column(name=name, psi=0, wasserstein=0, drifted=False, reference_mean=0, current_mean=0)
+    for name in (core.SCORE, "brightness")
+)
 CONFIG = pictures.config(drift={"window_days": 2, "min_rows": 20, "accuracy": 0.9})
 
 
@@ -185,6 +190,42 @@ def test_what_can_be_said_of_a_text():
     assert {name: values.tolist() for name, values in found.items()} == {
         "tokens": [3, 6], "variety": [pytest.approx(2 / 3), 1],
     }  # fmt: skip
+
+
+def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_drift(tmp_path):
+    network = {"kind": "resnet", "parameters": {"epochs": 1, "batch_size": 24, "width": 4, "stages": "1,1"}}
+    task = {"classes": [*pictures.CONFIG["task"]["classes"], "star"], "candidates": {"resnet": network}}
+    simulator = {"drift_from": "2024-03-09", "new_class": 0.3}
+    given = pictures.config(task=task, simulator=simulator, drift={"window_days": 2, "min_rows": 20})
+    pictures.ingest(tmp_path, given)
+    pictures.feature(tmp_path, given)
+    found = Chain.__new__(Chain)
+    found.folder = tmp_path
+    training.body(found.flags(given, features="features.json", model="model", device=None))
+    model = package.load(str(tmp_path / "model"))
+    assert model.lineage.unlearned == ["star"]
+    assert "No training row is of 'star'" in str(read_section(str(tmp_path / "model")))
+    evaluate(found.flags(given, features="features.json", model="model", evaluation="evaluation"), lambda place: None)
+    table = tables.read_table(str(tmp_path / "features.json"))
+    days = list(pictures.plan().test.test)
+    stars, rows = int((table.read(days)["label"] == "star").sum()), len(table.read(days))
+    assert stars
+    said = Verdict.read(str(tmp_path / "evaluation" / "verdict.json"))
+    assert f"{stars} of {rows} test rows are of classes that no training row has" in said.reasons[-1]
+    assert "no training rows" in str(read_section(str(tmp_path / "evaluation")))
+    assert "No training row is of star" in (tmp_path / "evaluation" / "model_card.md").read_text()
+    scoring.body(found.flags(given, features="features.json", model="model", scores="scores"))
+    scores = tables.read_table(str(tmp_path / "scores" / "scores.json"))
+    job = drifting.Job(
+        pictures.parsed(**given), DAY, table, scores, model, package.read_reference(str(tmp_path / "model"))
+    )
+    told = {
+        signal.name: signal
+        for signal in signals.signals([INPUT, SCORE], drifting._found_of_classes(job), job.config.drift)
+    }
+    assert told["classes"].raised
+    reason = f"{stars} of {rows} labeled rows are of classes that no training row of the model has: 'star' ({stars})."
+    assert told["classes"].reason == reason
 
 
 def test_forms_of_the_graph_are_measured_by_accuracy(chain):

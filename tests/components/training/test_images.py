@@ -21,6 +21,7 @@ from components.common.graph import Graph
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import __main__ as training
 from components.training import images, networks, onnx_export
+from components.training.classes import unlearned_classes
 from tests.components import pictures
 from tests.components.states import state
 
@@ -73,6 +74,11 @@ def test_drift_is_measured_against_rows_that_the_network_had_not_seen(folder, it
     graph, pixels = Graph(package.read_graph(place, model, "resnet")), items.inputs(rows)
     assert np.array_equal(reference["score"], graph.score(pixels).max(1))
     assert np.array_equal(np.stack(reference["embedding"]), graph.embedding(pixels))
+
+
+def test_rows_of_one_class_train_no_model(items):
+    with pytest.raises(UserError, match=r"all 3 rows are of class 'cross', and a model needs two or more"):
+        unlearned_classes(items.rows.iloc[:3].assign(label="cross"), ["cross", "star"], pictures.plan().test.train)
 
 
 def test_rows_that_share_their_content_with_the_training_days_are_no_reference(items):
