@@ -16,6 +16,8 @@ from components.common.contracts.package import Inputs
 from tests import packages, tracking
 from tests.kubeflow import Kubeflow, serve
 
+# processes that tests start import `tests`, which is not installed
+os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
 # how long an example takes is the machine's load
 settings.register_profile("any load", deadline=None)
 settings.load_profile("any load")

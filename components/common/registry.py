@@ -259,7 +259,7 @@ def _open(registry: str) -> Iterator["MlflowClient"]:
         try:
             if _is_empty(registry):
                 _create(root(registry))
-            yield _client(registry if is_remote(registry) else f"sqlite:///{root(registry)}/mlflow.db")
+            yield _client(registry if is_remote(registry) else database_uri(Path(root(registry), "mlflow.db")))
         except (MlflowException, RequestException, SQLAlchemyError) as error:
             raise _explained(registry, error) from error
 
@@ -306,8 +306,16 @@ def _create(folder: str) -> None:
     for left in Path(folder).glob("mlflow.db.tmp*"):  # SQLite's journal has a name of its own
         left.unlink()
     draft = Path(folder, "mlflow.db.tmp")
-    _client(f"sqlite:///{draft}").search_experiments(max_results=1)
+    _client(database_uri(draft)).search_experiments(max_results=1)
     draft.replace(draft.with_suffix(""))
+
+
+def database_uri(file: Path) -> str:
+    """Return SQLAlchemy's URI of a SQLite database, whatever its path holds."""
+    from sqlalchemy import URL
+
+    # with the driver, since MLflow makes the parent folder of what follows `sqlite:///`, quoted as it is there
+    return URL.create("sqlite+pysqlite", database=str(file.absolute())).render_as_string()
 
 
 @functools.cache
@@ -400,7 +408,7 @@ def _record(client: "MlflowClient", registry: str, name: str, model: ModelPackag
 
 def _experiment(client: "MlflowClient", registry: str, name: str) -> str:
     known = client.get_experiment_by_name(name)
-    location = None if is_remote(registry) else storage.join(root(registry), "artifacts")
+    location = None if is_remote(registry) else Path(root(registry), "artifacts").absolute().as_uri()
     return str(known.experiment_id if known else client.create_experiment(name, artifact_location=location))
 
 

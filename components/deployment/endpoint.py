@@ -18,6 +18,7 @@ from components.common import locks, registry, release, storage
 from components.common.contracts import state as kept
 from components.common.contracts.loadtest import Settings
 from components.common.errors import UserError
+from components.common.interpreter import isolated
 from components.common.step import log
 from components.deployment.examples import Example
 from components.serving import files
@@ -196,7 +197,12 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "components.serving", *words]
     with Path(files.folder(root, name), "server.log").open("ab") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            env=isolated(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     # it outlives us; should it end first, somebody has to take note, or it stays as a zombie
     threading.Thread(target=process.wait, daemon=True).start()

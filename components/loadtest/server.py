@@ -15,6 +15,7 @@ from pathlib import Path
 
 from components.common.contracts.loadtest import Settings
 from components.common.errors import UnavailableError
+from components.common.interpreter import isolated
 
 SECONDS = 60  # until it answers, or has ended
 LISTENS = re.compile(r"port (\d+) serves ")
@@ -61,7 +62,9 @@ def running(model: str, name: str, settings: Settings) -> Iterator[Server]:
     """
     command = [sys.executable, "-m", "components.serving", "--model", model, "--name", name, "--port", str(PORT)]
     with tempfile.NamedTemporaryFile() as said:
-        process = subprocess.Popen([*command, *settings.flags], stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        process = subprocess.Popen(
+            [*command, *settings.flags], env=isolated(os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
         try:
             yield _answering(process, Path(said.name))
         except ConnectionError as error:

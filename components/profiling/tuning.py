@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Self
 from components.common.config.neural import Compile, Compression, Precision
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
+from components.common.interpreter import isolated
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
@@ -220,7 +221,7 @@ def environment(processes: int) -> dict[str, str]:
     """Return the environment variables of so many processes."""
     quiet = {"KINETO_LOG_LEVEL": "99"}  # of the profiler, which tells people when it starts
     # torchrun sets it too, with a warning
-    return quiet | ({"OMP_NUM_THREADS": "1"} if processes > 1 else {}) | os.environ
+    return isolated(quiet | ({"OMP_NUM_THREADS": "1"} if processes > 1 else {}) | os.environ)
 
 
 def launcher(processes: int) -> list[str]:

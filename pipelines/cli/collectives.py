@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from components.common.errors import UserError
+from components.common.interpreter import isolated
 from components.profiling.tuning import launcher
 from pipelines.cli import options
 
@@ -26,5 +27,5 @@ def collectives(args: argparse.Namespace) -> int:
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
     words = [*launcher(args.processes), "components.neural.collectives", "--device", args.device, *sizes]
     # torchrun sets it too, with a warning
-    environment = {"OMP_NUM_THREADS": "1", **os.environ}
+    environment = isolated({"OMP_NUM_THREADS": "1", **os.environ})
     return subprocess.run([sys.executable, "-m", *words], env=environment, check=False).returncode

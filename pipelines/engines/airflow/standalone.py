@@ -23,6 +23,7 @@ import httpx
 
 from components.common import locks
 from components.common.errors import UnavailableError, UserError
+from components.common.interpreter import isolated
 from pipelines import configs
 from pipelines.engines.airflow.operators.context import Place
 from pipelines.logs import last_lines
@@ -125,7 +126,8 @@ def start(home: Path, dags: Path, variables: Mapping[str, str]) -> Standalone:
 
 def _started(home: Path, dags: Path, variables: Mapping[str, str], urls: tuple[str, str, str]) -> Standalone:
     url, tasks, reports = urls
-    environment = {**os.environ, **_settings(home, dags, url, tasks), "NIGHTSHIFT_REPORTS": reports, **variables}
+    settings = _settings(home, dags, url, tasks)
+    environment = isolated({**os.environ, **settings, "NIGHTSHIFT_REPORTS": reports, **variables})
     served = Place.named(environment).workspace.resolve() / "runs"
     served.mkdir(parents=True, exist_ok=True)
     # all processes inherit the lock: as long as it is held, the session is theirs

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
+from components.common.interpreter import isolated
 from components.common.memory import peak_memory
 from pipelines import ir
 
@@ -81,4 +82,4 @@ def environment(task: ir.Task, python: Path = Path(sys.executable)) -> dict[str,
     path = os.pathsep.join([str(python.parent), os.environ.get("PATH", "")])
     # Airflow's variables hold its database's password, its connections and its keys
     ours = {name: value for name, value in os.environ.items() if not name.lstrip("_").startswith("AIRFLOW_")}
-    return ours | {"PATH": path} | task.environment
+    return isolated(ours | {"PATH": path} | task.environment)

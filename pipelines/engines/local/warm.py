@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from components.common import registry
+from components.common.interpreter import isolated
 from components.common.memory import peak_memory
 from pipelines import ir
 from pipelines.engines.local.processes import Processes, environment
@@ -64,7 +65,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=os.environ | SETTINGS,
+                env=isolated(os.environ | SETTINGS),
                 pass_fds=[theirs.fileno()],
                 process_group=0,  # Ctrl-C is for the engine
             )

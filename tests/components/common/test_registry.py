@@ -18,6 +18,21 @@ from tests.conftest import LOSSES
 from tests.processes import SECONDS, started
 from tests.servers import serving
 
+HOSTILE = [
+    "a?b",
+    "a#b",
+    "a%20b",
+    "100%",
+    "a b",
+    "a+b&c=d;e",
+    "Кириллица",
+    "日本",
+    "-rf",
+    "a'b\"c",
+    "a\nb",
+    "[a]{b}*",
+    "a:b@c",
+]
 EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
 
 
@@ -198,3 +213,25 @@ def test_what_a_server_refuses_is_the_users_to_fix(one_try, answering, status, b
 def test_a_page_where_a_tracking_server_is_expected_is_the_users_to_fix(one_try, answering):
     with pytest.raises(UserError, match=r"<html>Log in</html>.*; check what the server says"):
         registry.versions(answering(200, "<html>Log in</html>"), "fraud")
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b", "-#rf"])
+def test_a_registry_lies_in_its_folder_whatever_that_is_called(name, registry_template, save_model, tmp_path):
+    folder = shutil.copytree(registry_template, tmp_path / "place" / name)
+    version = registry.register(str(folder), "fraud", save_model(0.5), {}, card="# card")
+    registry.set_alias(str(folder), "fraud", 4)
+
+    assert registry.find(str(folder), "fraud", 4).sha256 == version.sha256
+    assert (registry.alias(str(folder), "fraud"), registry.names(str(folder))) == (4, ["fraud"])
+    assert [path.name for path in (tmp_path / "place").iterdir()] == [name]
+    assert {path.name for path in folder.iterdir()} == {"mlflow.db", "registry.lock", "artifacts"}
+    assert Path(version.uri).is_relative_to(folder)
+
+
+def test_a_registry_is_made_in_a_folder_whatever_that_is_called(save_model, tmp_path):
+    folder = tmp_path / "place" / "".join(HOSTILE)
+    registry.register(str(folder), "fraud", save_model(0.5), {})
+
+    assert registry.names(str(folder)) == ["fraud"]
+    assert [path.name for path in (tmp_path / "place").iterdir()] == [folder.name]
+    assert (folder / "mlflow.db").is_file()
