@@ -6,6 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from components.common.values import SPACE
+
 # datetime.fromisoformat reads more, and not the same in every version of Python
 ISO_8601 = re.compile(
     r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})"
@@ -82,7 +84,7 @@ def _parse(value: Any) -> datetime | None:
     if isinstance(value, bytes):
         value = value.decode()
     if isinstance(value, str):
-        match = ISO_8601.fullmatch(value.strip())
+        match = ISO_8601.fullmatch(value.strip(SPACE))
         return match and datetime.fromisoformat(_plain(match))
     if isinstance(value, date) and not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day)

@@ -13,6 +13,9 @@ LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
 WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.0+)?")
 # a float as Python, Java and Excel write a large one; '12e7' may be an id in hexadecimal
 SCIENTIFIC = re.compile(r"-?[0-9](?:\.[0-9]+[eE]\+?|[eE]\+)[0-9]+")
+SPACE = " \t\n\r\f\v"
+# the texts that are not their own spelling, so that a column of others is not looked at one by one
+RESPELLED = rf"^[{SPACE}]|[{SPACE}]$|^(?i:true|false)$|^-0$|^-?(?:0|[1-9][0-9]*)\.0+$|^{SCIENTIFIC.pattern}$"
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
@@ -53,12 +56,12 @@ def parse_number(text: str) -> float:
 
     Space around it is left out; 'nan', 'inf', '0x10', '1_000' and '1,000' are no numbers.
     """
-    text = text.strip()
+    text = text.strip(SPACE)
     return float(text) if NUMBER.fullmatch(text) else math.nan
 
 
 def _canonical_text(text: str) -> str | None:
-    text = text.strip()
+    text = text.strip(SPACE)
     if match := WHOLE.fullmatch(text):
         if match[2] == ".0" and abs(int(match[1])) >= EXACT:  # as floats are written, and no decimals
             return None

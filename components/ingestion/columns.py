@@ -9,7 +9,7 @@ import pandas as pd
 from components.common import values
 from components.common.config.source import Columns
 from components.common.errors import UserError, nearest
-from components.common.times import FIRST, LAST, Time, read_time, to_utc
+from components.common.times import FIRST, LAST, read_time, to_utc
 
 # what a column should hold, and how to write it
 TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z"
@@ -18,6 +18,8 @@ CLASS = "class; write those that task.classes lists"
 NUMBER = "number; write 12.5 with a point, and name text or true and false under columns.categorical"
 
 SHORT_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
+PLAIN_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?"
+LONG_INTEGER = r"-?[1-9][0-9]{18}"
 HOUR = 3_600_000_000  # microseconds
 NOT_A_TIME = np.iinfo(np.int64).min  # as numpy has it
 
@@ -102,6 +104,13 @@ def canonical(column: pd.Series) -> pd.Series:
     Returns:
         empty text where there is no value, null where a float is too large to tell integers apart.
     """
+    if pd.api.types.is_integer_dtype(column):
+        return column.astype("string").fillna("")
+    if isinstance(column.dtype, pd.StringDtype):
+        spellings = column.astype("string").fillna("")
+        respelled = spellings[spellings.str.contains(values.RESPELLED)]
+        spellings[respelled.index] = respelled.map(values.canonical).astype("string")
+        return spellings
     spellings = _objects(column).map(values.canonical, na_action="ignore").astype("string")
     return spellings.mask(column.isna(), "")
 
@@ -128,7 +137,7 @@ def whole(ids: pd.Series) -> pd.Series:
     if pd.api.types.is_integer_dtype(ids):
         return pd.Series(True, ids.index)
     short = ids.str.fullmatch(SHORT_INTEGER).fillna(True).astype(bool)
-    longer = ids[~short].map(values.parse_integer)
+    longer = ids[ids.str.fullmatch(LONG_INTEGER).fillna(False).astype(bool)].map(values.parse_integer)
     short[longer.index] = longer.notna()
     return short
 
@@ -186,9 +195,18 @@ def _in_calendar(naive: pd.Series) -> npt.NDArray[np.bool_]:
 
 def _read(column: pd.Series) -> tuple[Integers, npt.NDArray[np.bool_]]:
     """Return texts, dates and objects as microseconds since 1970, and which are a wall clock's."""
-    missing = Time(NOT_A_TIME, is_utc=True)
-    times = [read_time(value) or missing for value in _objects(column).where(column.notna(), None)]
-    return np.array([time.micros for time in times], np.int64), np.array([not time.is_utc for time in times], np.bool_)
+    micros, is_wall = np.full(len(column), NOT_A_TIME), np.zeros(len(column), np.bool_)
+    plain = np.zeros(len(column), np.bool_)
+    if isinstance(column.dtype, pd.StringDtype):  # at once what every parser reads alike
+        plain = column.str.fullmatch(PLAIN_TIME).fillna(False).to_numpy(np.bool_)
+        texts = column[plain]
+        times = pd.to_datetime(texts.str.removesuffix("Z"), format="ISO8601", errors="coerce")
+        micros[plain], is_wall[plain] = _stamps(times)[0], ~texts.str.endswith("Z")
+    rest = column[~plain]
+    for position, value in zip(np.flatnonzero(~plain), _objects(rest).where(rest.notna(), None), strict=True):
+        if time := read_time(value):
+            micros[position], is_wall[position] = time.micros, not time.is_utc
+    return micros, is_wall
 
 
 def _to_utc(walls: Integers, zone: ZoneInfo) -> Integers:

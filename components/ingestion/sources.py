@@ -480,8 +480,6 @@ def _readable(column: Any) -> Any:
     """Return a column of Arrow's as one that pandas can hold, value for value, so that the rules judge each."""
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     if pa.types.is_date(column.type):  # those of Python end with the year 9999
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
     if pa.types.is_timestamp(column.type):  # it is UTC, whatever the zone is called

@@ -1,13 +1,14 @@
 """When two values are one."""
 
 import math
+import re
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.values import EXACT, INT64, canonical, parse_integer, parse_number
+from components.common.values import EXACT, INT64, RESPELLED, canonical, parse_integer, parse_number
 
 
 @given(st.integers(-(10**30), 10**30))
@@ -23,10 +24,14 @@ def test_a_fraction_is_the_same_as_float_decimal_and_text(value):
     assert canonical(value) == canonical(Decimal(repr(value))) == canonical(repr(value)) == repr(value)
 
 
-@given(st.text() | st.floats() | st.booleans() | st.none() | st.decimals(-(10**40), 10**40))
+ODD = st.from_regex(r"\A[ \t]?(-?[01]{1,2}(\.0{0,2})?([eE]\+?1)?|[tT]rue|FALSE)[ \n]?\Z")
+
+
+@given(st.text() | ODD | st.floats() | st.booleans() | st.none() | st.decimals(-(10**40), 10**40))
 def test_a_spelling_is_its_own(value):
     spelling = canonical(value)
     assert spelling is None or canonical(spelling) == spelling
+    assert not isinstance(value, str) or spelling == value or re.search(RESPELLED, value)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from components.common.times import parse_time
 from components.ingestion import columns
 
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2060, 1, 1))
@@ -54,6 +55,22 @@ def test_clock_changes_lose_no_time():
         "2024-03-31 01:00:00",
         "2024-10-27 01:30:00",
     ]
+
+
+@pytest.mark.parametrize(
+    ("zone", "changes"),
+    [
+        ("Europe/Berlin", ["2024-03-31", "2024-10-27"]),
+        ("America/New_York", ["2024-03-10", "2024-11-03"]),
+        ("Australia/Lord_Howe", ["2024-04-07", "2024-10-06"]),
+        ("Pacific/Apia", ["2011-12-30", "2012-04-01"]),
+    ],
+)
+def test_a_column_is_moved_to_utc_as_each_of_its_times_is(zone, changes):
+    minutes = pd.concat([pd.Series(pd.date_range(day, periods=288, freq="5min", unit="us")) for day in changes])
+    expected = [parse_time(time, ZoneInfo(zone)) for time in minutes.dt.to_pydatetime()]
+    for column in (minutes, minutes.astype(str), minutes.astype(object)):
+        assert columns.times(column, zone).astype("int64").tolist() == expected
 
 
 @pytest.mark.parametrize("value", ["yesterday", "10/03/2024", "2024-13-01", "", None, "1710028800"])
