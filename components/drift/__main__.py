@@ -48,9 +48,23 @@ class Job:
 
     @property
     def rows_a_day(self) -> float:
-        """What the training days held, on average."""
-        train = self.model.lineage.train
-        return train.rows / len(list(Days(train.first, train.last)))
+        """What the training days held, on average, but for those that need no rows."""
+        train, is_closed = self.model.lineage.train, self.config.source.is_closed
+        return train.rows / max(1, sum(not is_closed(day) for day in Days(train.first, train.last)))
+
+    @property
+    def rows(self) -> int | None:
+        """What the newest day holds, None where that is nothing and may be."""
+        return None if self.is_empty(self.day) else self.features.partition(self.day).rows
+
+    @property
+    def labelled(self) -> list[date]:
+        """The days whose labels are due, but for empty ones, of which none are to come."""
+        return [day for day in self.days.labelled if not self.is_empty(day)]
+
+    def is_empty(self, day: date) -> bool:
+        """Return whether a day has no rows, and may have none."""
+        return not self.features.partition(day).rows and self.config.source.may_be_empty(day)
 
 
 @dataclass(frozen=True)
@@ -166,12 +180,12 @@ def _found_of_classes(job: Job) -> "classes.Found":
         frame = storage.read_frame(job.scores.partition(day).uri, [package.EMBEDDING])
         return classes.stacked(frame[package.EMBEDDING])
 
-    promised, days = job.scores.details["promised"], list(job.days.labelled)
+    promised, days = job.scores.details["promised"], job.labelled
     counted = [_right(job, day) for day in days]
     rows, right, *others = (sum(each) for each in zip(*counted, strict=True)) if counted else (0, 0)
     unlearned = dict(zip(job.model.lineage.unlearned, others, strict=False))
     return classes.Found(
-        rows=job.features.partition(job.day).rows,
+        rows=job.rows,
         expected=job.rows_a_day,
         due=classes.Due(counted[-1][0], rows, right, unlearned) if counted else None,
         promised=Promise(**promised) if promised else None,
@@ -254,9 +268,9 @@ def _found(job: Job) -> "Found":
     """Return what signals are made of, beside the columns."""
     from components.drift.core import Found
 
-    promised, days = job.scores.details["promised"], list(job.days.labelled)
+    promised, days = job.scores.details["promised"], job.labelled
     return Found(
-        rows=job.features.partition(job.day).rows,
+        rows=job.rows,
         expected=job.rows_a_day,
         due=_due(job, days) if days else None,
         promised=Promise(**promised) if promised else None,

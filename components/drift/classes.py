@@ -62,7 +62,7 @@ class Found:
         days: embeddings of each of the newest days that have rows, the newest last, (n, width) each.
     """
 
-    rows: int
+    rows: int | None
     expected: float
     reference: Floats
     days: list[Floats]

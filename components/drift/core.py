@@ -155,7 +155,7 @@ class Found:
     """What signals are made of, beside the columns.
 
     Attributes:
-        rows: of the newest day.
+        rows: of the newest day, None where it has none and may have none.
         expected: rows a day while the model was trained.
         due: None when no day's labels are due.
         promised: what to expect of the model, None when nobody has measured it.
@@ -163,7 +163,7 @@ class Found:
         numeric: names of the numeric inputs.
     """
 
-    rows: int
+    rows: int | None
     expected: float
     due: Due | None
     promised: Promise | None
@@ -281,8 +281,17 @@ def _measure(signal: Signal) -> Measure:
     return Measure(name=signal.name, value=signal.value, limit=signal.limit, higher_is_better=signal.name == LABELS)
 
 
-def volume(rows: int, expected: float, limit: float) -> Signal:
-    """Compare a day's rows with the reference's rows a day; the value is the larger ratio less 1."""
+def volume(rows: int | None, expected: float, limit: float) -> Signal:
+    """Compare a day's rows with the reference's rows a day; the value is the larger ratio less 1.
+
+    Args:
+        rows: None where there are none and there may be none.
+        expected: rows a day.
+        limit: beyond which the signal is raised.
+    """
+    if rows is None:
+        reason = "The newest day has no rows, which source.empty_days allows."
+        return Signal(name="volume", value=None, limit=limit, raised=False, reason=reason)
     change = max(rows / expected, expected / rows) - 1 if rows else None
     raised = change is None or change > limit
     reason = f"{rows:,} rows on the newest day, {expected:,.0f} expected."

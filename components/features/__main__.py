@@ -1,6 +1,7 @@
 """The shell of the features step: events manifest in, features manifest and missing partitions out."""
 
 import argparse
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     made = write_days(job, missing, scratch(job, args.features)) if missing else {}
 
     parts = [(kept | made)[day] for day in days]
-    state, replay = write_online(job, days.last, parts[-1])
+    state, replay = write_online(job, parts)
 
     table = tables.Table(
         "features",
@@ -95,11 +96,20 @@ def _view(config: Config) -> "View":
     return images.view(task) if isinstance(task, Images) else texts.view(task)
 
 
-def write_online(job: Job, day: date, part: tables.Partition) -> tuple[str, Replay]:
-    """Write the snapshot of the logical date, and replay that day; see `online.write`."""
+def write_online(job: Job, parts: list[tables.Partition]) -> tuple[str, Replay]:
+    """Write the snapshot of the logical date, and replay it, or the newest day before it that has rows.
+
+    Args:
+        job: what features are made of.
+        parts: features of the days up to the logical date; the first of them lacks a day before its past.
+    """
     from components.features import online
 
-    return online.write(online.Past(job.config, day, job.events), job.lake, storage.read_frame(part.uri))
+    replayed = next((part for part in reversed(parts[1:]) if part.rows), parts[-1])
+    past, day = online.Past(job.config, date.fromisoformat(parts[-1].date), job.events), parts[-1].date
+    uri = online.write(past, job.lake, storage.read_frame(parts[-1].uri))
+    past = past if replayed.date == day else replace(past, day=date.fromisoformat(replayed.date))
+    return uri, online.replay(past, storage.read_frame(replayed.uri))
 
 
 def write_days(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,35 +40,44 @@ class Past:
         parts = [self.table.partition(day).sha256 for day in self.days]
         return storage.fingerprint([core.SCHEMA, snapshot.SCHEMA, settings, parts])
 
+    @cached_property
     def events(self) -> pd.DataFrame:
-        """Read the events."""
+        """The events."""
         columns = [*self.config.columns.roles, *self.config.columns.numeric]
         return self.table.read(Days(self.days.first - timedelta(days=1), self.day), columns)
 
 
-def write(past: Past, lake: str, offline: pd.DataFrame) -> tuple[str, Replay]:
-    """Write the snapshot, if the lake lacks it, and replay the logical date.
+def write(past: Past, lake: str, offline: pd.DataFrame) -> str:
+    """Write the snapshot, if the lake lacks it; return its URI.
 
     Args:
         past: what it is made of.
         lake: root of the tables.
         offline: the features of the logical date.
-
-    Returns:
-        the snapshot's URI, and what came of the replay.
     """
-    events, config, days = past.events(), past.config, past.days
+    config, days = past.config, past.days
     uri = snapshot.place(lake, config.name, past.day, past.key)
     if not snapshot.find(uri):
-        found, manifest = snapshot.made(config, days, rows_of(events, days))
-        known = manifest.model_copy(update={"example": example(config, events, offline)})
+        found, manifest = snapshot.made(config, days, rows_of(past.events, days))
+        known = manifest.model_copy(update={"example": example(config, past.events, offline)})
         written = snapshot.write(uri, found, known)
         log.info("online state: %d events of %s, %d bytes", written.rows, days, written.size)
+    return uri
+
+
+def replay(past: Past, offline: pd.DataFrame) -> Replay:
+    """Replay a day over the days before, and compare with its features.
+
+    Args:
+        past: the events.
+        offline: the features of the day.
+    """
+    events, config, days = past.events, past.config, past.days
     before = Days(days.first - timedelta(days=1), days.last - timedelta(days=1))
     base = snapshot.in_memory(config, before, rows_of(events, before))
     came = skew.replay(base, rows_of(events, Days(past.day, past.day)), offline, config)
     log.info("online features of %s: %d of %d events differ from the offline ones", past.day, came.differing, came.rows)
-    return uri, came
+    return came
 
 
 def example(config: Config, events: pd.DataFrame, offline: pd.DataFrame) -> Example | None:

@@ -80,6 +80,10 @@ def body(args: Namespace) -> dict[str, float | str]:
         sources.require(source, config, days.events)
         partitions = _ingest_consistently(job := Job(config, days, source, lake))
     totals = tally.Totals.of(partitions)
+    if not totals.read:
+        raise UserError(f"{args.data} has no row on any of {days.events}; give another --date or --data")
+    for sentence in section.empty_days(partitions):
+        log.info("ingestion: %s", sentence)
     _check_shares(job, partitions, totals)
     details = {"source": args.data, "read": totals.read, "quarantined": totals.by_rule}
     details["quarantined_labels"] = totals.quarantined

@@ -26,14 +26,16 @@ NOT_A_TIME = np.iinfo(np.int64).min  # as numpy has it
 Integers = npt.NDArray[np.int64]
 
 
-def require(frame: pd.DataFrame, columns: Columns) -> None:
-    """Check that a file has rows, and every column that the config names.
+def require(frame: pd.DataFrame, columns: Columns, may_be_empty: bool = False) -> None:
+    """Check that a file has rows, unless it may be empty, and every column that the config names.
 
     Raises:
         UserError: naming what is missing, what is there and the keys of the config to change.
     """
-    if frame.empty:
-        raise UserError("has no rows; write the file again")
+    if frame.empty and not may_be_empty:
+        raise UserError(
+            "has no rows; write the file again, or set source.empty_days in the config if such days are right"
+        )
     present = [str(name) for name in frame.columns]
     keys = _keys(columns)
     missing = [f"{name!r} ({key}{nearest(name, present)})" for name, key in keys.items() if name not in present]

@@ -44,7 +44,7 @@ class Split:
         good: the events partition, sorted by event_time and event_id.
         bad: the rejected rows, every column of the user's as text, and `quarantine_reason`, the rule that rejected it.
         bad_labels: what each of them is counted as, "" without a label that can be read; index of `bad`.
-        id_types: `integer` or `text` for each of event_id, customer and terminal that is given.
+        id_types: `integer` or `text` for each of event_id, customer and terminal that is given; {} without rows.
     """
 
     good: pd.DataFrame
@@ -103,12 +103,12 @@ def split(
     Raises:
         UserError: when there are no rows, columns are missing, or a column holds nothing of its type.
     """
-    read.require(raw, config.columns)
+    read.require(raw, config.columns, config.source.may_be_empty(day))
     days, due = np.full(len(raw), day, "datetime64[D]"), np.full(len(raw), labels_due)
     typed = _typed(raw, config, text_ids)
     rows = Rows(raw, typed, days, due, _repeated(typed["event_id"], days, repeats))
     _check_types(raw, rows.typed, config, labels_due)
-    return dict(_parted(rows, config))[day]
+    return dict(_parted(rows, config, [day]))[day]
 
 
 def split_alike(
@@ -134,11 +134,11 @@ def split_alike(
         UserError: when columns are missing.
     """
     raw = pd.concat(frames.values(), ignore_index=True)
-    read.require(raw, config.columns)
+    read.require(raw, config.columns, may_be_empty=all(map(config.source.may_be_empty, frames)))
     days = np.repeat(np.array(list(frames), "datetime64[D]"), [len(frame) for frame in frames.values()])
     typed = _typed(raw, config, text_ids)
     rows = Rows(raw, typed, days, days <= np.datetime64(labels_due), _repeated(typed["event_id"], days, repeats))
-    return dict(_parted(rows, config)) if _alike(rows, config.columns) else None
+    return dict(_parted(rows, config, frames)) if _alike(rows, config.columns) else None
 
 
 @dataclass(frozen=True)
@@ -167,10 +167,11 @@ def _alike(rows: Rows, columns: Columns) -> bool:
     labels = rows.typed["label"].notna() | ~rows.due
     kinds = whole.groupby(rows.days).all()
     all_readable = readable.assign(label=labels).groupby(rows.days).any().all(axis=None)
-    return bool(all_readable and (kinds == kinds.iloc[0]).all(axis=None))
+    return bool(all_readable and kinds.nunique().le(1).all())
 
 
-def _parted(rows: Rows, config: Config) -> Iterator[tuple[date, Split]]:
+def _parted(rows: Rows, config: Config, days: Iterable[date]) -> Iterator[tuple[date, Split]]:
+    """Yield what becomes of the rows of each day, be there none."""
     columns = config.columns
     reasons = _reasons(rows, config)
     rejected = reasons.notna()
@@ -181,9 +182,11 @@ def _parted(rows: Rows, config: Config) -> Iterator[tuple[date, Split]]:
     bad[REASON] = reasons[rejected].astype(str)
     labels = label_names(rows.typed.loc[rejected, "label"])
     good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
-    days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
-    for day in np.unique(rows.days):
-        yield day.item(), Split(_of(day, good, days), _of(day, bad, bad_days), _of(day, labels, bad_days), types)
+    good_days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
+    for day in map(np.datetime64, days):
+        own_types = types if day in rows.days else {}
+        parts = _of(day, good, good_days), _of(day, bad, bad_days), _of(day, labels, bad_days)
+        yield day.item(), Split(*parts, own_types)
 
 
 def _of(day: np.datetime64, frame: Frame, days: npt.NDArray[np.datetime64]) -> Frame:

@@ -1,6 +1,7 @@
 """What ingestion shows on the page of its run: rows read, and what was quarantined for which reason."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 
 from components.common.contracts.section import (
     Block,
@@ -16,6 +17,7 @@ from components.common.contracts.section import (
     Text,
 )
 from components.common.contracts.tables import Partition
+from components.ingestion import sources
 from components.ingestion.tally import Totals
 
 WEIGHT = 60
@@ -36,10 +38,20 @@ def build(source: str, partitions: Sequence[Partition], totals: Totals) -> Secti
         label="rows left out" if bad else "",
         reasons=[f"{read:,} rows read, {bad:,} quarantined.", *_by_label(totals)],
     )
-    text = Text(sentences=[f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined."])
+    sentences = [f"{read:,} rows of {days} read from {source}, {bad:,} of them quarantined."]
+    text = Text(sentences=[*sentences, *empty_days(partitions)])
     blocks: list[Block] = [text, *_quarantine(totals), *_files(partitions)]
     highlight = Fact(label="Rows read", value=read, format="count", note=f"{bad:,} quarantined")
     return Section(title="Data", weight=WEIGHT, outcome=outcome, highlights=[highlight], blocks=blocks)
+
+
+def empty_days(partitions: Sequence[Partition]) -> list[str]:
+    """Return a sentence about days without rows, if there are any."""
+    empty = [part for part in partitions if not part.details["labels"]]
+    unsent = sum(part.details["source_sha256"] == sources.NO_FILES for part in empty)
+    days = sources.spans([date.fromisoformat(part.date) for part in empty])
+    files = f", {unsent} of them no file" if unsent else ""
+    return [f"{len(empty)} days (UTC) have no rows{files}: {days}."] if empty else []
 
 
 def rows_of(label: str) -> str:

@@ -41,6 +41,7 @@ FORMATS = {".parquet": "Parquet", ".csv": "CSV", ".csv.gz": "CSV", ".tar": "tar"
 STORED = re.compile(r"(?:s3|gs)://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
+NO_FILES = storage.fingerprint([])  # identifies the rows of a day that needs no file and has none
 LONGEST = 1024  # characters of a name: no object store has longer ones
 PARQUET = b"PAR1"  # its first and its last bytes
 END = "\x1e"  # after the last record of a file that does not end with its line
@@ -104,7 +105,7 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
 
 def _require_simulated(config: Config) -> None:
     columns, made = config.columns, SIMULATED[config.task.kind]
-    for name in (*columns.roles.values(), *columns.numeric, *columns.categorical):
+    for name in columns.names:
         if name not in made:
             raise UserError(
                 f"--data is {SIMULATOR!r}, which makes {', '.join(made)}, but config {config.name!r} names column "
@@ -124,12 +125,16 @@ def require(source: Source, config: Config, days: Days) -> None:
         return
     if days.last in missing:
         newest = f"the newest day before it is {present[-1]}" if present else f"nor is there any day of {days}"
-        raise UserError(f"{source.absence(days.last)}, {newest}; bring it, or give another --date (days are UTC)")
+        raise UserError(
+            f"{source.absence(days.last)}, {newest}; bring it, give another --date "
+            "(days are UTC), or set source.empty_days in the config if such days are right"
+        )
     if missing[-1] < present[0]:
         raise UserError(_late_begin(source, config, days, present[0]))
     raise UserError(
         f"{len(missing)} of the {len(list(days))} days (UTC) that --date {days.last} needs are missing: "
-        f"{spans(missing)}; {source.absence(missing[0])}; bring them, or give a --date whose days are complete"
+        f"{spans(missing)}; {source.absence(missing[0])}; bring them, or give a --date whose days are complete, "
+        "or set source.empty_days in the config if such days are right"
     )
 
 
@@ -203,6 +208,7 @@ class Folder:
     def __init__(self, root: str, config: Config, digests: Digests) -> None:
         self._root = root
         self._template = config.source.pattern
+        self._source = config.source
         self._columns = config.columns
         self._digests = digests
         self._versions = cache(storage.versions)
@@ -216,15 +222,20 @@ class Folder:
         return f"{self.name(day)} does not exist"
 
     def has(self, day: date) -> bool:
-        """Return whether there is a file of the day; each folder is listed once."""
-        return bool(self._files(day))
+        """Return whether there is a file of the day, or none is needed; each folder is listed once.
+
+        A week without any file is no row of closed days: the data has not begun, or does not come any more.
+        """
+        week = (day - timedelta(days=number) for number in range(7))
+        return bool(self._files(day)) or (self._source.is_closed(day) and any(map(self._files, week)))
 
     def read(self, day: date) -> Raw:
         """Return a day's rows, in order of the names of files; one whose digest is known is read when it is loaded."""
         contents = dict[str, bytes]()
         hashes = {uri: self._digest(uri, version, contents) for uri, version in self._files(day).items()}
         whole = list(hashes.values())
-        return Raw(whole[0] if len(whole) == 1 else storage.fingerprint(whole), partial(self._load, hashes, contents))
+        load = partial(self._load, day, hashes, contents)
+        return Raw(whole[0] if len(whole) == 1 else storage.fingerprint(whole), load)
 
     def _files(self, day: date) -> dict[str, storage.Version | None]:
         folder, template = self.name(day).rsplit("/", 1)
@@ -243,7 +254,7 @@ class Folder:
             self._digests[uri] = version, digest
         return digest
 
-    def _load(self, hashes: Mapping[str, str], contents: Mapping[str, bytes]) -> "pd.DataFrame":
+    def _load(self, day: date, hashes: Mapping[str, str], contents: Mapping[str, bytes]) -> "pd.DataFrame":
         import pandas as pd
 
         from components.ingestion import columns
@@ -252,7 +263,9 @@ class Folder:
         frames = [self._parsed(uri, data) for uri, data in files.items()]
         if len(frames) > 1:  # joined, a column that one lacks would be there
             for frame in frames:
-                columns.require(frame, self._columns)
+                columns.require(frame, self._columns, self._source.may_be_empty(day))
+        if not frames:
+            return pd.DataFrame(columns=self._columns.names, dtype=object)
         return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
     def _parsed(self, uri: str, data: bytes) -> "pd.DataFrame":
@@ -297,8 +310,9 @@ class OneTable:
         return f"{self._uri} has no row of {day}"
 
     def has(self, day: date) -> bool:
-        """Return whether the table has rows of a day."""
-        return day in self._table.positions
+        """Return whether the table has rows of a day, or the day may lack them; none may before the first row."""
+        positions = self._table.positions
+        return day in positions or (self._config.source.may_be_empty(day) and min(positions) < day)
 
     def read(self, day: date) -> Raw:
         """Return a day's rows; identified by the whole table, since any row may have changed."""
@@ -415,7 +429,7 @@ class ParsedTable:
 
     def rows(self, day: date) -> "pd.DataFrame":
         """Return a day's rows."""
-        return self.frame.iloc[self.positions[day]].reset_index(drop=True)
+        return self.frame.iloc[self.positions.get(day, [])].reset_index(drop=True)
 
 
 def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":

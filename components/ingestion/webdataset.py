@@ -37,7 +37,7 @@ def parse(data: bytes, columns: Columns) -> pd.DataFrame:
         EOFError: when it was cut short.
     """
     rows, seen = list[Row](), {columns.label}  # which may still be to come, for all rows of a day
-    wanted = {*columns.roles.values(), *columns.numeric, *columns.categorical}
+    wanted = set(columns.names)
     for key, extension, content in _members(data):
         seen.add(extension)
         if not rows or rows[-1][KEY] != key or extension in rows[-1]:

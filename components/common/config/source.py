@@ -2,7 +2,7 @@
 
 import re
 from datetime import date, timedelta
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self, get_args
 from zoneinfo import ZoneInfo
 
 import annotated_types
@@ -10,6 +10,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from components.common.config.section import CLASSES, DaysOrNone, Factor, Kind, Section, Seed, Share, only
 from components.common.dates import parse_date
+
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 
 
 class Source(Section):
@@ -20,6 +22,11 @@ class Source(Section):
     )
     table: str | None = Field(None, description="name of one table with all days: 'transactions.csv'")
     timezone: str = Field("UTC", description="IANA name of the zone of times that carry none")
+    empty_days: Literal["refused", "allowed"] | list[Weekday] = Field(
+        "refused",
+        description="allowed: any UTC day may have no rows, in the table or in its file, which has to be there; "
+        "[sunday]: these weekdays may, and need no file",
+    )
     corrections: bool = Field(
         False,
         description="true: a row whose event id came on an earlier day replaces that row; false: it is quarantined",
@@ -40,6 +47,14 @@ class Source(Section):
             return ZoneInfo(name).key
         except (KeyError, ValueError, OSError):
             raise ValueError("not a time zone; give an IANA name, such as 'Europe/Paris'") from None
+
+    def is_closed(self, day: date) -> bool:
+        """Return whether nothing is expected of a UTC day, not even a file."""
+        return isinstance(self.empty_days, list) and get_args(Weekday)[day.weekday()] in self.empty_days
+
+    def may_be_empty(self, day: date) -> bool:
+        """Return whether a UTC day may have no rows."""
+        return self.empty_days == "allowed" or self.is_closed(day)
 
     @property
     def pattern(self) -> str:
@@ -73,8 +88,7 @@ class Columns(Section):
 
     @model_validator(mode="after")
     def _no_column_twice(self) -> Self:
-        names = [*self.roles.values(), *self.numeric, *self.categorical]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted({name for name in self.names if self.names.count(name) > 1})
         if twice:
             raise ValueError(f"column {twice[0]!r} is given more than one role; give each column one")
         ours = [name for name in (*self.numeric, *self.categorical) if name in ROLES or MADE.fullmatch(name)]
@@ -86,6 +100,11 @@ class Columns(Section):
     def roles(self) -> dict[str, str]:
         """Canonical role -> the user's column name, of the roles that are given; without the extra columns."""
         return {role: name for role in ROLES if (name := getattr(self, role)) is not None}
+
+    @property
+    def names(self) -> list[str]:
+        """The user's names of all columns that are read."""
+        return [*self.roles.values(), *self.numeric, *self.categorical]
 
     @property
     def content(self) -> str | None:

@@ -70,8 +70,10 @@ class Table:
         """
         import pandas as pd
 
-        wanted = [self.partition(day).uri for day in days]
-        return pd.concat([storage.read_frame(uri, columns) for uri in wanted], ignore_index=True)
+        parts = [self.partition(day) for day in days]
+        # the types of ids come from days that have some
+        filled = [part for part in parts if part.rows] or parts[:1]
+        return pd.concat([storage.read_frame(part.uri, columns) for part in filled], ignore_index=True)
 
     def partition(self, day: date) -> Partition:
         """Return a day's partition.
