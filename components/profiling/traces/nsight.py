@@ -54,6 +54,8 @@ def read(path: str, source: str) -> Trace:
     try:
         with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as database:
             return Export(database).trace(source)
+    except UserError:  # is a ValueError, and says more
+        raise
     except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"{source} is no complete SQLite export of Nsight Systems ({error}); {EXPORT}") from None
 
