@@ -109,13 +109,12 @@ def _launched(traces: Sequence[Trace]) -> dict[str, _Products]:
     for trace in traces:
         rows = _of_products(trace)
         times = rows["end"] - rows["start"]
-        whole = dict(zip(*_sums(rows["operation"], times), strict=True))
-        for name, operation, time in zip(
-            rows["name"].tolist(), rows["operation"].tolist(), times.tolist(), strict=True
-        ):
-            product, one = trace.matmuls[operation], found[trace.names[name]]
+        _, operations = np.unique(rows["operation"], return_inverse=True)
+        shares = times / np.maximum(np.bincount(operations, weights=times), 1e-9)[operations]
+        for name, product, (time, share) in trace.by_product(rows, times, shares):
+            one = found[name]
             if product.flops:
-                one.flops += product.flops * time / max(whole[operation], 1e-9)
+                one.flops += product.flops * share
                 one.time += time
             if product.precision:
                 one.precisions[product.precision] += time
@@ -127,7 +126,7 @@ def _of_products(trace: Trace) -> Rows:
     candidates = np.array(
         [names.classify(name).kind in (Kind.MATRIX, Kind.UNKNOWN) for name in trace.names], dtype=bool
     )
-    rows = trace.work[(trace.work["kind"] == Work.KERNEL) & np.isin(trace.work["operation"], list(trace.matmuls))]
+    rows = trace.multiplying()
     return np.asarray(rows[candidates[rows["name"]]])
 
 

@@ -66,12 +66,12 @@ class Breakdown:
 
 def covered(rows: Rows, mask: Mask, window: tuple[float, float]) -> Floats:
     """Return the moments of a window in which some rows are under way."""
-    return timeline.union(timeline.clip(timeline.spans(rows[mask]), window))
+    return timeline.union(timeline.clip(timeline.spans(rows)[mask], window))
 
 
 def measure(trace: Trace, device: int) -> Breakdown:
     """Return where the time of one GPU goes."""
-    work, window = trace.work[trace.work["device"] == device], trace.window
+    work, window = trace.on(device), trace.window
     talks = communication.communicates(trace, work)
     compute = covered(work, (work["kind"] == Work.KERNEL) & ~talks, window)
     talking = covered(work, talks, window)
@@ -95,7 +95,7 @@ def measure(trace: Trace, device: int) -> Breakdown:
 
 def busy_over_time(trace: Trace, device: int, bins: int) -> Floats:
     """Return which share of each of so many equal parts of the window the GPU is busy, float64 (bins,)."""
-    work = trace.work[trace.work["device"] == device]
+    work = trace.on(device)
     edges = np.linspace(*trace.window, bins + 1)
     parts = np.column_stack([edges[:-1], edges[1:]])
     busy = timeline.shared(parts, timeline.union(timeline.spans(work)))

@@ -11,7 +11,7 @@ from components.common.contracts.profile import Roofline, RooflinePoint
 from components.common.hardware import Gpu, gpus
 from components.profiling.traces import names
 from components.profiling.traces.names import Kind
-from components.profiling.traces.trace import Trace, Work
+from components.profiling.traces.trace import Trace
 
 TOP = 20
 # row of the hardware table -> what the driver calls such a GPU; PCIe cards of the same name are slower
@@ -62,13 +62,13 @@ def products(traces: Sequence[Trace]) -> list[Counted]:
     """Return the matrix kernels of operations whose shapes were recorded; an operation's kernels share its counts."""
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for trace in traces:
-        is_matrix = [names.classify(name).kind in (Kind.MATRIX, Kind.UNKNOWN) for name in trace.names]
-        rows = trace.work[(trace.work["kind"] == Work.KERNEL) & np.isin(trace.work["operation"], list(trace.matmuls))]
-        times = (rows["end"] - rows["start"]).tolist()
-        for name, operation, time in zip(rows["name"].tolist(), rows["operation"].tolist(), times, strict=True):
-            if is_matrix[name]:
-                sums, counted = found[trace.names[name]], trace.matmuls[operation]
-                sums[0], sums[1], sums[2] = sums[0] + counted.flops, sums[1] + counted.bytes, sums[2] + time
+        kinds = [names.classify(name).kind for name in trace.names]
+        is_matrix = np.array([kind in (Kind.MATRIX, Kind.UNKNOWN) for kind in kinds], dtype=bool)
+        rows = trace.multiplying()
+        rows = rows[is_matrix[rows["name"]]]
+        for name, product, (calls, time) in trace.by_product(rows, np.ones(len(rows)), rows["end"] - rows["start"]):
+            added = (calls * product.flops, calls * product.bytes, time)
+            found[name] = [one + other for one, other in zip(found[name], added, strict=True)]
     return [Counted(name, *sums) for name, sums in found.items()]
 
 

@@ -64,7 +64,7 @@ def blocking(trace: Trace) -> dict[Cause, Floats]:
 
 def causes(trace: Trace, device: int) -> dict[Cause, Floats]:
     """Return the idle moments of a GPU in the trace's window, by cause; together they are all idle moments."""
-    work = trace.work[trace.work["device"] == device]
+    work = trace.on(device)
     idle = timeline.gaps(timeline.union(timeline.spans(work)), trace.window)
     calls = blocking(trace)
     ready = _launched(trace, work, idle)
@@ -94,15 +94,16 @@ def _dry(idle: Floats, calls: Floats) -> Floats:
 
 def _launched(trace: Trace, work: Rows, idle: Floats) -> Floats:
     """Return when the work that ends each gap had been launched; infinite where nothing tells or nothing ends it."""
-    calls = trace.host[(trace.host["kind"] == Host.CALL) & (trace.host["cause"] >= 0)]
-    if not len(work) or not len(calls):
+    launching = (trace.host["kind"] == Host.CALL) & (trace.host["cause"] >= 0)
+    if not len(work) or not launching.any():
         return np.full(len(idle), np.inf)
-    calls = calls[np.argsort(calls["cause"], kind="stable")]
+    order = np.argsort(trace.host["cause"][launching], kind="stable")
+    causes, ends = (trace.host[column][launching][order] for column in ("cause", "end"))
     places = np.searchsorted(work["start"], idle[:, 1] - 1e-3)  # times are rounded
-    following = work[np.minimum(places, len(work) - 1)]
-    launches = calls[np.minimum(np.searchsorted(calls["cause"], following["cause"]), len(calls) - 1)]
-    is_known = (launches["cause"] == following["cause"]) & (places < len(work))
-    return np.asarray(np.where(is_known, launches["end"], np.inf))
+    following = work["cause"][np.minimum(places, len(work) - 1)]
+    launches = np.minimum(np.searchsorted(causes, following), len(causes) - 1)
+    is_known = (causes[launches] == following) & (places < len(work))
+    return np.asarray(np.where(is_known, ends[launches], np.inf))
 
 
 def _ranges(trace: Trace) -> Mask:

@@ -13,6 +13,7 @@ from components.profiling.traces.timeline import Floats
 from components.profiling.traces.trace import Collective, Host, Rows, Trace, Work
 
 TOP = 20
+PART = 100_000  # rows that are held as objects at once
 WIDTHS = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "char": 1, "byte": 1, "int8": 1}
 
 
@@ -131,14 +132,16 @@ def _own_times(rows: Rows) -> Floats:
     """Return the time of each row without that of the rows inside it on the same thread."""
     own = rows["end"] - rows["start"]
     order = np.lexsort([-own, rows["start"], rows["thread"]])
-    own, starts, ends, threads = own.copy(), rows["start"].tolist(), rows["end"].tolist(), rows["thread"].tolist()
-    above: list[int] = []
-    for row in order.tolist():
-        while above and (threads[above[-1]] != threads[row] or ends[above[-1]] <= starts[row]):
-            above.pop()
-        if above:
-            own[above[-1]] -= min(ends[row], ends[above[-1]]) - starts[row]
-        above.append(row)
+    above: list[tuple[int, int, float]] = []  # row, thread and end of what the row is inside
+    for first in range(0, len(order), PART):
+        part = order[first : first + PART]
+        times = zip(part.tolist(), *(rows[name][part].tolist() for name in ("thread", "start", "end")), strict=True)
+        for row, thread, start, end in times:
+            while above and (above[-1][1] != thread or above[-1][2] <= start):
+                above.pop()
+            if above:
+                own[above[-1][0]] -= min(end, above[-1][2]) - start
+            above.append((row, thread, end))
     return np.asarray(np.maximum(own, 0.0))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from components.common.errors import UserError
 from components.profiling.traces import processes, products, steps
+from components.profiling.traces.rows import Table
 from components.profiling.traces.steps import Mark
 from components.profiling.traces.stream import Arguments, Event, Reader
 from components.profiling.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
@@ -31,6 +32,7 @@ NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_rang
 MTIA = {"dma_request": Work.COPY, "event_wait": None, "event_record": None}
 CPU = 0  # c10::DeviceType; all others are devices
 LARGEST = 2**31
+MULTIPLIED = np.dtype([("operation", "i8"), ("product", "i4")])
 
 
 def read(file: BinaryIO, source: str) -> Trace:
@@ -46,7 +48,7 @@ def read(file: BinaryIO, source: str) -> Trace:
     reader, found = Reader(file, source), Gathered()
     for piece in reader.pieces():
         found.add(piece)
-    if not any(len(rows) for rows in (*found.work, *found.host)):
+    if not len(found.work) and not len(found.host):
         raise UserError(f"{source}: {reader.events:,} events, none of the CPU or of a GPU; record it with "
                         "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])")  # fmt: skip
     return found.trace(_origin(source, reader.about), _mended(reader))
@@ -69,10 +71,12 @@ class Gathered:
     lanes: dict[tuple[str, int], int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     collectives: dict[tuple[int, int], Collective] = field(default_factory=dict)
-    matmuls: dict[int, Matmul] = field(default_factory=dict)
-    work: list[Rows] = field(default_factory=list)
-    host: list[Rows] = field(default_factory=list)
-    memory: list[Rows] = field(default_factory=list)
+    products: dict[Matmul, int] = field(default_factory=dict)
+    multiplying: list[tuple[int, int]] = field(default_factory=list)  # of the piece that is being read
+    multiplied: Table = field(default_factory=lambda: Table(MULTIPLIED))
+    work: Table = field(default_factory=lambda: Table(WORK))
+    host: Table = field(default_factory=lambda: Table(HOST))
+    memory: Table = field(default_factory=lambda: Table(MEMORY))
     begun: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     strange: Counter[str] = field(default_factory=Counter)
     broken: int = 0
@@ -87,27 +91,28 @@ class Gathered:
                 self._complete(event, work, host)
             elif event.name == "[memory]" and event.args:
                 memory.append(self._memory(event, event.args))
-        self.work.append(np.array(work, dtype=WORK))
-        self.host.append(np.array(host, dtype=HOST))
-        self.memory.append(np.array([row for row in memory if row], dtype=MEMORY))
+        self.work.extend(work)
+        self.host.extend(host)
+        self.memory.extend([row for row in memory if row])
+        self.multiplied.extend(self.multiplying)
+        self.multiplying.clear()
 
     def trace(self, origin: Origin, caveats: list[str]) -> Trace:
         """Return the whole, with what is to be said of how it was read."""
-        work, host, memory = (np.concatenate(parts) for parts in (self.work, self.host, self.memory))
-        host = host[np.argsort(host["start"], kind="stable")]
-        work = work[np.argsort(work["start"], kind="stable")]
+        work, host, memory = self.work.sort(), self.host.sort(), self.memory.sort()
         own = work[["lane", "cause"]].copy()
         processes.assign(work, host, list(self.processes), list(self.lanes))
+        self._multiply(work)
         marks = sorted(self.marks, key=lambda mark: mark.start)
         return Trace(
             origin=origin,
             names=list(self.names),
             work=work,
             host=host,
-            memory=_levels(memory[np.argsort(memory["at"], kind="stable")]),
+            memory=_levels(memory),
             steps=steps.choose(marks, {}),
             collectives=self._numbered(own, work["cause"]),
-            matmuls=self.matmuls,
+            products=list(self.products),
             caveats=[*caveats, *self._caveats(bool(marks), len(work))],
             processes=list(self.processes) or [""],
             marks=marks,
@@ -119,6 +124,13 @@ class Gathered:
             return {}
         pairs = zip(own.tolist(), causes.tolist(), strict=True)
         return {cause: told for key, cause in pairs if (told := self.collectives.get(key))}
+
+    def _multiply(self, work: Rows) -> None:
+        """Fill in what the operations multiply that launched some work."""
+        known = self.multiplied.sort()
+        if len(known):
+            places = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
+            work["product"] = np.where(known["operation"][places] == work["operation"], known["product"][places], -1)
 
     def _ends(self, event: Event) -> bool:
         """Return whether an event ends one that has begun, and make it the whole of it then."""
@@ -169,7 +181,7 @@ class Gathered:
                 str(args.collective), _integer(args.elements), str(args.dtype), _integer(args.ranks)
             )
         size = _integer(args.bytes, 0)
-        return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1)
+        return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1)
 
     def _host(self, event: Event, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
         args, name = event.args or Arguments(), str(event.name)
@@ -180,7 +192,8 @@ class Gathered:
             if name.startswith(("ProfilerStep", "enumerate(DataLoader)")):
                 kind = Host.RANGE
             elif operation >= 0 and (counted := products.count(name, args.shapes, args.types)):
-                self.matmuls[processes.number(process, operation)] = counted
+                product = self.products.setdefault(counted, len(self.products))
+                self.multiplying.append((processes.number(process, operation), product))
         if kind is Host.RANGE and (step := steps.parse(name)):
             self.marks.append(Mark(*span, process, thread, *step))
         return (*span, _integer(args.correlation), operation, thread, self._name(event), kind, process)
@@ -237,9 +250,8 @@ def _mended(reader: Reader) -> list[str]:
     return sentences
 
 
-def _levels(rows: Rows) -> Rows:
-    """Return memory rows with levels; PyTorch 1.x only says by how much each device's changed."""
-    found = rows.copy()
+def _levels(found: Rows) -> Rows:
+    """Make levels of memory rows; PyTorch 1.x only says by how much each device's changed."""
     changes = found["reserved"] < 0
     for process, device in np.unique(found[["process", "device"]][changes]).tolist():
         mine = changes & (found["process"] == process) & (found["device"] == device)

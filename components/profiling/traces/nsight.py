@@ -28,6 +28,7 @@ import numpy as np
 
 from components.common.errors import UserError
 from components.profiling.traces import processes, steps
+from components.profiling.traces.rows import Table
 from components.profiling.traces.steps import Mark
 from components.profiling.traces.trace import HOST, MEMORY, WORK, Host, Origin, Rows, Trace, Work
 
@@ -85,10 +86,10 @@ class Export:
             )
         labels = [str(key & PID) for key in self.processes]
         processes.assign(work, host, labels, [("", device) for device in self.lanes])
-        zero = min(float(rows["start"].min()) for rows in (work, host) if len(rows))
-        for rows in (work, host):
-            rows["start"] -= zero
-            rows["end"] -= zero
+        zero = min(float(table["start"].min()) for table in (work, host) if len(table))
+        for table in (work, host):
+            table["start"] -= zero
+            table["end"] -= zero
         marks = [
             replace(mark, start=mark.start - zero, end=mark.end - zero)
             for mark in sorted(self.marks, key=lambda mark: mark.start)
@@ -161,15 +162,15 @@ class Export:
     def _gpus(self) -> dict[int, str]:
         """Return the names of GPUs by the machine's number of them."""
         tables = [("TARGET_INFO_CUDA_GPU", "deviceId|id"), ("TARGET_INFO_GPU", "id|deviceId|cuDevice")]
-        rows = [row for table, number in tables for row in self._rows(table, number, "name")]
-        return {int(number): str(name or "") for number, name in rows if number is not None}
+        gpus = [row for table, number in tables for row in self._rows(table, number, "name")]
+        return {int(number): str(name or "") for number, name in gpus if number is not None}
 
     def _gpus_of_processes(self, gpus: dict[int, str]) -> dict[int, dict[int, str]]:
         """Return the names of GPUs by a process's number of them, which `CUDA_VISIBLE_DEVICES` changes."""
         found: dict[int, dict[int, str]] = {}
-        rows = list(self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"))
+        devices = list(self._rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId"))
         for key, process in self.processes.items():
-            seen = {own: gpus.get(gpu, "") for pid, own, gpu in rows if pid in (key & PID, None)}
+            seen = {own: gpus.get(gpu, "") for pid, own, gpu in devices if pid in (key & PID, None)}
             if seen:
                 found[process] = seen
         return found
@@ -187,7 +188,7 @@ class Export:
         number = -1 if device is None else device
         lane = self.lanes.setdefault(number, len(self.lanes))
         where = (-1 if cause is None else cause, -1, self._name(name), number, -1 if stream is None else stream)
-        return start / 1000, end / 1000, size or 0, *where, kind, lane, self._process(process)  # type: ignore[operator]
+        return start / 1000, end / 1000, size or 0, *where, kind, lane, self._process(process), -1  # type: ignore[operator]
 
     def _host(
         self, start: int, end: int, thread: int | None, cause: int | None, name: str, kind: Host
@@ -209,12 +210,11 @@ def _sides(kind: int, source: str | None, target: str | None) -> str:
     return f"Device -> {target or 'Host'}" if direction == "DtoH" else "Device -> Device"
 
 
-def _array(rows: Iterable[tuple[Any, ...]], dtype: np.dtype[np.void]) -> Rows:
-    remaining, parts = iter(rows), [np.zeros(0, dtype=dtype)]
+def _array(tuples: Iterable[tuple[Any, ...]], dtype: np.dtype[np.void]) -> Rows:
+    remaining, table = iter(tuples), Table(dtype)
     while part := list(islice(remaining, PART)):
-        parts.append(np.array([row for row in part if row[1] >= row[0]], dtype=dtype))
-    found = np.concatenate(parts)
-    return found[np.argsort(found["start"], kind="stable")]
+        table.extend([row for row in part if row[1] >= row[0]])
+    return table.sort()
 
 
 def _caveats(has_steps: bool) -> list[str]:

@@ -32,15 +32,16 @@ def assign(work: Rows, host: Rows, names: Sequence[str], lanes: Sequence[tuple[s
         lanes: as what the recording shows a GPU, and its number; `lane` is an index.
     """
     _merge(host)
-    callers = np.unique(host["process"][_launching(host)]).tolist()
+    launching = _launching(host)
+    callers = np.unique(host["process"][launching]).tolist()
     open_rows = work["process"] < 0
     if len(callers) > 1 and open_rows.any():
-        _by_calls(work, host[_launching(host)], callers)
+        _by_calls(work, host[launching], callers)
     for lane, (label, device) in enumerate(lanes):
         rows = (work["lane"] == lane) & (work["process"] < 0)
         own = label in names and label != str(device)
         work["process"][rows] = names.index(label) if own else _main(host)
-    for rows in (work, host):
+    for rows in (work, host) if len(names) > 1 else ():
         for column in ("cause", "operation"):
             rows[column] += np.where(rows[column] >= 0, rows["process"].astype(np.int64) << SHIFT, 0)
 
@@ -63,7 +64,8 @@ def split(trace: Trace) -> list[Trace]:
 
 
 def _part(trace: Trace, process: int, device: int | None, several: bool) -> Trace:
-    work = trace.work[(trace.work["process"] == process) & (trace.work["device"] == device)]
+    mine = (trace.work["process"] == process) & (trace.work["device"] == device)
+    work = trace.work if mine.all() else trace.work[mine]
     host = trace.host[trace.host["process"] == process] if several else trace.host
     memory = trace.memory[trace.memory["process"] == process] if several else trace.memory
     launching = np.unique(trace.host["process"][_launching(trace.host)]).tolist()
@@ -80,7 +82,7 @@ def _part(trace: Trace, process: int, device: int | None, several: bool) -> Trac
         work=work,
         host=host,
         memory=memory[memory["device"] == device] if device is not None else memory,
-        steps=steps.choose(marks, _launches(work, host) if len(marks) > 1 else {}),
+        steps=steps.choose(marks, _launches(work, host) if len({mark.thread for mark in marks}) > 1 else {}),
         marks=marks,
     )
 
@@ -106,8 +108,9 @@ def _merge(host: Rows) -> None:
 
 def _main(host: Rows) -> int:
     """Return the process that calls most, or else does most."""
-    rows = host[_launching(host)] if _launching(host).any() else host
-    return int(np.argmax(np.bincount(rows["process"]))) if len(rows) else 0
+    launching = _launching(host)
+    owners = host["process"][launching] if launching.any() else host["process"]
+    return int(np.argmax(np.bincount(owners))) if len(owners) else 0
 
 
 def _by_calls(work: Rows, calls: Rows, callers: Sequence[int]) -> None:

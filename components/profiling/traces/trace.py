@@ -1,5 +1,6 @@
 """A trace as columns: what the GPUs did, what the host did meanwhile, steps, memory."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -31,10 +32,10 @@ class Host(IntEnum):
 
 # `name` is an index into `Trace.names`, `process` into `Trace.processes`; `cause` connects a call with the work it
 # launched, `operation` work with the operation of PyTorch that wanted it; -1 where that is not known. `lane` is what
-# the recording shows a GPU as, which two processes may use for two GPUs.
+# the recording shows a GPU as, which two processes may use for two GPUs; `product` is an index into `Trace.products`.
 WORK = np.dtype(
     [("start", "f8"), ("end", "f8"), ("bytes", "f8"), ("cause", "i8"), ("operation", "i8"), ("name", "i4"),
-     ("device", "i4"), ("stream", "i8"), ("kind", "i1"), ("lane", "i4"), ("process", "i4")]
+     ("device", "i4"), ("stream", "i8"), ("kind", "i1"), ("lane", "i4"), ("process", "i4"), ("product", "i4")]
 )  # fmt: skip
 HOST = np.dtype(
     [("start", "f8"), ("end", "f8"), ("cause", "i8"), ("operation", "i8"), ("thread", "i8"), ("name", "i4"),
@@ -92,7 +93,7 @@ class Trace:
         memory: allocated and reserved bytes of GPUs over time, dtype `MEMORY`.
         steps: start and end of each step of the training, float64 (n, 2), disjoint; of one thread.
         collectives: `cause` of a kernel -> what NCCL says of it.
-        matmuls: `operation` -> what it multiplies.
+        products: what operations multiply, each once.
         caveats: sentences about what could not be read.
         processes: as the recording calls them.
         marks: ranges that may be steps, in order of start.
@@ -106,7 +107,7 @@ class Trace:
     memory: Rows
     steps: Floats
     collectives: dict[int, Collective] = field(default_factory=dict)
-    matmuls: dict[int, Matmul] = field(default_factory=dict)
+    products: list[Matmul] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     processes: list[str] = field(default_factory=lambda: [""])
     marks: list[Mark] = field(default_factory=list)
@@ -123,6 +124,23 @@ class Trace:
     def devices(self) -> list[int]:
         """The GPUs that did something."""
         return [int(device) for device in np.unique(self.work["device"])]
+
+    def on(self, device: int) -> Rows:
+        """Return the work of a GPU."""
+        mine = self.work["device"] == device
+        return self.work if mine.all() else np.asarray(self.work[mine])
+
+    def multiplying(self) -> Rows:
+        """Return the kernels of operations that multiply matrices, as far as shapes or types were recorded."""
+        return np.asarray(self.work[(self.work["kind"] == Work.KERNEL) & (self.work["product"] >= 0)])
+
+    def by_product(self, rows: Rows, *weights: Floats) -> Iterator[tuple[str, Matmul, list[float]]]:
+        """Return the sums of weights of each name of a kernel and each product that it computes, and these two."""
+        keys, places = np.unique(rows["name"] * np.int64(len(self.products)) + rows["product"], return_inverse=True)
+        sums = np.column_stack([np.bincount(places, weights=each, minlength=len(keys)) for each in weights])
+        for key, row in zip(keys.tolist(), sums.tolist(), strict=True):
+            name, product = divmod(key, len(self.products))
+            yield self.names[name], self.products[product], row
 
     def named(self, rows: Rows, *parts: str) -> Mask:
         """Return which rows have a name with one of the parts in it, whatever the case."""
