@@ -1,11 +1,11 @@
-"""The routes of the server, as an ASGI application."""
+"""The routes of the server: a request in, a response out."""
 
 import hmac
 import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from components.common.step import log
 from components.serving import openapi
 from components.serving.batching import Limits
-from components.serving.messages import Handler, Head, Receive, RefusedError, Request, Response, Scope, Send, decoded
+from components.serving.messages import Handler, RefusedError, Request, Response, decoded
 from components.serving.metrics import Metrics
 from components.serving.predictions import Answer, Predictions
 from components.serving.protocols import events, features, inference, items
@@ -26,6 +26,7 @@ MODELS = "/v2/models/"
 # asked by whoever keeps the server running, which has no token
 OPEN = frozenset({"/healthz", "/ping", "/v2/health/live", "/v2/health/ready"})
 VERSION = b"x-model-version"  # asks one version, whoever it answers otherwise
+PATHS = 256  # of models, whose handlers are remembered
 REQUEST_ID = re.compile(rb"[\w.:-]{1,128}")
 
 
@@ -51,11 +52,12 @@ class Application:
             board: what the workers of a server share; None: this is the only one.
             predictions: logs what is answered.
         """
-        self._current, self._limits = current, limits
+        self._current, self._limits, self.max_body = current, limits, limits.body
         self._expected = f"Bearer {token}".encode() if token else None
         self._prefix, self._number = secrets.token_hex(8), count(1)
         self._board, self._predictions = board or Board(), predictions
         self._routes = self._table()
+        self._find_model = lru_cache(PATHS)(self._of_model)
         self._answers: dict[str, Callable[[Model], object]] = {
             "": inference.described,
             "ready": lambda _: {},
@@ -67,22 +69,32 @@ class Application:
         routes = ["none", *self._routes, *map(_model_route, [*self._answers, "infer"])]
         self._metrics = Metrics(current.model.name, current.labels, routes, self._board)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def admit(self, request: Request) -> None:
+        """Find the handler of a request, before its body is read.
+
+        Raises:
+            RefusedError: when there is none, or the token is wrong.
+        """
+        request.route, request.handler = self._find(request)
+        self._authorize(request)
+
+    async def __call__(self, request: Request) -> Response:
         """Answer a request, whatever happens."""
-        request = Request(scope, receive, self._limits.body)
-        head, started = request.head, time.perf_counter()
-        request.id = self._request_id(head)
+        started, request.id = time.perf_counter(), self._request_id(request)
         self._metrics.began()
         try:
-            response = await (head.handler or self._handler(head))(request)
+            if request.refusal:
+                raise request.refusal
+            assert request.handler
+            response = await request.handler(request)
         except RefusedError as refusal:
             response = refusal.response()
         except Exception:  # ours to fix: told to us, not to the client
-            where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": head.route}
+            where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": request.route}
             log.exception("a request failed", extra={"fields": where})
             response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._metrics.answered(head.route, response.status, time.perf_counter() - started)
-        await response.send(send, request.id)
+        self._metrics.answered(request.route, response.status, time.perf_counter() - started)
+        return response
 
     def _table(self) -> dict[str, dict[str, Handler]]:
         """Return path -> method -> what answers."""
@@ -112,33 +124,22 @@ class Application:
             "/v2/repository/index": {"POST": self._index},
         }
 
-    def _handler(self, head: Head) -> Handler:
-        """Return what answers requests with a head, which remembers it.
-
-        Raises:
-            RefusedError: when there is nothing, or the token is wrong.
-        """
-        head.route, handler = self._find(head)
-        self._authorize(head)
-        head.handler = handler
-        return handler
-
-    def _find(self, head: Head) -> tuple[str, Handler]:
+    def _find(self, request: Request) -> tuple[str, Handler]:
         """Return the route, as metrics call it, and what answers a request.
 
         Raises:
             RefusedError: 404 for an unknown path, 405 for a method that the path does not have.
         """
-        path = head.path
+        path = request.path
         if (methods := self._routes.get(path)) is None:
-            path, methods = self._of_model(path)
-        if head.method not in methods:
+            path, methods = self._find_model(path)
+        if request.method not in methods:
             refusal = RefusedError(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {head.method}; allowed: {', '.join(methods)}"
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {request.method}; allowed: {', '.join(methods)}"
             )
             refusal.headers["allow"] = ", ".join(methods)
             raise refusal
-        return path, methods[head.method]
+        return path, methods[request.method]
 
     def _of_model(self, path: str) -> tuple[str, dict[str, Handler]]:
         """Find `/v2/models/<name>[/versions/<version>][/<operation>]`."""
@@ -161,19 +162,19 @@ class Application:
 
         return route, {"GET": handler}
 
-    def _authorize(self, head: Head) -> None:
-        if self._expected is None or head.path in OPEN:
+    def _authorize(self, request: Request) -> None:
+        if self._expected is None or request.path in OPEN:
             return
-        if not hmac.compare_digest(head.headers.get(b"authorization", b""), self._expected):
+        if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._expected):
             refusal = RefusedError(
                 HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong; send Authorization: Bearer ..."
             )
             refusal.headers["www-authenticate"] = "Bearer"
             raise refusal
 
-    def _request_id(self, head: Head) -> str:
+    def _request_id(self, request: Request) -> str:
         """Return the id that came with a request, or a new one."""
-        given = head.headers.get(b"x-request-id")
+        given = request.headers.get(b"x-request-id")
         return given.decode() if given and REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._number):x}"
 
     async def _score(self, request: Request) -> Response:
@@ -182,7 +183,7 @@ class Application:
         if model.reader:
             split = None if only else self._current.beside(model)
             return self._counted(request, await items.score(items.Answering(model, split), request, self._limits))
-        asked = decoded(await request.body())
+        asked = decoded(request.body)
         if isinstance(asked, dict) and len(asked) == 1 and "events" in asked:
             return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows, only))
         return self._counted(request, await features.score(model, asked))
@@ -194,7 +195,7 @@ class Application:
         return inference.find(self._current, self._current.model.name, version)
 
     async def _label(self, request: Request) -> Response:
-        return await events.label(self._current, decoded(await request.body()), self._limits.rows)
+        return await events.label(self._current, decoded(request.body), self._limits.rows)
 
     async def _infer(self, name: str, version: str | None, request: Request) -> Response:
         model = inference.find(self._current, name, version)

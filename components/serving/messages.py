@@ -1,17 +1,12 @@
-"""HTTP requests and responses over ASGI, without a framework: it would take more time than a score."""
+"""Requests and responses, without a framework: it would take more time than a score."""
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
-
-HEAD = "nightshift.head"  # of a scope
 JSON = "application/json"
 OK = int(HTTPStatus.OK)  # a member of an enumeration takes as long to read as an answer to encode
 
@@ -77,97 +72,38 @@ class Response(msgspec.Struct):
         """Return an answer in JSON."""
         return cls(msgspec.json.encode(content), status, JSON, headers or {})
 
-    async def send(self, send: Send, request_id: str) -> None:
-        """Send it, with the request's id."""
-        headers = [
-            (b"content-type", self.media_type.encode()),
-            (b"content-length", b"%d" % len(self.body)),
-            (b"x-request-id", request_id.encode("latin-1")),
-        ]
-        if self.headers:
-            headers += [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
-        await send({"type": "http.response.start", "status": self.status, "headers": headers})
-        await send({"type": "http.response.body", "body": self.body})
 
-
-class Head(msgspec.Struct):
-    """What a request says before its body.
+class Request(msgspec.Struct):
+    """A request.
 
     Attributes:
         method: GET, POST and the like.
         path: decoded, without a query.
-        headers: by their lower-case names; the last of a name counts.
-        size: bytes of the body as announced, 0 where they are not.
+        headers: by their lower-case names; the values of a name that comes twice are joined by a comma.
+        keeps_alive: whether another request may follow on the connection.
+        version: of HTTP.
+        body: without its content coding.
+        refusal: what it is answered in place of what it asks.
+        id: by which logs know it.
         route: what answers it, as metrics call it.
-        handler: what answers it, once it is known that it may.
+        handler: what answers it.
     """
 
     method: str
     path: str
     headers: dict[bytes, bytes]
-    size: int
+    keeps_alive: bool = True
+    version: str = "1.1"
+    body: bytes = b""
+    refusal: RefusedError | None = None
+    id: str = ""
     route: str = "none"
     handler: "Handler | None" = None
 
-    @classmethod
-    def of(cls, scope: Scope) -> "Head":
-        """Return a scope's head, which stays there: a connection uses a scope again for requests with the same head."""
-        found: Head | None = scope.get(HEAD)
-        if found is None:
-            headers = dict(scope["headers"])
-            announced = headers.get(b"content-length", b"")
-            size = int(announced) if announced.isdigit() else 0
-            found = scope[HEAD] = cls(scope["method"], scope["path"], headers, size)
-        return found
-
-
-class Request:
-    """A request, whose body is read when it is asked for.
-
-    Attributes:
-        head: what comes before the body.
-        id: by which logs know it.
-    """
-
-    __slots__ = ("_largest", "_receive", "head", "id")
-
-    def __init__(self, scope: Scope, receive: Receive, largest: int) -> None:
-        self.head = Head.of(scope)
-        self._receive, self._largest = receive, largest
-        self.id = ""
-
     def header(self, name: bytes) -> str:
         """Return a header, empty where there is none."""
-        value = self.head.headers.get(name)
+        value = self.headers.get(name)
         return value.decode("latin-1") if value else ""
-
-    async def body(self) -> bytes:
-        """Read the body.
-
-        Raises:
-            RefusedError: 413 when it is larger than allowed, as its length says or as it turns out to be.
-        """
-        if self.head.size > self._largest:
-            raise self._too_large(str(self.head.size))
-        message = await self._receive()
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            body = await self._rest(body)
-        if len(body) > self._largest:
-            raise self._too_large(f"over {self._largest}")
-        return body
-
-    async def _rest(self, first: bytes) -> bytes:
-        parts, size, more = [first], len(first), True
-        while more and size <= self._largest:
-            message = await self._receive()
-            parts.append(message.get("body", b""))
-            size, more = size + len(parts[-1]), message.get("more_body", False)
-        return b"".join(parts)
-
-    def _too_large(self, size: str) -> RefusedError:
-        said = f"the body has {size} bytes; allowed: at most {self._largest}; send fewer rows at a time"
-        return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)
 
 
 Handler = Callable[[Request], Awaitable[Response]]

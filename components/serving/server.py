@@ -1,12 +1,11 @@
 """Starts a server: its lock, its socket, its workers, and in each of them a model and the routes."""
 
+import asyncio
 import errno
 import gc
 import logging
 import os
-import signal
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -14,11 +13,13 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
 
+import uvloop
+
 from components.common import locks, storage
 from components.common.contracts import package
 from components.common.errors import UserError
 from components.common.step import log
-from components.serving import files
+from components.serving import files, http
 from components.serving.application import Application
 from components.serving.files import Pointer
 from components.serving.logs import Lines
@@ -30,8 +31,6 @@ from components.tabular.online.base import Base
 from components.tabular.online.shared import Shared
 from components.tabular.online.store import Store
 
-GRACE_SECONDS = 5
-KEEP_ALIVE_SECONDS = 620  # longer than load balancers keep theirs: who closes first fails a request of the other
 LOCK_SECONDS = 5  # whoever looks whether a server runs holds its lock for a moment
 
 
@@ -125,29 +124,11 @@ def _logged(folder: str | None) -> AbstractContextManager[Predictions | None]:
 
 
 def _answer(listener: socket.socket, current: Current, application: Application, board: Board) -> None:
-    import uvicorn
-
-    from components.serving.connection import Connection
-
-    # uvicorn drains, then raises the signal again: what is open is still to be closed
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
     gc.collect()
     gc.freeze()  # what is loaded stays: a collection looks at what requests leave only
     gc.set_threshold(50_000)  # which is nothing: what answers a request refers to nothing in a circle
     model = current.model
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
-    config = uvicorn.Config(
-        application,
-        http=Connection,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(http.serve(application, listener))

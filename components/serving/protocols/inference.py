@@ -81,7 +81,7 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
         RequestError: when the request is not one, or not for this model's signature.
         RefusedError: when too much waits already.
     """
-    head, values = _parts(await request.body(), request.header(HEADER_LENGTH))
+    head, values = _parts(request.body, request.header(HEADER_LENGTH))
     try:
         asked = _DECODER.decode(head)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -48,7 +48,7 @@ async def score(answering: Answering, request: Request, limits: Limits) -> Answe
         RequestError: when the request is not right, or an item cannot be scored.
         RefusedError: when too much waits already.
     """
-    items, body = answering.reader.items, await request.body()
+    items, body = answering.reader.items, request.body
     if request.header(b"content-type").startswith(items.bodies):
         return await _one(answering, body, "body", None)
     asked = decoded(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")

@@ -1,4 +1,4 @@
-"""Real servers in a thread of the test: uvicorn with our application, asked over HTTP."""
+"""Real servers in a thread of the test, asked over HTTP."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -6,21 +6,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-import uvicorn
+import uvloop
 
 from components.common import storage
 from components.common.contracts.package import load as load_manifest
 from components.serving.application import Application
 from components.serving.batching import Limits
-from components.serving.connection import Connection
 from components.serving.files import Challenger, Pointer, pointed_at
+from components.serving.http import Server, Timeouts
 from components.serving.predictions import Predictions
 from components.serving.server import listen
 from components.serving.versions import Current, load
 from tests.conftest import save
-from tests.processes import wait_until
 from tests.servers import free_port
 
 
@@ -32,19 +32,18 @@ class Running:
 
 
 @contextmanager
-def answering(application: Application) -> Iterator[str]:
+def answering(application: Any, timeouts: Timeouts | None = None) -> Iterator[str]:
     """Have an application answer during the block; gives its URL."""
     listener = listen(free_port())
-    config = uvicorn.Config(application, http=Connection, log_config=None, lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    server, loop = Server(application, timeouts), uvloop.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=[server.serve(listener)])
     thread.start()
     try:
-        wait_until(lambda: server.started, "the server listens")
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        loop.call_soon_threadsafe(server.stop)
         thread.join()
+        loop.close()
 
 
 @contextmanager

@@ -86,8 +86,8 @@ def test_a_connection_gives_each_head_its_answer_again_refusals_too(serve) -> No
     with socket.create_connection(("127.0.0.1", httpx.URL(url).port), SECONDS) as client:
 
         def status(path: str, token: str) -> int:
-            head = f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
-            client.sendall((head + body).encode())  # at once, so that the head is known the next time
+            head = f"POST {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n"
+            client.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
             answer = http.client.HTTPResponse(client)
             answer.begin()
             answer.read()
