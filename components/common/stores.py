@@ -38,9 +38,12 @@ def opened(uri: str) -> "tuple[fsspec.AbstractFileSystem, str]":
     """Return the file system of a URI and the path in it.
 
     Raises:
-        UserError: when the scheme is unknown or its library is missing.
+        UserError: when the scheme is unknown or its library is missing, or fsspec would go to another place.
     """
     import fsspec
+
+    if "::" in uri:
+        raise UserError(f"{uri}: '::' joins two places into one for fsspec; give a folder or URI without it")
 
     try:
         # a listing that is remembered would hide what other processes write

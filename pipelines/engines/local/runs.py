@@ -180,10 +180,10 @@ def folder_of(run: str, runs: str) -> Path:
     """Return a run's folder.
 
     Raises:
-        UserError: when there is no such run.
+        UserError: when there is no such run; its name is no path.
     """
     folder = Path(runs) / run
-    if not (folder / "run.json").exists():
+    if Path(run).name != run or not (folder / "run.json").exists():
         known = [each.name for each in newest_first(Path(runs))]
         newest = f"; the newest is {known[0]}" if known else ""
         raise UserError(f"there is no run {run!r} in {runs}{newest}{nearest(run, known)}")

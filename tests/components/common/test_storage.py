@@ -239,3 +239,39 @@ def test_what_arrow_reads_holds_no_bytes_of_python() -> None:
     file = storage.arrow_file(data)
     assert sys.getrefcount(data) == before
     assert file.read() == data
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a?b",
+        "a#b",
+        "a%20b",
+        "100%",
+        "a b",
+        "a+b&c=d;e",
+        "Größe 日本",
+        "-rf",
+        "a'b\"c",
+        "a\nb",
+        "[a]{date}*",
+        "~a",
+        "file:a",
+    ],
+)
+def test_a_file_lies_in_its_folder_whatever_that_is_called(name, tmp_path):
+    uri = str(tmp_path / name / "below" / "file")
+    storage.write_bytes(uri, b"content")
+
+    assert (tmp_path / name / "below" / "file").read_bytes() == storage.read_bytes(uri) == b"content"
+    assert storage.names(str(tmp_path / name / "below")) == ["file"]
+    storage.remove_folder(str(tmp_path / name / "below"))
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] in ([name], [])
+
+
+@pytest.mark.parametrize("uri", ["/tmp/a::b/c", "a::b", "file:///tmp/a::b", "s3://bucket/a::b"])
+def test_a_path_that_fsspec_reads_as_two_places_is_refused_and_nothing_is_written(uri, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="'::' joins two places into one"):
+        storage.write_bytes(uri, b"content")
+    assert not list(tmp_path.iterdir())
