@@ -32,6 +32,7 @@ REMOVED = "removed"
 MODEL = "model"
 CARD = "model_card.md"
 LOCK_SECONDS = 120
+DIALECT = "sqlite+pysqlite"  # of what begins with sqlite:///, MLflow makes the parent folder, quoted as it is there
 # MLflow reads these when it is imported; seven retries would keep a user waiting for minutes
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -259,7 +260,7 @@ def _open(registry: str) -> Iterator["MlflowClient"]:
         try:
             if _is_empty(registry):
                 _create(root(registry))
-            yield _client(registry if is_remote(registry) else database_uri(Path(root(registry), "mlflow.db")))
+            yield _client(registry if is_remote(registry) else database_uri(Path(root(registry), "mlflow.db"), DIALECT))
         except (MlflowException, RequestException, SQLAlchemyError) as error:
             raise _explained(registry, error) from error
 
@@ -306,16 +307,15 @@ def _create(folder: str) -> None:
     for left in Path(folder).glob("mlflow.db.tmp*"):  # SQLite's journal has a name of its own
         left.unlink()
     draft = Path(folder, "mlflow.db.tmp")
-    _client(database_uri(draft)).search_experiments(max_results=1)
+    _client(database_uri(draft, DIALECT)).search_experiments(max_results=1)
     draft.replace(draft.with_suffix(""))
 
 
-def database_uri(file: Path) -> str:
+def database_uri(file: Path, dialect: str = "sqlite") -> str:
     """Return SQLAlchemy's URI of a SQLite database, whatever its path holds."""
     from sqlalchemy import URL
 
-    # with the driver, since MLflow makes the parent folder of what follows `sqlite:///`, quoted as it is there
-    return URL.create("sqlite+pysqlite", database=str(file.absolute())).render_as_string()
+    return URL.create(dialect, database=str(file.absolute())).render_as_string()
 
 
 @functools.cache

@@ -4,10 +4,12 @@ A checkpoint is a folder of PyTorch's distributed checkpoint, each process's sha
 `checkpoint.json` is written last, by which it is complete.
 """
 
+import io
 import logging
 import pickle
 import time
 import warnings
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -30,7 +32,7 @@ from components.neural.trainer import Training
 
 log = logging.getLogger("nightshift")
 
-FILE = "checkpoint.json"
+FILE, METADATA_FILE = "checkpoint.json", ".metadata"
 KEPT = 2
 NOTHING, SAVE, STOP = range(3)
 
@@ -61,12 +63,15 @@ class Checkpoints:
         self._pending: tuple[Future[Any], dict[str, Any]] | None = None
 
     def resume(self, training: Training) -> None:
-        """Take a training to where its newest complete checkpoint was saved, if there is one.
+        """Take a training to where its newest whole checkpoint was saved, if there is one.
+
+        A damaged one is removed, and the one before is tried: without any, the training starts anew, which costs time
+        and nothing else.
 
         Raises:
             UserError: when it holds anything but tensors.
         """
-        newest = self._processes.first(max(self.complete(), default=0))
+        newest = self._processes.first(self._newest() if self._processes.is_first else 0)
         if not newest:
             return
         state = training.state()
@@ -74,8 +79,21 @@ class Checkpoints:
         reader = Reader(folder)
         reader.read_metadata()  # what it refuses would be a traceback below
         dcp.load(state, storage_reader=reader, **self._processes.options)  # type: ignore[attr-defined]
-        training.load(state, storage.read_json(storage.join(folder, FILE)))
+        training.load(state, storage.read_json(storage.join(folder, FILE))["notes"])
         log.info("resuming after step %d, from %s", newest, folder)
+
+    def _newest(self) -> int:
+        """Return the step of the newest checkpoint that is whole, 0 without any, and remove those that are not."""
+        complete = self.complete()
+        for step in reversed(complete):
+            damage = damaged(self._folder(step))
+            if not damage:
+                return step
+            log.warning("the checkpoint after step %d is damaged (%s) and is removed", step, damage)
+            storage.remove_folder(self._folder(step))
+        if complete:
+            log.warning("no checkpoint is whole: the training starts anew")
+        return 0
 
     def after(self, training: Training) -> None:
         """Save a checkpoint when it is time.
@@ -131,7 +149,9 @@ class Checkpoints:
         self._pending = None
         if not self._processes.is_first:
             return
-        storage.write_json(storage.join(self._folder(notes["step"]), FILE), notes)
+        folder = self._folder(notes["step"])
+        hashes = {"metadata": _hash(folder, METADATA_FILE), "notes": storage.fingerprint(notes)}
+        storage.write_json(storage.join(folder, FILE), {"notes": notes, "sha256": hashes})
         keep = {f"step-{number:012d}" for number in self.complete()[-KEPT:]}
         for name in set(storage.names(self.root)) - keep:
             storage.remove_folder(storage.join(self.root, name))
@@ -197,12 +217,48 @@ class Reader(FsspecReader):
         Raises:
             UserError: when there is something else in it.
         """
-        with self.fs.create_stream(self.fs.concat_path(self.path, ".metadata"), "rb") as file:
+        with self.fs.create_stream(self.fs.concat_path(self.path, METADATA_FILE), "rb") as file:
             metadata: Metadata = _Descriptions(cast(IO[bytes], file)).load()
         if metadata.storage_meta is None:
             metadata.storage_meta = StorageMeta()
         metadata.storage_meta.load_id = self.load_id
         return metadata
+
+
+def damaged(folder: str) -> str:
+    """Return what is wrong with a complete checkpoint; empty when every file is as it was written.
+
+    The metadata and the notes have their hashes beside them, each tensor the CRC-32 of the archive it is stored as.
+
+    Raises:
+        UserError: when its metadata hold anything but descriptions of tensors.
+    """
+    try:
+        found = storage.read_json(storage.join(folder, FILE))
+        if found["sha256"]["notes"] != storage.fingerprint(found["notes"]):
+            return f"{FILE} has changed"
+        if found["sha256"]["metadata"] != _hash(folder, METADATA_FILE):
+            return f"{METADATA_FILE} has changed"
+    except (UserError, KeyError, TypeError) as error:
+        return str(error)
+    infos = list(Reader(folder).read_metadata().storage_data.values())
+    names = sorted({info.relative_path for info in infos})
+    wrong = [name for name in names if not _is_whole(storage.join(folder, name), infos, name)]
+    return f"{wrong[0]} has changed, or is missing" if wrong else ""
+
+
+def _is_whole(uri: str, infos: "list[Any]", name: str) -> bool:
+    """Whether every tensor of a file has its checksum."""
+    try:
+        content = memoryview(storage.read_bytes(uri))
+        parts = (content[info.offset :][: info.length] for info in infos if info.relative_path == name)
+        return all(zipfile.ZipFile(io.BytesIO(part)).testzip() is None for part in parts)
+    except (UserError, zipfile.BadZipFile, EOFError, NotImplementedError, OSError, ValueError, RuntimeError):
+        return False
+
+
+def _hash(folder: str, name: str) -> str:
+    return storage.sha256(storage.read_bytes(storage.join(folder, name)))
 
 
 METADATA, SIZES = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"

@@ -1,5 +1,6 @@
 """Checkpoints of a boosting: the trees so far, to which a resumed one adds the rest."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,10 @@ from xgboost.callback import TrainingCallback
 from components.common import storage
 from components.neural import preemption
 from components.neural.preemption import Notice
+
+log = logging.getLogger("nightshift")
+
+DIGEST = 64  # characters of a SHA-256, before what was saved
 
 
 @dataclass(eq=False)
@@ -36,7 +41,8 @@ class Saving(TrainingCallback):  # type: ignore[misc]
         """
         if not self.notice.given and time.monotonic() - self._saved < self.seconds:
             return False
-        storage.write_bytes(self.uri, bytes(model.save_raw("ubj")))
+        content = bytes(model.save_raw("ubj"))
+        storage.write_bytes(self.uri, storage.sha256(content).encode() + content)
         self._saved = time.monotonic()
         if self.notice.given:
             raise preemption.preempted(f"round {model.num_boosted_rounds()} is saved in {self.uri}")
@@ -46,9 +52,20 @@ class Saving(TrainingCallback):  # type: ignore[misc]
 @contextmanager
 def kept(folder: str, seconds: float) -> Iterator[tuple[Saving, xgboost.Booster | None]]:
     """Give what saves a boosting below a URI, and the booster that was saved there."""
-    uri, booster = storage.join(folder, "booster.ubj"), None
-    if storage.exists(uri):
-        booster = xgboost.Booster()
-        booster.load_model(bytearray(storage.read_bytes(uri)))
+    uri = storage.join(folder, "booster.ubj")
     with preemption.heeded() as notice:
-        yield Saving(uri, seconds, notice), booster
+        yield Saving(uri, seconds, notice), _saved(uri)
+
+
+def _saved(uri: str) -> xgboost.Booster | None:
+    """Return the booster of a checkpoint; None without one, or when it is not what was written."""
+    if not storage.exists(uri):
+        return None
+    content = storage.read_bytes(uri)
+    digest, raw = content[:DIGEST], content[DIGEST:]
+    if digest != storage.sha256(raw).encode():
+        log.warning("the checkpoint %s is damaged: the boosting starts anew", uri)
+        return None
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(raw))
+    return booster

@@ -1,4 +1,6 @@
+import os
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -62,3 +64,15 @@ def test_its_folder_which_gets_the_password_is_for_nobody_else(tmp_path: Path) -
         standalone.start(tmp_path / "home", tmp_path, {"NIGHTSHIFT_ENVIRONMENT": "azure"})
 
     assert (tmp_path / "home").stat().st_mode & 0o077 == 0
+
+
+def test_its_files_lie_in_its_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    home = tmp_path / "a?b#c%20d 日本"
+    home.mkdir()
+    settings = standalone._settings(home, tmp_path, "http://localhost:1", "http://localhost:2")
+
+    done = subprocess.run(["airflow", "db", "migrate"], env=os.environ | settings, cwd=tmp_path, check=False)
+
+    assert done.returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == [home.name]
+    assert (home / "airflow.db").is_file()

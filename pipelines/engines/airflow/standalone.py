@@ -21,7 +21,7 @@ from typing import Any
 
 import httpx
 
-from components.common import locks
+from components.common import locks, registry
 from components.common.errors import UnavailableError, UserError
 from components.common.interpreter import isolated
 from pipelines import configs
@@ -183,6 +183,11 @@ def _settings(home: Path, dags: Path, url: str, tasks: str) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "AIRFLOW_HOME": str(home),
+        # its own defaults are made of the home's name, in which `?`, `#` and `%` would mean something else
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": registry.database_uri(home / "airflow.db"),
+        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
+        "AIRFLOW__LOGGING__DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": str(home / "logs" / "dag_processor"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(home / "plugins"),
         "AIRFLOW__CORE__DAGS_FOLDER": str(dags.resolve()),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{tasks}/execution/",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",

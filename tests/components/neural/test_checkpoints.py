@@ -134,6 +134,61 @@ def test_a_folder_without_its_last_file_is_no_checkpoint(tmp_path):
     assert again.resumed == 2
 
 
+def truncated(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def flipped(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    for place in range(0, len(content), 97):
+        content[place] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", [".metadata", checkpoints.FILE, "__0_0.distcp"])
+@pytest.mark.parametrize("damage", [truncated, emptied, flipped, Path.unlink])
+def test_of_checkpoints_the_newest_whole_one_is_resumed_from(tmp_path, name, damage, caplog):
+    saved_three(tmp_path)
+    damage(tmp_path / "step-000000000003" / name)
+
+    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
+    assert same(fitted(again), fitted())
+
+    assert again.resumed == 2
+    is_complete = (damage, name) != (Path.unlink, checkpoints.FILE)
+    assert ("the checkpoint after step 3 is damaged" in caplog.text) == is_complete
+
+
+def test_every_flipped_bit_of_a_checkpoint_is_noticed_or_changes_nothing(tmp_path):
+    saved_three(tmp_path)
+    file = tmp_path / "step-000000000003" / "__0_0.distcp"
+    whole = file.read_bytes()
+    changed = []
+    for place in range(0, len(whole), len(whole) // 50):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        if not checkpoints.damaged(str(file.parent)):
+            changed.append(place)
+    for place in changed[:3]:
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        assert same(fitted(Checkpoints(str(tmp_path), 1000, Notice())), fitted())
+
+
+def test_where_no_checkpoint_is_whole_the_training_starts_anew_and_says_so(tmp_path, caplog):
+    saved_three(tmp_path)
+    for file in tmp_path.glob("*/*.distcp"):
+        flipped(file)
+
+    again = Stopping(Checkpoints(str(tmp_path), 1000, Notice()))
+    assert same(fitted(again), fitted())
+
+    assert again.resumed == 0
+    assert "no checkpoint is whole: the training starts anew" in caplog.text
+
+
 def test_checkpoints_may_lie_in_an_object_store():
     with s3.bucket() as url, s3.reached_at(url):
         root = "s3://lake/checkpoints"
@@ -233,6 +288,9 @@ def test_a_checkpoint_that_holds_a_pickle_is_refused_before_it_is_read(tmp_path)
     newest = tmp_path / "step-000000000003"
     (newest / ".metadata").unlink()
     dcp.save({"rows": Evil()}, storage_writer=FsspecWriter(str(newest)), no_dist=True)
+    notes = storage.read_json(str(newest / checkpoints.FILE))
+    notes["sha256"]["metadata"] = storage.sha256((newest / ".metadata").read_bytes())
+    storage.write_json(str(newest / checkpoints.FILE), notes)
 
     with pytest.raises(UserError, match=r"names .*\.BytesStorageMetadata, which no checkpoint needs"):
         fitted(Checkpoints(str(tmp_path), 1000, Notice()))

@@ -52,6 +52,20 @@ def test_a_boosting_that_is_preempted_adds_the_rounds_that_are_left(tmp_path, pa
     assert "resuming after round 5" in caplog.messages
 
 
+@pytest.mark.parametrize(
+    "damage", [lambda whole: b"", lambda whole: whole[:-1], lambda whole: whole[:200] + b"X" + whole[201:]]
+)
+def test_a_boosting_whose_checkpoint_is_damaged_starts_anew_and_says_so(tmp_path, damage, caplog):
+    preempt(tmp_path, SHORT, MATRIX, LABELS)
+    (file,) = tmp_path.rglob("booster.ubj")
+    file.write_bytes(damage(file.read_bytes()))
+
+    fresh = estimators.fit("xgboost", job(str(tmp_path), **SHORT), MATRIX, LABELS)
+
+    assert fresh.graph == estimators.fit("xgboost", job(**SHORT), MATRIX, LABELS).graph
+    assert "booster.ubj is damaged: the boosting starts anew" in caplog.text
+
+
 def test_other_rows_do_not_resume_it(tmp_path):
     preempt(tmp_path, SHORT, MATRIX[:500], LABELS[:500])
 
