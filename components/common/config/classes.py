@@ -8,6 +8,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from components.common.config.section import INTEGER, Kind, Parameter, Section
 from components.common.config.task import CandidateName, Task
+from components.common.values import canonical
 
 ClassName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 PIXELS = 89_478_485  # above, Pillow takes a file for a decompression bomb
@@ -46,9 +47,12 @@ class Classes(Task):
     @field_validator("classes")
     @classmethod
     def _no_class_twice(cls, classes: list[str]) -> list[str]:
-        twice = sorted({name for name in classes if classes.count(name) > 1})
-        if twice:
-            raise ValueError(f"class {twice[0]!r} is listed twice; give each class once")
+        spellings = [canonical(name) for name in classes]
+        for name, spelling in zip(classes, spellings, strict=True):
+            if not spelling:
+                raise ValueError(f"class {name!r} is no name that a label can have; give text, or a number below 2^53")
+            if spellings.count(spelling) > 1:
+                raise ValueError(f"class {name!r} is listed twice; give each class once")
         return classes
 
 

@@ -36,6 +36,8 @@ def test_a_config_with_classes_travels_as_json_and_stays_the_same() -> None:
         ({"task": {"near_duplicates": 17}}, "task.near_duplicates: Input should be less than or equal to 16, got 17"),
         ({"task": {"classes": ["a"]}}, "task.classes: List should have at least 2 items"),
         ({"task": {"classes": ["a", "b", "a"]}}, "task.classes: class 'a' is listed twice; give each class once"),
+        ({"task": {"classes": ["1", "2", "1.0"]}}, "task.classes: class '1' is listed twice; give each class once"),
+        ({"task": {"classes": ["a", " "]}}, "task.classes: class ' ' is no name that a label can have"),
         ({"task": {"candidates": {"r": {"kind": "xgboost"}}}}, "task.candidates.r.kind: Input should be 'resnet'"),
         ({"columns": {"image": None}}, "columns.image: missing, and task image-classification needs it"),
         ({"columns": {"amount": "price"}}, "columns.amount: is 'price', which task image-classification does not have"),
