@@ -13,6 +13,8 @@ from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.names import LOW, Kind
 from components.profiling.traces.trace import Rows, Trace, Work
 
+FULL = ("fp32", "fp64")
+
 
 class Basis(StrEnum):
     """What a verdict rests on, the first that tells decides."""
@@ -43,6 +45,7 @@ class Sums:
     Attributes:
         on: matrix products on tensor cores.
         off: matrix products elsewhere.
+        full: of `off`, those in full precision, which a narrower one would move to tensor cores.
         unknown: kernels that nobody knows, and matrix products of which nothing tells where they run.
         whole: all that compute.
         bases: of `on` and `off`, by what tells it.
@@ -50,6 +53,7 @@ class Sums:
 
     on: float = 0.0
     off: float = 0.0
+    full: float = 0.0
     unknown: float = 0.0
     whole: float = 0.0
     bases: dict[Basis, float] = field(default_factory=lambda: defaultdict(float))
@@ -154,3 +158,4 @@ def _add(sums: Sums, verdict: Verdict, time: float) -> None:
     elif verdict.kind is Kind.MATRIX and verdict.basis:
         sums.bases[verdict.basis] += time
         sums.on, sums.off = (sums.on + time, sums.off) if verdict.tensor_cores else (sums.on, sums.off + time)
+        sums.full += time if not verdict.tensor_cores and verdict.precision in FULL else 0.0

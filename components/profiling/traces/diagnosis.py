@@ -190,15 +190,15 @@ def _arithmetic(case: Case, sums: Sums) -> Iterator[Finding]:
     """Return slow arithmetic that is sure: whatever is unknown counts as if it ran on tensor cores."""
     products = sums.on + sums.off + sums.unknown
     windows = sum(one.length for one in case.all)
-    if sums.off and 100 * sums.off / products > MANY_OFF and 100 * sums.off / windows > LEAST:
+    if sums.full and 100 * sums.full / products > MANY_OFF and 100 * sums.full / windows > LEAST:
         bases = ", ".join(f"{basis} ({100 * took / products:.0f} %)" for basis, took in sums.bases.items())
         yield Finding(
             title="Arithmetic without tensor cores",
             won_ms=None,
             won_pct=None,
-            evidence=f"{100 * sums.off / products:.0f} % of the time of matrix products and convolutions, "
-            f"{100 * sums.off / sums.whole:.0f} % of all that the GPU computes, is spent outside the tensor cores, "
-            f"judged by {bases}.",
+            evidence=f"{100 * sums.full / products:.0f} % of the time of matrix products and convolutions, "
+            f"{100 * sums.full / sums.whole:.0f} % of all that the GPU computes, is spent in full precision outside "
+            f"the tensor cores, judged by {bases}.",
             fix="Try torch.autocast with bfloat16, or float16 and a GradScaler before Ampere, or TF32 "
             "(torch.set_float32_matmul_precision('high')), with channels_last for convolutions; check the accuracy.",
         )

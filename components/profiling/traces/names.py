@@ -52,8 +52,10 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
         # libraries of pointwise kernels, reductions, sorts, tables and copies
         (Kind.OTHER, r"^(void )?(at|at_cuda_detail|c10|cub|rocprim|hipcub|thrust|hip_?cub)::"),
         (Kind.OTHER, r"multi_tensor_apply|fbgemm_gpu::|split_embedding|dense_embedding|splitKreduce|ReduceSplitK"),
-        # products with a vector and outer products only read memory; depthwise convolutions too
-        (Kind.OTHER, r"(?<![a-z])gemv|gemmk1|depthwise|causal_conv1d|^void (dot|reduce_1Block|scal|axpy)_kernel"),
+        # products with a vector and outer products only read memory; depthwise convolutions and the attention of one
+        # token too
+        (Kind.OTHER, r"(?<![a-z])gemv|gemmk1|depthwise|grouped_direct|causal_conv1d|paged_attention_v\d|"
+                     r"(Batch|Single)Decode|masked_multihead|^void (dot|reduce_1Block|scal|axpy)_kernel"),
         # steps before and after a product
         (Kind.OTHER, r"fla?sh_(fwd|bwd)\w*(combine|dot_do_o|convert_d|preprocess|postprocess)|(Fla?sh|Fmha)\w*Bwd\w*"
                      r"(Preprocess|Postprocess|OGradDotO|ConvertQGrad)|FmhaFwdSplitKVCombine|_metadata_kernel"),
@@ -69,12 +71,12 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
                              r"Ep(Dispatch|Combine)(Intra|Inter)Node"),
         (Kind.MATRIX, r"gemm|matmul|nvjet|^Custom\d*_Cijk|^Cijk_|\bmma_sm\d|(?<!sub)(?<!op)tensorop|xmma|convolve|"
                       r"winograd|fprop|dgrad|wgrad|scudnn|hcudnn|\d(cudnn)|^_?bmm_|_bmm_|fused_moe_kernel|moe_mfma|mfma_moe|marlin|"
-                      r"fla?sh_?(fwd|bwd|attn|attention|mla|decod)|fmha|_sdpa_|attention|attn|_mla_|sage_fwd|"
-                      r"_mma_|_mm_kernel|conv(2d|3d|_fwd|_bwd|_wrw|_fprop)|_conv_|AsmConv|naive_conv|gtcx"),
+                      r"fla?sh_?(fwd|bwd|attn|attention|mla|decod)|fmha|(Batch|Single)Prefill|_sdpa_|attention|attn|_mla_|sage_fwd|"
+                      r"_mma_|_mm_kernel|conv(2d|3d|_fwd|_bwd|_wrw|_fprop)|_conv(?![a-z])|AsmConv|naive_conv|gtcx"),
         (Kind.OTHER, r"elementwise|pointwise|norm|softmax|bn_(fw|bw)|dropout|embedding|adam|rotary|rope|top_?k|sort|"
                      r"argm(ax|in)|pool|mem(cpy|set)|fill|cop(y|ies)|cast|convert|transpose|permute|silu|gelu|relu|"
                      r"act_and_mul|index|gather|scatter|activation|criterion|indices|optensor|tensorop|loss|histogram|scan|cat_|concat|"
-                     r"routing|upsample|interpolat|fft|random|distribution|spin_kernel|bias|scalar"),
+                     r"routing|quant|hadamard|align_block|moe_sum|upsample|interpolat|fft|random|distribution|spin_kernel|bias|scalar"),
     )
 )  # fmt: skip
 
@@ -83,15 +85,15 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
 ON = re.compile(
     r"(?<![a-z0-9])[sdhizq]_?(884|1688|8816|8832|16816|16832|161616)(?!\d)|[sdhi](64|128)x\d+x\d+gemm|(?<!sub)(?<!op)tensorop|"
     r"tensor\d+x\d+x\d+|[hwgsdi]mma(?!t)|u?tcmma|umma_|tcgen05|gmma|mfma|xdl|gtcx|_MI[1-9]\d?x\d|nvjet|"
-    r"fla?sh_(fwd|bwd)_|fla?sh::|FlashAttn|FlashMLA|FlashMla|marlin|deep_gemm|mma_sm\d|fmha(Sm|_fwd_hd|_bwd_hd)|Fmha(Fwd|"
+    r"fla?sh_(fwd|bwd)_|fla?sh::|FlashAttn|FlashMLA|FlashMla|marlin|deep_gemm|(Batch|Single)Prefill|mma_sm\d|fmha(Sm|_fwd_hd|_bwd_hd)|Fmha(Fwd|"
     r"Bwd|Batch)|fmha_cutlass[FB]_(b?f16_\w*sm(7|8)|f32_\w*sm8)|_sdpa_sm|bmm_\w+_m\d+x\d+x\d+",
     re.IGNORECASE,
 )
 # kernels of the ordinary cores, whatever type they read; `s884gemm` is no `sgemm`
 OFF = re.compile(
-    r"(?<![a-z0-9])[sdczh](gemm|cudnn|cgemm)|gcgemm|simt|ffma|_dfma|_hfma|(dgrad|wgrad)(2d|_alg\d)?_?\w*engine|"
+    r"(?<![a-z0-9])[sdczh](gemm|cudnn|cgemm)|gcgemm|simt|ffma|_dfma|_hfma|(dgrad|wgrad)(2d_alg|\w*engine)|"
     r"(im|ex)plicit_convolve|precomputed_convolve|winograd_nonfused\w*::\w+<float|gemmSN_|naive_conv|"
-    r"fmha_cutlass[FB]_f32_\w*sm[57]|gemm_dl|AsmConv\w*fp32|magma_",
+    r"fmha_cutlass[FB]_f32_\w*sm[57]|gemm_dl|AsmConv(?!\w*xdl)|magma_",
     re.IGNORECASE,
 )
 PRECISIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(

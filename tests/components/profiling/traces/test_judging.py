@@ -86,6 +86,14 @@ def test_the_advice_says_by_what_it_judges(tmp_path):
     assert "name (100 %)" in one.evidence
 
 
+def test_a_narrower_precision_is_not_advised_to_what_has_one(tmp_path):
+    trace = (
+        Events().steps((0, 1000)).kernel("volta_fp16_scudnn_fp16_128x64_relu_interior_nn_v1", 0, 990).trace(tmp_path)
+    )
+    profile = analyze([trace], Known())
+    assert (titles(profile)[0], profile.tensor_core_pct) == ("The GPU is the limit", 0)
+
+
 def test_unknown_kernels_are_said_to_be_unknown_with_what_would_tell(tmp_path):
     trace = Events().steps((0, 1000)).kernel("mystery", 0, 600).kernel(BF16, 600, 400).trace(tmp_path)
     profile = analyze([trace], Known())
