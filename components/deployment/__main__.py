@@ -17,6 +17,7 @@ from components.common.contracts.state import State, Target
 from components.common.contracts.verdict import FILE, SKEW, Verdict
 from components.common.dates import parse_date
 from components.common.lineage import code_version
+from components.common.progress import Patience
 from components.common.registry import Version
 from components.common.spending import Account
 from components.common.step import Parser, log, run
@@ -64,6 +65,11 @@ class Settled:
 
 def body(args: argparse.Namespace) -> dict[str, float | str]:
     """Deploy; what was done goes to `--deployment`."""
+    return deploy(args, endpoint.PATIENCE)
+
+
+def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | str]:
+    """Deploy, and wait so long for the endpoint; the record changes once the version answers."""
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
     made = package.load(args.model).preprocessing
@@ -72,7 +78,7 @@ def body(args: argparse.Namespace) -> dict[str, float | str]:
     settled: list[Settled] = []
 
     def decide(record: Release | None) -> Entry | None:
-        settled.append(_settle(args, version, record, verdicts))
+        settled.append(_settle(args, version, record, verdicts, patience))
         return settled[-1].entry
 
     with registry.exclusive(state.registry):
@@ -90,7 +96,9 @@ def _skew(args: argparse.Namespace, made: Part) -> list[tuple[str, str]]:
     return [(args.evaluation, SKEW)] if isinstance(made, Tabular) else []
 
 
-def _settle(args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict]) -> Settled:
+def _settle(
+    args: argparse.Namespace, version: Version, record: Release | None, verdicts: list[Verdict], patience: Patience
+) -> Settled:
     """Decide what becomes of a version from the release record, and serve what is live then."""
     from components.deployment import core
 
@@ -109,7 +117,7 @@ def _settle(args: argparse.Namespace, version: Version, record: Release | None, 
     kept = registry.find(state.registry, version.name, number) if number else None
     live = version if promoted else kept
     # before the record changes, so that a version that does not answer never becomes the champion
-    served = _serve(args, live or version, is_live=live is not None)
+    served = _serve(args, live or version, patience, is_live=live is not None)
     changes = promoted and number != version.version
     entry = release.entry(Action.PROMOTED, version, args.run, decision.reasons) if changes else None
     if gradual and record and record.challenger is None:
@@ -162,7 +170,7 @@ def _before(
     return Candidate(found.version, found.sha256, found.tags["train_last"]) if found else None
 
 
-def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[str, Any]:
+def _serve(args: argparse.Namespace, version: Version, patience: Patience, is_live: bool) -> dict[str, Any]:
     """Return the part of deployment.json about the endpoint."""
     state = State.parse(args.state)
     serves = state.target is Target.LOCAL and is_live
@@ -176,7 +184,8 @@ def _serve(args: argparse.Namespace, version: Version, is_live: bool) -> dict[st
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}
     if not serves:
         return silent
-    server = endpoint.start_or_update(state, version, example, challenger=endpoint.beside(state.registry, version))
+    beside = endpoint.beside(state.registry, version)
+    server = endpoint.start_or_update(state, version, example, challenger=beside, patience=patience)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
 

@@ -12,20 +12,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from components.common import locks, registry, release, storage
 from components.common.contracts import state as kept
 from components.common.contracts.loadtest import Settings
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.common.interpreter import isolated
-from components.common.step import log
+from components.common.progress import Patience, Progress, cpu_seconds
+from components.common.step import USER_ERROR, log
 from components.deployment.examples import Example
 from components.serving import files
 from components.serving.files import Challenger, Pointer, State
 
 PORT = 8321
-START_SECONDS = 60
+PATIENCE = Patience()
+CALL_SECONDS = 10
+BUSY = (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE)
 STOP_SECONDS = 15
 TOLERANCE = 1e-6
 NONE: Mapping[str, str] = {}
@@ -50,6 +53,7 @@ def start_or_update(
     expected: Example,
     port: int = PORT,
     challenger: Challenger | None = None,
+    patience: Patience = PATIENCE,
 ) -> State:
     """Have the local endpoint serve a version, and check by calling it that it does.
 
@@ -59,9 +63,11 @@ def start_or_update(
         expected: a request and the score that this version must answer with.
         port: where the first server of a use case listens, or on the next free port; later ones keep theirs.
         challenger: what answers a share of the entities beside it.
+        patience: how long the server is waited for.
 
     Raises:
         UserError: when the server does not start or does not serve this version; then everything is as before.
+        UnavailableError: when it gets no further, or has ended for a reason that may pass; the same then.
     """
     root, name = registry.root(state.registry), version.name
     uri = files.pointer_uri(root, name)
@@ -71,7 +77,7 @@ def start_or_update(
         pointer = Pointer(version.version, version.uri, version.sha256, since, expected.snapshot, challenger)
         storage.write_json(uri, asdict(pointer))
         try:
-            start = _Start(port, storage.join(state.lake, name, "predictions"))
+            start = _Start(port, storage.join(state.lake, name, "predictions"), patience)
             return _checked(root, name, pointer, expected, start)
         except BaseException:
             _put_back(root, name, before)
@@ -126,18 +132,23 @@ def _stop(root: str, name: str) -> bool:
 
 
 class _Start(NamedTuple):
-    """What a server is started with: where it listens, and the folder of its prediction log."""
+    """What a server is started with: where it listens, and the folder of its prediction log; and its time for that."""
 
     port: int
     predictions: str
+    patience: Patience
 
 
 def _checked(root: str, name: str, pointer: Pointer, expected: Example, start: _Start) -> State:
-    state = _serving(root, name, pointer, start)
+    waited = Progress(start.patience)
+    state = _serving(root, name, pointer, start, waited)
     # a share of the entities is the challenger's, perhaps this one
-    answer = _call(state, "/score", expected.request, {"X-Model-Version": str(pointer.version)})
-    right = answer and answer["version"] == pointer.version
-    if not right or abs(answer["predictions"][0]["score"] - expected.score) > TOLERANCE:
+    headers = {"X-Model-Version": str(pointer.version)}
+    seconds = min(CALL_SECONDS, start.patience.still)
+    while (said := _call(state, "/score", seconds, expected.request, headers)) is None or said.status in BUSY:
+        _go_on(waited, root, name, pointer, state.pid)
+    answer = said.content
+    if not _is_right(answer, pointer.version, expected.score):
         raise UserError(
             f"the endpoint {state.url} answered {answer} where version {pointer.version} scores {expected.score}; "
             "train and register the model again"
@@ -145,31 +156,66 @@ def _checked(root: str, name: str, pointer: Pointer, expected: Example, start: _
     return state
 
 
-def _serving(root: str, name: str, pointer: Pointer, start: _Start) -> State:
+def _is_right(answer: Any, version: int, score: float) -> bool:
+    try:
+        near = abs(float(answer["predictions"][0]["score"]) - score) <= TOLERANCE
+        return near and bool(answer["version"] == version)
+    except (LookupError, TypeError, ValueError):
+        return False
+
+
+def _serving(root: str, name: str, pointer: Pointer, start: _Start, waited: Progress) -> State:
     """Start the server where none is running, and wait until it answers with a version."""
     process: subprocess.Popen[bytes] | None = None
-    log_file = Path(files.folder(root, name), "server.log")
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
+    while True:
         if process and process.poll() is not None:
-            raise UserError(f"the endpoint did not start: {_last_line(log_file)}; its log is {log_file}")
+            _explain_end(process.returncode, root, name)
         # asked again and again: one that was killed may hold its lock for a moment longer
         if not process and not locks.is_held(files.lock_path(root, name)):
             process = _launch(root, name, start)
         state = running(root, name)
-        health = _call(state, "/healthz") if state else None
-        if state and health and health["wanted"] == asdict(pointer):
+        health = _health(state, min(CALL_SECONDS, start.patience.still)) if state else {}
+        if state and health.get("wanted") == asdict(pointer):
             if health["problem"]:
                 raise UserError(f"the endpoint cannot serve version {pointer.version}: {health['problem']}")
             if health["loaded"] and not health["behind"]:
                 if process and state.port != start.port:
                     log.info("port %d was taken, the endpoint listens on %d", start.port, state.port)
                 return state
-        time.sleep(0.05)
-    raise UserError(
-        f"the endpoint did not serve version {pointer.version} within {START_SECONDS} s; its log is {log_file}; "
-        "`nightshift stop` ends it"
-    )
+        pid = process.pid if process else state.pid if state else None
+        _go_on(waited, root, name, pointer, pid, state, health.get("loaded"), health.get("behind"))
+
+
+def _health(state: State, seconds: float) -> dict[str, Any]:
+    """Return what the server says of itself, nothing where it does not."""
+    said = _call(state, "/healthz", seconds)
+    return said.content if said and said.status == http.client.OK and isinstance(said.content, dict) else {}
+
+
+def _explain_end(code: int, root: str, name: str) -> NoReturn:
+    path = _log_path(root, name)
+    told = f"the endpoint did not start: {_last_line(path)}; its log is {path}"
+    if code == USER_ERROR:
+        raise UserError(told)
+    raise UnavailableError(f"{told} (exit code {code}); run the same command again")
+
+
+def _go_on(waited: Progress, root: str, name: str, pointer: Pointer, pid: int | None, *signs: object) -> None:
+    """Pause a moment, as long as the server gets on: its log, what it says, or the seconds of CPU time it has taken."""
+    path = _log_path(root, name)
+    size = path.stat().st_size if path.exists() else 0
+    # whole seconds: a server that only waits takes a little of them too
+    stalled = waited.stalled(size, int(cpu_seconds(pid) or 0) if pid else 0, signs)
+    if stalled:
+        raise UnavailableError(
+            f"the endpoint did not serve version {pointer.version} {stalled}; what was live before is live again; its "
+            f"log is {path}; run the same command again, or `nightshift stop` ends the endpoint"
+        )
+    time.sleep(0.05)
+
+
+def _log_path(root: str, name: str) -> Path:
+    return Path(files.folder(root, name), "server.log")
 
 
 def _since(root: str, version: registry.Version) -> str:
@@ -195,7 +241,7 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     words = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
     words += ["--predictions", start.predictions, *_settings(root, name).flags]
     command = [sys.executable, "-m", "components.serving", *words]
-    with Path(files.folder(root, name), "server.log").open("ab") as output:
+    with _log_path(root, name).open("ab") as output:
         process = subprocess.Popen(
             command,
             env=isolated(os.environ),
@@ -214,14 +260,23 @@ def _settings(root: str, name: str) -> Settings:
     return Settings.read(uri) if storage.exists(uri) else Settings()
 
 
-def _call(state: State, path: str, body: object = None, headers: Mapping[str, str] = NONE) -> Any:
-    """Return the JSON that a route answers with, or None when it does not."""
-    connection = http.client.HTTPConnection(state.host, state.port, timeout=10)
+class _Answer(NamedTuple):
+    """What a route answers: the status, and its JSON."""
+
+    status: int
+    content: Any
+
+
+def _call(
+    state: State, path: str, seconds: float, body: object = None, headers: Mapping[str, str] = NONE
+) -> _Answer | None:
+    """Return what a route answers, or None when it does not."""
+    connection = http.client.HTTPConnection(state.host, state.port, timeout=seconds)
     method, content = ("GET", None) if body is None else ("POST", json.dumps(body))
     try:
         connection.request(method, path, content, headers)
         answer = connection.getresponse()
-        return json.loads(answer.read()) if answer.status == http.client.OK else None
+        return _Answer(answer.status, json.loads(answer.read()))
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:

@@ -13,11 +13,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from components.common import progress
 from components.common.contracts.loadtest import Settings
 from components.common.errors import UnavailableError
 from components.common.interpreter import isolated
+from components.common.progress import Patience, Progress
 
-SECONDS = 60  # until it answers, or has ended
+PATIENCE = Patience()
 LISTENS = re.compile(r"port (\d+) serves ")
 PORT = 8421  # or one of the next, when it is taken
 
@@ -38,7 +40,7 @@ class Server:
 
     def cpu_seconds(self) -> float | None:
         """Return the CPU time so far of all its processes, None where the kernel does not say; see proc(5)."""
-        return cpu_seconds(self.pid) if Path("/proc/self/stat").exists() else None
+        return progress.cpu_seconds(self.pid)
 
     def queued(self, name: str) -> tuple[int, int]:
         """Return how many requests for a model were scored, and for how long they have waited, in nanoseconds."""
@@ -75,13 +77,18 @@ def running(model: str, name: str, settings: Settings) -> Iterator[Server]:
 
 
 def _answering(process: "subprocess.Popen[bytes]", log: Path) -> Server:
-    deadline = time.monotonic() + SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        found = LISTENS.search(log.read_text(errors="replace"))
-        if found and _is_healthy(int(found[1])):
-            return Server(int(found[1]), process.pid, log)
+    waited, why = Progress(PATIENCE), "and has ended"
+    while process.poll() is None:
+        said = log.read_text(errors="replace")
+        listening = LISTENS.search(said)
+        if listening and _is_healthy(int(listening[1])):
+            return Server(int(listening[1]), process.pid, log)
+        # whole seconds: a server that only waits takes a little of them too
+        if stalled := waited.stalled(len(said), int(progress.cpu_seconds(process.pid) or 0)):
+            why = stalled
+            break
         time.sleep(0.05)
-    raise UnavailableError(f"the server did not answer within {SECONDS} s: {_last(log)}")
+    raise UnavailableError(f"the server did not answer {why}: {_last(log)}")
 
 
 def _is_healthy(port: int) -> bool:
@@ -97,29 +104,3 @@ def _last(log: Path) -> str:
     with suppress(ValueError, KeyError, TypeError):
         return str(json.loads(last)["message"])
     return last
-
-
-def cpu_seconds(root: int) -> float:
-    """Return the CPU time so far of a process and of all that it has started and that still run."""
-    ticks = 0
-    for pid in family(root):
-        with suppress(OSError):  # it has ended meanwhile
-            ticks += sum(map(int, _status(pid)[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def family(root: int) -> list[int]:
-    """Return a process and all that it has started, whatever session they are in."""
-    parents: dict[int, int] = {}
-    for place in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
-            parents[int(place.name)] = int(_status(int(place.name))[1])
-    found = [root]
-    for pid in found:  # grows while it is walked
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
-
-
-def _status(pid: int) -> list[str]:
-    """Return a process's status behind its name: state, parent ..."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

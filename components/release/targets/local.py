@@ -5,16 +5,19 @@ Only raw events name a customer; who sends features is answered by the champion.
 
 import http.client
 import json
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.common import registry
 from components.common.contracts.state import State
 from components.common.errors import UnavailableError, UserError
+from components.common.progress import Patience, Progress, cpu_seconds
 from components.deployment import endpoint, examples
 from components.deployment.endpoint import NONE
 from components.release.targets import BadVersionError, Part
 from components.serving.files import Challenger
+from components.serving.files import State as Server
 
 
 class Local:
@@ -22,15 +25,18 @@ class Local:
 
     splits = True
 
-    def __init__(self, state: State, name: str, port: int = endpoint.PORT) -> None:
+    def __init__(
+        self, state: State, name: str, port: int = endpoint.PORT, patience: Patience = endpoint.PATIENCE
+    ) -> None:
         """Call nothing.
 
         Args:
             state: where the registry and the snapshots of the online state are.
             name: the use case.
             port: where the first server listens, see `endpoint.start_or_update`.
+            patience: how long the server is waited for.
         """
-        self._state, self._name, self._port = state, name, port
+        self._state, self._name, self._port, self._patience = state, name, port, patience
 
     def apply(self, parts: Sequence[Part]) -> None:
         """Have the server load versions beside those that answer, and check them; see `Target`."""
@@ -39,7 +45,7 @@ class Local:
         version, challenger = parts[0].version, _challenger(parts)
         example = examples.of(self._state, self._name, version.uri)
         try:
-            endpoint.start_or_update(self._state, version, example, self._port, challenger)
+            endpoint.start_or_update(self._state, version, example, self._port, challenger, self._patience)
         except UserError as error:
             raise BadVersionError(str(error)) from None
 
@@ -64,15 +70,25 @@ class Local:
             endpoint.stop(self._state.registry, self._name)
 
     def _call(self, method: str, path: str, body: str | None = None, headers: Mapping[str, str] = NONE) -> Any:
-        server = endpoint.running(registry.root(self._state.registry), self._name)
-        if server is None:
-            raise UnavailableError(f"the endpoint of {self._name!r} has ended meanwhile; run it again")
-        connection = http.client.HTTPConnection(server.host, server.port, timeout=10)
+        waited = Progress(self._patience)
+        while True:
+            server = endpoint.running(registry.root(self._state.registry), self._name)
+            if server is None:
+                raise UnavailableError(f"the endpoint of {self._name!r} has ended meanwhile; run it again")
+            try:
+                return self._answer(server, method, path, body, headers)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                # whole seconds: a server that only waits takes a little of them too
+                if stalled := waited.stalled(int(cpu_seconds(server.pid) or 0)):
+                    raise UnavailableError(f"{server.url} does not answer {stalled}: {error}; run it again") from None
+            time.sleep(0.05)
+
+    def _answer(self, server: Server, method: str, path: str, body: str | None, headers: Mapping[str, str]) -> Any:
+        seconds = min(endpoint.CALL_SECONDS, self._patience.still)
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=seconds)
         try:
             connection.request(method, path, body, headers)
             return json.loads(connection.getresponse().read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise UnavailableError(f"{server.url} does not answer: {error}; run it again") from None
         finally:
             connection.close()
 

@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,12 @@ from components.common.contracts import package, tables
 from components.common.contracts.package import DecisionRule
 from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Verdict
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
+from components.common.progress import Patience
 from components.common.release import Place
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
+from components.deployment.__main__ import deploy as deploy_within
 from tests.components.states import state
 from tests.components.tabular.online import streams
 
@@ -272,3 +276,22 @@ def test_help_imports_no_heavy_library(module):
     assert done.returncode == 0
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert not imported & {"mlflow", "onnxruntime", "pandas", "sklearn", "torch"}, "imported too early"
+
+
+def test_a_slow_endpoint_ends_the_step_with_1_the_record_says_what_is_live_and_the_next_try_goes_on(place, save_model):
+    first = deploy(place, save_model(0.4, "2018-08-01"))
+    server, where = endpoint.running(f"{place}/registry", "fraud"), Place(f"{place}/registry", "fraud")
+    given = parser().parse_args([*flags(place, save_model(0.5, "2018-08-02")), "--run", "run-2"])
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(UnavailableError, match="did not serve version 5"):
+            deploy_within(given, Patience(0.5, 60))
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert release.read(where).live.version == first["version"] == 4
+    assert endpoint.pointed_at(f"{place}/registry", "fraud") == 4
+    body(given)
+    report = json.loads((place / "deployment.json").read_text())
+    assert (report["decision"], report["version"], report["previous_champion_version"]) == ("promoted", 5, 4)
+    assert [entry.live.version for entry in release.read(where).entries] == [4, 5]
+    assert len(registry.versions(f"{place}/registry", "fraud")) == 5

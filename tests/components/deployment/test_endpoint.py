@@ -12,9 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.common import registry, storage
+from components.common import locks, registry, storage
 from components.common.contracts.state import State
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
+from components.common.progress import Patience, Progress, cpu_seconds, family
 from components.deployment import endpoint, examples
 from components.serving import files, server
 from components.serving.__main__ import body, parser
@@ -249,3 +250,78 @@ def test_the_curl_line_can_be_pasted_into_a_shell(serve, stocked):
     expected = examples.of_event(registry.find(stocked, "fraud", 1).uri)
     line = f"{expected.curl(serve(1).url)} -o /dev/null -w '%{{http_code}}'"
     assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == "200"
+
+
+class Clock:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("moves", "stalls", "why"),
+    [
+        ([0, 50, 100, 150, 200], 261, "and made no progress for 60 s"),  # whatever moved last
+        ([], 61, "and made no progress for 60 s"),
+        (range(0, 2000, 30), 1801, "within 1800 s"),  # what moves for ever and never arrives
+    ],
+)
+def test_a_server_is_waited_for_as_long_as_it_gets_on(moves, stalls, why):
+    clock = Clock()
+    waited, moved = Progress(Patience(60, 1800), clock), 0
+    for clock.now in range(stalls + 1):
+        moved += clock.now in moves
+        told = waited.stalled(moved, "the same")
+        assert told == (why if clock.now == stalls else None)
+
+
+def test_the_cpu_time_of_a_process_and_of_its_children_grows_as_long_as_they_compute():
+    spin = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
+    process = subprocess.Popen([sys.executable, "-c", spin], start_new_session=True)
+    try:
+        wait_until(lambda: (cpu_seconds(process.pid) or 0) >= 1, "the child has computed for a second")
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_a_server_that_stands_still_is_no_mistake_of_the_user_s_and_what_was_live_is_live_again(stocked, state, serve):
+    server = serve(1)
+    version = registry.find(stocked, "fraud", 2)
+    expected, pointer = examples.of_event(version.uri), storage.read_bytes(files.pointer_uri(stocked, "fraud"))
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(
+            UnavailableError, match=r"did not serve version 2 and made no progress for 0\.5 s; what was"
+        ):
+            endpoint.start_or_update(state, version, expected, patience=Patience(0.5, 60))
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert storage.read_bytes(files.pointer_uri(stocked, "fraud")) == pointer
+    assert _health_when(server, lambda health: not health["behind"])["version"] == 1
+    assert serve(2) == server
+
+
+def test_a_server_that_is_killed_while_it_starts_is_tried_again(stocked, state, free_port):
+    version = registry.find(stocked, "fraud", 1)
+
+    def kill() -> None:
+        lock = files.lock_path(stocked, "fraud")
+        wait_until(lambda: locks.is_held(lock), "the server has begun")
+        (pid,) = [
+            pid for pid in family(os.getpid())[1:] if b"components.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(UnavailableError, match=r"did not start: .*exit code -9.*run the same command again"):
+            endpoint.start_or_update(state, version, examples.of_event(version.uri), free_port)
+    finally:
+        killer.join()
+    assert not storage.exists(files.pointer_uri(stocked, "fraud"))
