@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -241,7 +242,7 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     words = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
     words += ["--predictions", start.predictions, *_settings(root, name).flags]
     command = [sys.executable, "-m", "components.serving", *words]
-    with _log_path(root, name).open("ab") as output:
+    with open(_log_path(root, name), "ab", opener=partial(os.open, mode=0o600)) as output:
         process = subprocess.Popen(
             command,
             env=isolated(os.environ),

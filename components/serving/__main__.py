@@ -42,4 +42,5 @@ def body(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)  # what events and answers say is nobody else's on this machine
     run(parser(), body)

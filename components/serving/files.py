@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from components.common import storage
+from components.common.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,14 @@ def lock_path(registry: str, name: str) -> str:
 
 
 def pointed_at(uri: str) -> Pointer:
-    """Read the file that names the version to be served."""
-    said = storage.read_json(uri)
-    beside = said.pop("challenger", None)
-    return Pointer(**said, challenger=beside and Challenger(**beside))
+    """Read the file that names the version to be served.
+
+    Raises:
+        UserError: when it is missing, or does not name one.
+    """
+    try:
+        return msgspec.json.decode(storage.read_bytes(uri), type=Pointer)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{uri} does not name the version to be served ({error}); move it away, and deploy again: `nightshift run`"
+        ) from None

@@ -55,6 +55,10 @@ class Online:
         """Why it takes nothing in at present; None when it does."""
         return self._store.problem
 
+    def probe(self) -> None:
+        """Look whether the store takes events in again, if it did not the last time."""
+        self._store.probe()
+
     def read(self, raw: Mapping[str, Any]) -> tuple[Event, dict[str, str]]:
         """Check a raw event; return it with its categorical columns.
 

@@ -29,7 +29,7 @@ from components.tabular.online.embedded import Embedded
 from components.tabular.online.store import Store
 
 POLL_SECONDS = 0.2
-LOOK_SECONDS = 60  # for a newer snapshot: a listing of an object store has its price
+LOOK_SECONDS = 60  # for a newer snapshot, or once more at what failed: a listing of an object store has its price
 
 
 @dataclass(frozen=True)
@@ -183,17 +183,11 @@ class Current:
         self.loaded = self.wanted
 
     def refresh(self) -> None:
-        """Ask which version is to be served, and load it if it is another one."""
+        """Ask which version is to be served, and load it if it is another one; what has failed is tried again."""
         try:
-            wanted = self._ask()
-            if wanted == self.wanted:
-                self._renew()
-                return
-            # in this order, so that an old problem is never read as the new version's
-            self.problem, self.wanted = None, wanted
-            self._replace(self._load(wanted))
-            self.loaded = wanted
-            log.info("serving version %d", wanted.version)
+            if self.online:
+                self.online.probe()
+            self._take_over(self._asked())
         except Exception as error:  # whatever is wrong with the new version, the old one keeps serving
             self._report(f"{type(error).__name__}: {error}")
 
@@ -236,6 +230,28 @@ class Current:
             found = next(each for each in (newest, *self._models) if each.package.tabular.windows == spec)
             self._fitting = spec, newest, found
         return found
+
+    def _asked(self) -> Pointer:
+        try:
+            return self._ask()
+        except Exception:
+            self._looks = 0.0  # as soon as it can be read again
+            raise
+
+    def _take_over(self, wanted: Pointer) -> None:
+        if wanted != self.wanted:
+            # in this order, so that an old problem is never read as the new version's
+            self.problem, self.wanted = None, wanted
+        elif time.monotonic() < self._looks:
+            return
+        self._looks = time.monotonic() + LOOK_SECONDS
+        if wanted == self.loaded:
+            self._renew()
+        else:
+            self._replace(self._load(wanted))
+            self.loaded = wanted
+            log.info("serving version %d", wanted.version)
+        self.problem = None
 
     def _split(self, model: Model) -> Split | None:
         """Load the challenger that is to answer beside a version.
@@ -282,9 +298,8 @@ class Current:
 
     def _renew(self) -> None:
         """Move on to the snapshot of a later date, which a run may have written that deployed nothing."""
-        if self.online is None or time.monotonic() < self._looks:
+        if self.online is None:
             return
-        self._looks = time.monotonic() + LOOK_SECONDS
         found = snapshot.newer(self._snapshot, self.model.package.tabular)
         if found:
             self.online.swap(snapshot.mapped(found, self._folder))

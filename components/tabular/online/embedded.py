@@ -9,7 +9,7 @@ as it was left is never overwritten nor removed: the folder is refused until a p
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import date
 from itertools import filterfalse
 from pathlib import Path
@@ -18,7 +18,7 @@ import msgspec
 
 from components.common import locks, stores
 from components.common.contracts.online import SUFFIX
-from components.common.errors import UserError
+from components.common.errors import UnavailableError, UserError
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event
 from components.tabular.online.limits import NOW, Clock
@@ -138,6 +138,11 @@ class Embedded:
     def problem(self) -> str | None:
         """Why the disk does not take what came in; None when it does."""
         return self._log.problem
+
+    def probe(self) -> None:
+        """Look whether the disk takes what it has refused; see `store.Store`."""
+        with suppress(UnavailableError):
+            self._recover()
 
     @property
     def is_quick(self) -> bool:

@@ -9,7 +9,7 @@ otherwise less. In a Redis Cluster one use case lies on one node.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -167,6 +167,12 @@ class Shared:
     def base(self) -> Base:
         """The snapshot that it lies over."""
         return self._over.base
+
+    def probe(self) -> None:
+        """Look whether Redis answers again; see `store.Store`."""
+        if self.problem:
+            with suppress(UnavailableError, UserError), self._answering():
+                self._redis.ping()
 
     @property
     def is_quick(self) -> bool:

@@ -20,6 +20,9 @@ class Store(Protocol):
     def problem(self) -> str | None:
         """Why it takes nothing in at present; None when it does, as far as it knows."""
 
+    def probe(self) -> None:
+        """Look whether it takes something in again, if it did not the last time; `problem` says what came of it."""
+
     @property
     def is_quick(self) -> bool:
         """Whether an event loop may wait for it: at present it takes some events in, and commits, in a millisecond."""

@@ -117,7 +117,7 @@ def test_a_problem_with_the_wanted_version_is_told_until_it_is_gone(stocked, ser
     assert (health["version"], health["wanted"]["version"]) == (1, 2)
     assert "not 00000000; restore its files" in health["problem"]
     storage.write_bytes(uri, b"not JSON")
-    assert "is not JSON" in _health_when(state, lambda health: "JSON" in health["problem"])["problem"]
+    assert "JSON is malformed" in _health_when(state, lambda health: "JSON" in health["problem"])["problem"]
     storage.write_json(uri, pointer)
     assert _health_when(state, lambda health: not health["problem"])["status"] == "ok"
 

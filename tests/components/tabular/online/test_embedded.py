@@ -142,8 +142,9 @@ def test_a_full_disk_acknowledges_nothing_takes_no_more_in_and_loses_nothing_onc
         assert "make room" in str(store.problem)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    store.take(LATER[1:])
+    store.probe()
     assert store.problem is None
+    store.take(LATER[1:])
     store.close()
     assert probed(opened(past())) == EXPECTED
 

@@ -174,6 +174,11 @@ def test_what_was_answered_is_there_after_redis_was_killed(tmp_path):
         store.close()
     with pytest.raises(UnavailableError, match=r"Redis: .* check the server, then send the request again"):
         store.take(LATER[:1])
+    store.probe()
+    assert store.problem
+    with redis.serve(tmp_path, port):
+        store.probe()
+        assert store.problem is None
     store.close()
 
 
