@@ -70,23 +70,26 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
                              r"all_?to_?all|all2all)|cross_device_(reduce|store|gather)|send_?recv|multimem_|"
                              r"Ep(Dispatch|Combine)(Intra|Inter)Node"),
         (Kind.MATRIX, r"gemm|matmul|nvjet|^Custom\d*_Cijk|^Cijk_|\bmma_sm\d|(?<!sub)(?<!op)tensorop|xmma|convolve|"
-                      r"winograd|fprop|dgrad|wgrad|scudnn|hcudnn|\d(cudnn)|^_?bmm_|_bmm_|fused_moe_kernel|moe_mfma|mfma_moe|marlin|"
-                      r"fla?sh_?(fwd|bwd|attn|attention|mla|decod)|fmha|(Batch|Single)Prefill|_sdpa_|attention|attn|_mla_|sage_fwd|"
-                      r"_mma_|_mm_kernel|conv(2d|3d|_fwd|_bwd|_wrw|_fprop)|_conv(?![a-z])|AsmConv|naive_conv|gtcx"),
+                      r"winograd|fprop|dgrad|wgrad|[sh\d]cudnn|^_?bmm_|_bmm_|fused_moe_kernel|moe_mfma|mfma_moe|marlin|"
+                      r"fla?sh_?(fwd|bwd|attn|attention|mla|decod)|fmha|(Batch|Single)Prefill|_sdpa_|attention|attn|"
+                      r"_mla_|sage_fwd|_mma_|_mm_kernel|conv(2d|3d|_fwd|_bwd|_wrw|_fprop)|_conv(?![a-z])|AsmConv|"
+                      r"naive_conv|gtcx"),
         (Kind.OTHER, r"elementwise|pointwise|norm|softmax|bn_(fw|bw)|dropout|embedding|adam|rotary|rope|top_?k|sort|"
                      r"argm(ax|in)|pool|mem(cpy|set)|fill|cop(y|ies)|cast|convert|transpose|permute|silu|gelu|relu|"
-                     r"act_and_mul|index|gather|scatter|activation|criterion|indices|optensor|tensorop|loss|histogram|scan|cat_|concat|"
-                     r"routing|quant|hadamard|align_block|moe_sum|upsample|interpolat|fft|random|distribution|spin_kernel|bias|scalar"),
+                     r"act_and_mul|index|indices|gather|scatter|activation|criterion|optensor|tensorop|loss|"
+                     r"histogram|scan|cat_|concat|routing|quant|hadamard|align_block|moe_sum|upsample|interpolat|fft|"
+                     r"random|distribution|spin_kernel|bias|scalar"),
     )
 )  # fmt: skip
 
 # instructions of tensor cores (HMMA 884 on Volta, 1688 on Turing, 16816 on Ampere, WGMMA on Hopper, UMMA on Blackwell),
 # of AMD's matrix cores (MFMA, WMMA; `xdl` and `gtcx` are MIOpen's and CK's words for it), and libraries of nothing else
 ON = re.compile(
-    r"(?<![a-z0-9])[sdhizq]_?(884|1688|8816|8832|16816|16832|161616)(?!\d)|[sdhi](64|128)x\d+x\d+gemm|(?<!sub)(?<!op)tensorop|"
-    r"tensor\d+x\d+x\d+|[hwgsdi]mma(?!t)|u?tcmma|umma_|tcgen05|gmma|mfma|xdl|gtcx|_MI[1-9]\d?x\d|nvjet|"
-    r"fla?sh_(fwd|bwd)_|fla?sh::|FlashAttn|FlashMLA|FlashMla|marlin|deep_gemm|(Batch|Single)Prefill|mma_sm\d|fmha(Sm|_fwd_hd|_bwd_hd)|Fmha(Fwd|"
-    r"Bwd|Batch)|fmha_cutlass[FB]_(b?f16_\w*sm(7|8)|f32_\w*sm8)|_sdpa_sm|bmm_\w+_m\d+x\d+x\d+",
+    r"(?<![a-z0-9])[sdhizq]_?(884|1688|8816|8832|16816|16832|161616)(?!\d)|[sdhi](64|128)x\d+x\d+gemm|"
+    r"(?<!sub)(?<!op)tensorop|tensor\d+x\d+x\d+|[hwgsdi]mma(?!t)|u?tcmma|umma_|tcgen05|gmma|mfma|xdl|gtcx|_MI[1-9]\d?x\d|"
+    r"nvjet|fla?sh_(fwd|bwd)_|fla?sh::|FlashAttn|FlashMLA|FlashMla|marlin|deep_gemm|(Batch|Single)Prefill|mma_sm\d|"
+    r"fmha(Sm|_fwd_hd|_bwd_hd)|Fmha(Fwd|Bwd|Batch)|fmha_cutlass[FB]_(b?f16_\w*sm(7|8)|f32_\w*sm8)|_sdpa_sm|"
+    r"bmm_\w+_m\d+x\d+x\d+",
     re.IGNORECASE,
 )
 # kernels of the ordinary cores, whatever type they read; `s884gemm` is no `sgemm`
