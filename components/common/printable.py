@@ -6,3 +6,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of our own of several lines, each of them as `printable` has it."""
+    return "\n".join(map(printable, text.split("\n")))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from components.common import storage, telemetry
 from components.common.errors import PreemptedError, UnavailableError, UserError
 from components.common.memory import peak_memory
-from components.common.printable import printable
+from components.common.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from components.common.spending import Account
@@ -86,10 +86,10 @@ def run(parser: Parser, body: Callable[[argparse.Namespace], dict[str, Any] | No
         args = parser.parse_args()
         _work(parser, args, body)
     except PreemptedError as error:
-        print(f"{parser.component}: preempted; {_lines(error)}", file=sys.stderr)
+        print(f"{parser.component}: preempted; {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(PREEMPTED)
     except (UserError, UnavailableError) as error:
-        print(f"{parser.component}: {_lines(error)}", file=sys.stderr)
+        print(f"{parser.component}: {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(USER_ERROR if isinstance(error, UserError) else 1)
 
 
@@ -99,10 +99,6 @@ class Lines(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 the name is logging's
         """Return the line."""
         return printable(record.message)
-
-
-def _lines(error: Exception) -> str:
-    return "\n".join(map(printable, str(error).split("\n")))
 
 
 def _work(

@@ -9,6 +9,7 @@ import pandas as pd
 from components.common import values
 from components.common.config.source import Columns
 from components.common.errors import UserError, nearest
+from components.common.printable import printable
 from components.common.times import FIRST, LAST, read_time, to_utc
 
 # what a column should hold, and how to write it
@@ -41,7 +42,7 @@ def require(frame: pd.DataFrame, columns: Columns, may_be_empty: bool = False) -
     missing = [f"{name!r} ({key}{nearest(name, present)})" for name, key in keys.items() if name not in present]
     if missing:
         raise UserError(
-            f"has no column {', '.join(missing)}; it has {', '.join(present)[:500]}; "
+            f"has no column {', '.join(missing)}; it has {printable(', '.join(present))[:500]}; "
             "name the right columns in the config, under the keys in brackets"
         )
 

@@ -5,6 +5,7 @@ import sys
 
 from components.common import stores
 from components.common.errors import UnavailableError, UserError
+from components.common.printable import printable_lines
 from components.common.step import USER_ERROR
 from pipelines.cli import (
     collectives,
@@ -31,10 +32,10 @@ def main() -> None:
     try:
         sys.exit(args.command(args))
     except UserError as error:
-        print(f"nightshift: {error}", file=sys.stderr)
+        print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(USER_ERROR)
     except UnavailableError as error:
-        print(f"nightshift: {error}", file=sys.stderr)
+        print(f"nightshift: {printable_lines(str(error))}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:  # of this machine's files: stores are read and written by the steps
         print(f"nightshift: {stores.explained(error, error.filename)}", file=sys.stderr)

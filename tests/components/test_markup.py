@@ -19,14 +19,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from components.common import markdown, step, telemetry
+from components.common.config import parse
 from components.common.config.policy import Drift
 from components.common.contracts import section as blocks
 from components.common.contracts.section import Column, Fact, Outcome, Page, Row, Section
-from components.common.printable import printable
+from components.common.errors import UserError
+from components.common.printable import printable, printable_lines
 from components.deployment.examples import Example
 from components.drift import evidently_report
+from components.ingestion import columns, core
 from components.reporting import report
 from pipelines.cli import progress
+from tests.components import samples
 
 HOSTILE = [
     "<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "</title></textarea></style><b>x", "<!--",
@@ -167,6 +171,19 @@ def test_a_log_s_record_is_a_line(value):
     record = logging.LogRecord("nightshift", logging.INFO, "", 1, "of %s", (value,), None)
     assert step.Lines().format(record) == f"of {printable(value)}"
     assert step.Lines().format(record).isprintable()
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_message_about_the_data_has_its_own_lines_only(value):
+    config = parse(samples.CONFIG)
+    row = dict.fromkeys(config.columns.roles, value) | {core.REASON: "bad_amount"}
+    (example,) = core.examples([pd.DataFrame([row])], config, "bad_amount")
+    assert example.isprintable()
+    with pytest.raises(UserError) as error:
+        columns.require(pd.DataFrame({value: [1]}), config.columns)
+    assert printable(value)[:500] in str(error.value)
+    assert str(error.value).isprintable()
+    assert printable_lines(f"{error.value}\n  {value}").count("\n") == 1 + value.count("\n")
 
 
 def test_labels_of_metrics_are_one_line_short_and_few():
