@@ -71,7 +71,7 @@ def collectives(traces: Sequence[Trace]) -> list[CollectiveTime]:
     for trace in traces:
         for row in trace.work[communication.communicates(trace, trace.work)]:
             told = trace.collectives.get(int(row["cause"]))
-            one = names.collective(told.name if told else trace.names[row["name"]])
+            one = names.collective(told.name if told and told.name else trace.names[row["name"]])
             times[one].append((float(row["end"] - row["start"]), told))
     found = [_collective(name, calls) for name, calls in times.items()]
     return sorted(found, key=lambda one: -one.total_ms)

@@ -176,9 +176,9 @@ class Gathered:
         stream = _integer(args.stream if args.stream is not None else event.tid)
         lane = self.lanes.setdefault((str(event.pid), device), len(self.lanes))
         cause, operation = _integer(args.correlation), _integer(_external(args))
-        if args.collective:
+        if args.collective or args.group is not None:
             self.collectives[lane, cause] = Collective(
-                str(args.collective), _integer(args.elements), str(args.dtype), _integer(args.ranks)
+                str(args.collective or ""), _integer(args.elements), str(args.dtype), _integer(args.ranks)
             )
         size = _integer(args.bytes, 0)
         return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1)

@@ -86,10 +86,10 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
 # of AMD's matrix cores (MFMA, WMMA; `xdl` and `gtcx` are MIOpen's and CK's words for it), and libraries of nothing else
 ON = re.compile(
     r"(?<![a-z0-9])[sdhizq]_?(884|1688|8816|8832|16816|16832|161616)(?!\d)|[sdhi](64|128)x\d+x\d+gemm|"
-    r"(?<!sub)(?<!op)tensorop|tensor\d+x\d+x\d+|[hwgsdi]mma(?!t)|u?tcmma|umma_|tcgen05|gmma|mfma|xdl|gtcx|_MI[1-9]\d?x\d|"
-    r"nvjet|fla?sh_(fwd|bwd)_|fla?sh::|FlashAttn|FlashMLA|FlashMla|marlin|deep_gemm|(Batch|Single)Prefill|mma_sm\d|"
-    r"fmha(Sm|_fwd_hd|_bwd_hd)|Fmha(Fwd|Bwd|Batch)|fmha_cutlass[FB]_(b?f16_\w*sm(7|8)|f32_\w*sm8)|_sdpa_sm|"
-    r"bmm_\w+_m\d+x\d+x\d+",
+    r"(?<!sub)(?<!op)tensorop|tensor\d+x\d+x\d+|[hwgsdi]mma(?!t)|u?tcmma|umma_|tcgen05|gmma|mfma|xdl|gtcx|"
+    r"_MI[1-9]\d?x\d|nvjet|fla?sh_(fwd|bwd)_|fla?sh::|FlashAttn|FlashMLA|FlashMla|marlin|deep_gemm|"
+    r"(Batch|Single)Prefill|mma_sm\d|fmha(Sm|_fwd_hd|_bwd_hd)|Fmha(Fwd|Bwd|Batch)|"
+    r"fmha_cutlass[FB]_(b?f16_\w*sm(7|8)|f32_\w*sm8)|_sdpa_sm|bmm_\w+_m\d+x\d+x\d+",
     re.IGNORECASE,
 )
 # kernels of the ordinary cores, whatever type they read; `s884gemm` is no `sgemm`

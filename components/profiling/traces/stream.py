@@ -44,6 +44,7 @@ class Arguments(msgspec.Struct, gc=False):
     external: Any = msgspec.field(default=None, name="External id")
     external_before: Any = msgspec.field(default=None, name="external id")
     collective: Any = msgspec.field(default=None, name="Collective name")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
     elements: Any = msgspec.field(default=None, name="In msg nelems")
     ranks: Any = msgspec.field(default=None, name="Group size")
     dtype: Any = None

@@ -123,12 +123,13 @@ def test_an_unknown_kernel_communicates_by_stream_metadata_or_operation(tmp_path
     events = Events().steps((0, 1000)).kernel(BF16, 0, 300).kernel("mystery", 300, 50)
     events.kernel(NCCL, 400, 100, stream=20).kernel("by_stream", 500, 100, stream=20)
     events.kernel("by_metadata", 600, 100, **{"Collective name": "allgather", "In msg nelems": 8, "Group size": 2})
+    events.kernel("by_group", 900, 100, **{"Process Group Name": "0"})
     events.add("op", "record_param_comms", 0, 1, **{"External id": 77})
     events.kernel("by_operation", 700, 100, **{"External id": 77}).kernel("relu", 800, 10, **{"External id": 77})
     profile = analyze([events.trace(tmp_path)], Known())
     talks = {one.name for one in profile.top_kernels if one.kind == "communication"}
-    assert talks == {NCCL, "by_stream", "by_metadata", "by_operation"}
-    assert profile.communication_pct == 40
+    assert talks == {NCCL, "by_stream", "by_metadata", "by_group", "by_operation"}
+    assert profile.communication_pct == 50
 
 
 def test_a_stream_that_also_computes_says_nothing_about_unknown_kernels(tmp_path):
