@@ -1,6 +1,6 @@
-"""Analysis of traces: a generated one of 200 MB, and published ones beside HolisticTraceAnalysis.
+"""Analysis of traces: a generated one, and published ones beside HolisticTraceAnalysis.
 
-python -m benchmarks.traces                        time and peak memory of 200 MB, plain and gzip
+python -m benchmarks.traces [MEGABYTES]            time and peak memory of 200 MB or more, plain and gzip
 python -m benchmarks.traces oracle PYTHON TRACE...  figures beside those of HolisticTraceAnalysis, which is installed
                                                    beside that Python interpreter
 """
@@ -37,11 +37,11 @@ print(json.dumps(found))
 """
 
 
-def run() -> None:
-    """Measure a trace of 200 MB, plain and gzip, each in a process of its own."""
+def run(size: int) -> None:
+    """Measure a trace of so many bytes, plain and gzip, each in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         plain, packed = Path(folder, "trace.json"), Path(folder, "trace.json.gz")
-        events = write(plain, SIZE)
+        events = write(plain, size)
         packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
         for path in (plain, packed):
             started = time.perf_counter()
@@ -142,4 +142,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["oracle"]:
         compare(sys.argv[2], sys.argv[3:])
     else:
-        run()
+        run(int(sys.argv[1]) * 1_000_000 if sys.argv[1:] else SIZE)

@@ -66,7 +66,7 @@ class Breakdown:
 
 def covered(rows: Rows, mask: Mask, window: tuple[float, float]) -> Floats:
     """Return the moments of a window in which some rows are under way."""
-    return timeline.union(timeline.clip(timeline.spans(rows)[mask], window))
+    return timeline.union(timeline.clip(timeline.spans(rows, mask), window))
 
 
 def measure(trace: Trace, device: int) -> Breakdown:

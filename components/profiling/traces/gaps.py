@@ -41,7 +41,7 @@ LOADING = ("enumerate(dataloader)", "dataloader.__next__")
 
 def loading(trace: Trace) -> Floats:
     """Return when the host waits for its data loader, as `enumerate(DataLoader)` marks it."""
-    return timeline.union(timeline.spans(trace.host[_ranges(trace) & trace.named(trace.host, *LOADING)]))
+    return timeline.union(timeline.spans(trace.host, _ranges(trace) & trace.named(trace.host, *LOADING)))
 
 
 def pageable(trace: Trace, rows: Rows) -> Mask:
@@ -59,7 +59,7 @@ def blocking(trace: Trace) -> dict[Cause, Floats]:
         Cause.SYNC: waits,
         Cause.ALLOCATION: trace.named(calls, *ALLOCATING),
     }
-    return {cause: timeline.union(timeline.spans(calls[mask])) for cause, mask in found.items()}
+    return {cause: timeline.union(timeline.spans(calls, mask)) for cause, mask in found.items()}
 
 
 def causes(trace: Trace, device: int) -> dict[Cause, Floats]:

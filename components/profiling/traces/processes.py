@@ -32,15 +32,16 @@ def assign(work: Rows, host: Rows, names: Sequence[str], lanes: Sequence[tuple[s
         lanes: as what the recording shows a GPU, and its number; `lane` is an index.
     """
     _merge(host)
+    for lane, (label, device) in enumerate(lanes):
+        if label in names and label != str(
+            device
+        ):  # PyTorch shows a GPU under its number, who merged ranks under theirs
+            work["process"][work["lane"] == lane] = names.index(label)
     launching = _launching(host)
     callers = np.unique(host["process"][launching]).tolist()
-    open_rows = work["process"] < 0
-    if len(callers) > 1 and open_rows.any():
+    if len(callers) > 1 and np.any(work["process"] < 0):
         _by_calls(work, host[launching], callers)
-    for lane, (label, device) in enumerate(lanes):
-        rows = (work["lane"] == lane) & (work["process"] < 0)
-        own = label in names and label != str(device)
-        work["process"][rows] = names.index(label) if own else _main(host)
+    work["process"][work["process"] < 0] = _main(host)
     for rows in (work, host) if len(names) > 1 else ():
         for column in ("cause", "operation"):
             rows[column] += np.where(rows[column] >= 0, rows["process"].astype(np.int64) << SHIFT, 0)
@@ -53,8 +54,8 @@ def number(process: int, own: int) -> int:
 
 def split(trace: Trace) -> list[Trace]:
     """Return a trace for each process and device, or for each process where no device does anything."""
-    several = len(trace.processes) > 1
     pairs = np.unique(trace.work[["process", "device"]]).tolist()
+    several = len({process for process, _ in pairs}) > 1
     if not pairs:
         counts = np.bincount(trace.host["process"], minlength=1)
         return [
@@ -66,14 +67,16 @@ def split(trace: Trace) -> list[Trace]:
 def _part(trace: Trace, process: int, device: int | None, several: bool) -> Trace:
     mine = (trace.work["process"] == process) & (trace.work["device"] == device)
     work = trace.work if mine.all() else trace.work[mine]
-    host = trace.host[trace.host["process"] == process] if several else trace.host
-    memory = trace.memory[trace.memory["process"] == process] if several else trace.memory
+    is_shared = len(trace.processes) > 1
+    host = trace.host[trace.host["process"] == process] if is_shared else trace.host
+    memory = trace.memory[trace.memory["process"] == process] if is_shared else trace.memory
     launching = np.unique(trace.host["process"][_launching(trace.host)]).tolist()
     own = [mark for mark in trace.marks if mark.process == process]
     marks = trace.marks if not own and launching == [process] else own  # a parent marks the steps of its only worker
     origin = replace(
         trace.origin,
         process=trace.processes[process] if several else "",
+        rank=None if several else trace.origin.rank,
         devices=trace.gpus.get(process, trace.origin.devices),
     )
     return replace(

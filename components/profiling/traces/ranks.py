@@ -44,7 +44,7 @@ def described(one: Breakdown) -> Rank:
 def name(one: Breakdown) -> str:
     """Return how people call a GPU of a trace."""
     origin = one.trace.origin
-    if origin.rank is not None and not origin.process:
+    if origin.rank is not None:
         return f"rank {origin.rank}"
     return f"GPU {one.device} of process {origin.process}" if origin.process else f"GPU {one.device}"
 
@@ -52,7 +52,7 @@ def name(one: Breakdown) -> str:
 def are_ranks(found: Sequence[Breakdown]) -> bool:
     """Return whether GPUs wait for each other: those of several processes, each another rank, that communicate."""
     origins = [one.trace.origin for one in found]
-    numbers = [origin.rank for origin in origins if origin.rank is not None and not origin.process]
+    numbers = [origin.rank for origin in origins if origin.rank is not None]
     apart = {(origin.source, origin.rank, origin.process) for origin in origins}
     talk = all(one.communication > 0 or (one.trace.origin.world_size or 1) > 1 for one in found)
     return len(found) > 1 and len(apart) == len(found) and len(set(numbers)) == len(numbers) and talk

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from components.common.errors import UserError
 
 GZIP = b"\x1f\x8b"
-PIECE = 4 << 20  # bytes of text that are returned at once
+PIECE = 2 << 20  # bytes of text that are returned at once
 PACKED = 1 << 20  # compressed bytes that are read at once
 AGAIN = "record it again and let the profiler finish (leave its `with` block, or call `stop()`), or copy the file again"
 

@@ -12,16 +12,17 @@ Mask = npt.NDArray[np.bool_]
 NOTHING: Floats = np.empty((0, 2))
 
 
-def spans(rows: npt.NDArray[np.void]) -> Floats:
-    """Return the intervals of rows that have a `start` and an `end`."""
-    return np.column_stack([rows["start"], rows["end"]])
+def spans(rows: npt.NDArray[np.void], mask: Mask | slice = slice(None)) -> Floats:
+    """Return the intervals of rows that have a `start` and an `end`, of all or of some."""
+    return np.column_stack([rows["start"][mask], rows["end"][mask]])
 
 
 def union(intervals: Floats) -> Floats:
     """Return the moments that are in any of the intervals, whatever their order and overlap."""
     if not len(intervals):
         return NOTHING
-    ordered = intervals[np.argsort(intervals[:, 0], kind="stable")]
+    is_ordered = bool(np.all(intervals[1:, 0] >= intervals[:-1, 0]))  # nearly always: no copy then
+    ordered = intervals if is_ordered else intervals[np.argsort(intervals[:, 0], kind="stable")]
     reached = np.maximum.accumulate(ordered[:, 1])
     firsts = np.flatnonzero(np.r_[True, ordered[1:, 0] > reached[:-1]])
     ends = reached[np.r_[firsts[1:] - 1, len(reached) - 1]]

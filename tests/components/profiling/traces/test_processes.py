@@ -113,6 +113,17 @@ DIVISIONS = {
     "merged, processes renamed": lambda f, n: [
         save(f, "m", *(kineto(r, pid=f"rank{r} host", lane=f"rank{r} GPU 0") for r in range(n)))
     ],
+    "merged with what the first rank says": lambda f, n: [
+        save(
+            f,
+            "m",
+            *(kineto(r, pid=100 + r, lane=r, device=r) for r in range(n)),
+            distributedInfo={"rank": 0, "world_size": n},
+        )
+    ],
+    "merged under the ranks' names, last first": lambda f, n: [
+        save(f, "m", *(kineto(r, pid=f"rank{r}", lane=f"rank{r}", skew=-9 * PERIOD * r) for r in range(n)))
+    ],
     "merged, one process a rank": lambda f, n: [save(f, "m", *(kineto(r, pid=r, lane=r, device=r) for r in range(n)))],
     "threads of one process": lambda f, n: [
         save(f, "m", *(kineto(r, tid=7 + r, lane=r, device=r, first=50 * r) for r in range(n)))
