@@ -25,9 +25,12 @@ def communicates(trace: Trace, rows: Rows) -> Mask:
     A kernel whose name nobody knows does when NCCL's metadata or the operation that launched it says so, or when its
     stream does little else.
     """
-    kinds = np.array([names.classify(name).kind for name in trace.names], dtype=object)[rows["name"]]
+    kinds = [names.classify(name).kind for name in trace.names]
     is_kernel = rows["kind"] == Work.KERNEL
-    known, doubtful = is_kernel & (kinds == Kind.COMMUNICATION), is_kernel & (kinds == Kind.UNKNOWN)
+    known, doubtful = (
+        is_kernel & np.array([each is kind for each in kinds], dtype=bool)[rows["name"]]
+        for kind in (Kind.COMMUNICATION, Kind.UNKNOWN)
+    )
     if doubtful.any():
         launched = np.isin(rows["cause"], list(trace.collectives)) | np.isin(rows["operation"], _operations(trace))
         known = known | doubtful & (launched | _on_its_streams(rows, known, is_kernel & ~known & ~doubtful))

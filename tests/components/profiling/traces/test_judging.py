@@ -108,7 +108,7 @@ STRANGE = st.text("xyqvkwjz0123456789_:<>", min_size=1, max_size=30)
 
 @given(kernels=st.lists(st.tuples(st.sampled_from([SGEMM, BF16, "relu", NCCL]), st.integers(1, 900)), max_size=6),
        strange=STRANGE, took=st.integers(1, 5000))  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_an_unknown_kernel_never_brings_an_advice(kernels, strange, took, tmp_path_factory):
     def advised(*more):
         events = Events().steps((0, 10_000))
