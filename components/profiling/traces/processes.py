@@ -33,9 +33,8 @@ def assign(work: Rows, host: Rows, names: Sequence[str], lanes: Sequence[tuple[s
     """
     _merge(host)
     for lane, (label, device) in enumerate(lanes):
-        if label in names and label != str(
-            device
-        ):  # PyTorch shows a GPU under its number, who merged ranks under theirs
+        is_renamed = label != str(device)  # PyTorch shows a GPU under its number
+        if is_renamed and label in names:
             work["process"][work["lane"] == lane] = names.index(label)
     launching = _launching(host)
     callers = np.unique(host["process"][launching]).tolist()
