@@ -21,6 +21,7 @@ NUMBER = "number; write 12.5 with a point, and name text or true and false under
 SHORT_INTEGER = r"-?(?:0|[1-9][0-9]{0,17})"
 PLAIN_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z?"
 LONG_INTEGER = r"-?[1-9][0-9]{18}"
+AROUND_NAMES = values.SPACE + "\ufeff"  # a mark of byte order stays where files were joined
 HOUR = 3_600_000_000  # microseconds
 NOT_A_TIME = np.iinfo(np.int64).min  # as numpy has it
 
@@ -48,15 +49,17 @@ def require(frame: pd.DataFrame, columns: Columns, may_be_empty: bool = False) -
 
 
 def require_once(frame: pd.DataFrame, columns: Columns) -> None:
-    """Check that a file has no column twice that the config names.
+    """Check that a file has no column twice that the config names, whatever the space around the names.
 
     Raises:
         UserError: naming the column.
     """
-    twice = set(frame.columns[frame.columns.duplicated()])
-    for name in _keys(columns):
-        if name in twice:
-            raise UserError(f"has column {name!r} more than once; keep one")
+    names = [str(name) for name in frame.columns]
+    for needed in _keys(columns):
+        same = [name for name in names if name.strip(AROUND_NAMES) == needed.strip(AROUND_NAMES)]
+        if len(same) > 1:
+            spelled = "" if len(set(same)) == 1 else f" ({', '.join(map(repr, same))})"
+            raise UserError(f"has column {needed!r} more than once{spelled}; keep one")
 
 
 def _keys(columns: Columns) -> dict[str, str]:

@@ -304,6 +304,13 @@ def test_a_header_that_names_a_column_twice_is_refused(config, tmp_path, ending,
         source.read(DAY).load()
 
 
+@pytest.mark.parametrize("other", ["amount ", " amount", "\ufeffamount", '"amount"'])
+def test_space_around_a_name_makes_no_other_column(other):
+    text = f"{','.join([*NAMES, other])}\n1,{DAY},1,1,1,0,999\n"
+    with pytest.raises(UserError, match=r"has column 'amount' more than once.*; keep one"):
+        sources.parse("x.csv", text.encode(), COLUMNS)
+
+
 def test_a_column_that_nobody_needs_may_be_there_twice_and_others_differ_by_case_and_space(config):
     text = "note,id,note,ID,,id \n1,2,3,4,5,6\n"
     frame = sources.parse("x.csv", text.encode(), COLUMNS)
