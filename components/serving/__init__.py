@@ -3,6 +3,6 @@
     python -m components.serving --registry registry --name fraud --port 8321
     python -m components.serving --model s3://bucket/package --name fraud --host 0.0.0.0 --token-file token
 
-Not a step. `http.py` is the transport, `application.py` what answers, `protocols/` the forms in which it is asked,
-`batching.py` what joins the rows of requests, `versions.py` what answers and how it is replaced.
+Not a step. `http.py` is the transport, `application.py` has the routes, `protocols/` the forms of requests,
+`batching.py` joins the rows of requests, `versions.py` has the model and replaces it.
 """

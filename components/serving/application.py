@@ -1,6 +1,5 @@
 """The routes of the server: a request in, a response out."""
 
-import hmac
 import re
 import secrets
 import time
@@ -8,14 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from http import HTTPStatus
 from itertools import count
-from typing import Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from components.common.step import log
 from components.serving import openapi
 from components.serving.batching import Limits
-from components.serving.messages import Handler, RefusedError, Request, Response, decoded
+from components.serving.bearer import Bearer
+from components.serving.messages import Handler, RefusedError, Request, RequestError, Response, decoded
 from components.serving.metrics import Metrics
 from components.serving.predictions import Answer, Predictions
 from components.serving.protocols import events, features, inference, items
@@ -37,7 +36,7 @@ class Application:
         self,
         current: Current,
         limits: Limits,
-        token: str | None = None,
+        token: Bearer | None = None,
         aliases: Mapping[str, str] | None = None,
         board: Board | None = None,
         predictions: Predictions | None = None,
@@ -53,14 +52,14 @@ class Application:
             predictions: logs what is answered.
         """
         self._current, self._limits, self.max_body = current, limits, limits.body
-        self._expected = f"Bearer {token}".encode() if token else None
+        self._token = token
         self._prefix, self._number = secrets.token_hex(8), count(1)
         self._board, self._predictions = board or Board(), predictions
         self._routes = self._table()
         self._find_model = lru_cache(PATHS)(self._of_model)
         self._answers: dict[str, Callable[[Model], object]] = {
             "": inference.described,
-            "ready": lambda _: {},
+            "ready": lambda model: {"name": model.name, "ready": True},
             "config": partial(inference.configuration, limits=limits),
             "stats": inference.statistics,
         }
@@ -89,6 +88,8 @@ class Application:
             response = await request.handler(request)
         except RefusedError as refusal:
             response = refusal.response()
+        except RecursionError:  # JSON that could be read, and that is too deep for what a message or a column shows
+            response = RequestError("body", "nested too deeply", "the form that /openapi.json describes").response()
         except Exception:  # ours to fix: told to us, not to the client
             where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": request.route}
             log.exception("a request failed", extra={"fields": where})
@@ -103,10 +104,10 @@ class Application:
             async def handler(_: Request) -> Response:
                 return Response.of(answer())
 
-            return {"GET": handler}
+            return {"GET": handler, "HEAD": handler}
 
-        def ready() -> dict[str, Any]:
-            return {}
+        def state(name: str) -> dict[str, Handler]:
+            return get(lambda: {name: True})  # KServe's clients look for it
 
         return {
             "/score": {"POST": self._score},
@@ -115,11 +116,11 @@ class Application:
             "/model": get(lambda: features.describe(self._current)),
             "/openapi.json": get(lambda: openapi.page(self._current, self._limits.rows)),
             "/healthz": get(lambda: self._current.health() | {"behind": self._board.behind()}),
-            "/ping": get(ready),
-            "/metrics": {"GET": self._page},
+            "/ping": get(dict),
+            "/metrics": {"GET": self._page, "HEAD": self._page},
             "/v2": get(inference.server),
-            "/v2/health/live": get(ready),
-            "/v2/health/ready": get(ready),
+            "/v2/health/live": state("live"),
+            "/v2/health/ready": state("ready"),
             "/v2/models/stats": get(lambda: inference.statistics(self._current.model)),
             "/v2/repository/index": {"POST": self._index},
         }
@@ -133,6 +134,8 @@ class Application:
         path = request.path
         if (methods := self._routes.get(path)) is None:
             path, methods = self._find_model(path)
+        if request.method == "OPTIONS":
+            return path, partial(_options, ", ".join(methods))
         if request.method not in methods:
             refusal = RefusedError(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {request.method}; allowed: {', '.join(methods)}"
@@ -160,12 +163,12 @@ class Application:
         async def handler(_: Request) -> Response:
             return Response.of(self._answers[operation](inference.find(self._current, name, version)))
 
-        return route, {"GET": handler}
+        return route, {"GET": handler, "HEAD": handler}
 
     def _authorize(self, request: Request) -> None:
-        if self._expected is None or request.path in OPEN:
+        if self._token is None or request.path in OPEN:
             return
-        if not hmac.compare_digest(request.headers.get(b"authorization", b""), self._expected):
+        if not self._token.admits(request.headers.get(b"authorization", b"")):
             refusal = RefusedError(
                 HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong; send Authorization: Bearer ..."
             )
@@ -213,6 +216,10 @@ class Application:
 
     async def _page(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _options(methods: str, _: Request) -> Response:
+    return Response(b"", headers={"allow": methods})
 
 
 def _model_route(operation: str) -> str:

@@ -7,18 +7,20 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from components.serving.messages import unavailable
+from components.serving.messages import RefusedError, unavailable
 from components.serving.replies import Reply
 
 Matrix = npt.NDArray[Any]
 Scores = npt.NDArray[np.float32]
 Score = Callable[[Matrix], Scores]
+Field = Callable[[int], str]
 
 QUICK_SECONDS = 0.001  # a shorter call is made in the event loop: handing it to a thread would take about as long
 
@@ -66,6 +68,7 @@ class Statistics:
 class _Waiting(msgspec.Struct):
     rows: Matrix
     reply: Reply[Scores]
+    field: Field
     since: int = msgspec.field(default_factory=time.perf_counter_ns)
 
 
@@ -91,14 +94,15 @@ class Batcher:
         self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
         self._is_calling = False
 
-    def score(self, rows: Matrix) -> Reply[Scores]:
+    def score(self, rows: Matrix, field: Field = "instances[{}]".format) -> Reply[Scores]:
         """Score rows with those of other requests.
 
         Args:
             rows: (n, ...), n at most `Limits.rows`.
+            field: a row's index -> how the request names it.
 
         Returns:
-            their scores, (n,) or (n, classes), to be awaited.
+            their scores, finite, (n,) or (n, classes), to be awaited; raises RefusedError, 422, for a row without one.
 
         Raises:
             RefusedError: 503 with Retry-After when too many rows wait already.
@@ -106,7 +110,7 @@ class Batcher:
         if self._queued + len(rows) > self._limits.queue:
             raise unavailable(f"{self._queued} rows wait already; try again later")
         reply: Reply[Scores] = Reply()
-        self._queue.append(_Waiting(rows, reply))
+        self._queue.append(_Waiting(rows, reply, field))
         self._queued += len(rows)
         self._schedule()
         return reply
@@ -150,10 +154,14 @@ class Batcher:
     def _answer(self, batch: list[_Waiting], began: int, found: Scores | BaseException) -> None:
         self._is_calling = False
         self._count(batch, began, isinstance(found, BaseException))
-        first = 0
+        first, is_finite = 0, not isinstance(found, BaseException) and bool(np.isfinite(found).all())
         for each in batch:
             last = first + len(each.rows)
-            each.reply.give(found if isinstance(found, BaseException) else found[first:last])
+            if isinstance(found, BaseException):
+                each.reply.give(found)
+            else:
+                scores = found[first:last]
+                each.reply.give(scores if is_finite else _finite(scores, each.field))
             first = last
         self._schedule()
 
@@ -168,6 +176,16 @@ class Batcher:
         counts.queue_ns += size * began - sum(each.since for each in batch)
         counts.compute_ns += size * (time.perf_counter_ns() - began)
         counts.last_ms = time.time_ns() // 1_000_000
+
+
+def _finite(scores: Scores, field: Field) -> Scores | RefusedError:
+    """Return scores, or what refuses the first row that has none: JSON has no number for it, nor has a metric."""
+    wrong = np.flatnonzero(~np.isfinite(scores.reshape(len(scores), -1)).all(axis=1))
+    if not len(wrong):
+        return scores
+    where = field(int(wrong[0]))
+    said = f"{where} has no finite score; send values nearer to those seen in training"
+    return RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, said, field=where)
 
 
 def _tried(score: Score, rows: Matrix) -> Scores | BaseException:

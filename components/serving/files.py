@@ -57,7 +57,8 @@ class State:
     @property
     def url(self) -> str:
         """Root of its routes."""
-        return f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
 
 def folder(registry: str, name: str) -> str:

@@ -1,5 +1,6 @@
 """Requests and responses, without a framework: it would take more time than a score."""
 
+import reprlib
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -8,6 +9,9 @@ from typing import Any
 import msgspec
 
 JSON = "application/json"
+MAX_SHOWN = 200  # characters of a request's value in a message
+_REPR = reprlib.Repr()  # looks at the outside of a value only, however deep and long it is
+_REPR.maxstring = _REPR.maxother = MAX_SHOWN
 OK = int(HTTPStatus.OK)  # a member of an enumeration takes as long to read as an answer to encode
 
 
@@ -55,8 +59,8 @@ def listed(name: str, given: object, most: int) -> list[Any]:
 
 
 def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return (text if len(text) <= 200 else f"{text[:200]}...").encode("utf-8", "backslashreplace").decode()
+    text = value if isinstance(value, str) else _REPR.repr(value)
+    return (text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}...").encode("utf-8", "backslashreplace").decode()
 
 
 class Response(msgspec.Struct):

@@ -4,18 +4,19 @@ import argparse
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from components.common.errors import UserError
 from components.common.graph import PROVIDERS
 from components.serving import platforms
 from components.serving.batching import Limits
+from components.serving.bearer import Bearer, secret
 from components.serving.platforms import Platform
 
 HOST = "127.0.0.1"
 PORT = 8321
 PORTS = 21
 MOST_WORKERS = 256
+MAX_DIGITS = 9
 DEVICE = "NIGHTSHIFT_DEVICE"  # which the image for GPUs sets: platforms start it without our flags
 
 
@@ -45,7 +46,7 @@ class Options:
     host: str
     port: int
     ports: int
-    token: str | None
+    token: Bearer | None
     aliases: Mapping[str, str]
     limits: Limits
     workers: int
@@ -73,7 +74,7 @@ def read(args: argparse.Namespace, environment: Mapping[str, str]) -> Options:
         aliases=platform.aliases if platform else {},
         limits=_limits(args),
         workers=number("workers", args.workers, MOST_WORKERS),
-        redis=_secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
+        redis=secret("redis-file", args.redis_file, "redis://host:6379/0") if args.redis_file else None,
         predictions=args.predictions,
         device=_device(args.device or environment.get(DEVICE, "cpu")),
     )
@@ -99,7 +100,8 @@ def number(name: str, given: str, most: int = 1_000_000, least: int = 1) -> int:
     Raises:
         UserError: when it is none, or not allowed.
     """
-    if not (given.isascii() and given.isdecimal() and least <= int(given) <= most):
+    is_number = given.isascii() and given.isdecimal() and len(given) <= MAX_DIGITS
+    if not (is_number and least <= int(given) <= most):
         raise UserError(f"{name} is {given!r}; give a number from {least} to {most}")
     return int(given)
 
@@ -114,27 +116,17 @@ def _delay(given: str) -> float:
     return delay
 
 
-def _token(path: str | None, host: str, platform: Platform | None) -> str | None:
+def _token(path: str | None, host: str, platform: Platform | None) -> Bearer | None:
     """Read the token that requests have to bear, None where nobody else can ask, or the platform checks who does.
 
     Raises:
         UserError: when the file cannot be read or is empty, or there is none and other machines can ask.
     """
     if path:
-        return _secret("token-file", path, "openssl rand -hex 32 prints one")
+        return Bearer(path)
     if platform is None and not _is_loopback(host):
         raise UserError(f"host is {host!r}, which other machines can reach; give --token-file FILE with a bearer token")
     return None
-
-
-def _secret(flag: str, path: str, such: str) -> str:
-    try:
-        found = Path(path).read_text().strip()
-    except OSError as error:
-        raise UserError(f"{flag} is {path!r}: {error.strerror}; give a file that holds one line ({such})") from None
-    if not found:
-        raise UserError(f"{flag} {path!r} is empty; write one line into it ({such})")
-    return found
 
 
 def _is_loopback(host: str) -> bool:

@@ -31,6 +31,8 @@ from components.tabular.online.base import Base
 from components.tabular.online.shared import Shared
 from components.tabular.online.store import Store
 
+ANY_IPV6 = "::"
+LOOPBACK = {"0.0.0.0": HOST, ANY_IPV6: HOST}  # noqa: S104 where this machine reaches who listens on all addresses
 LOCK_SECONDS = 5  # whoever looks whether a server runs holds its lock for a moment
 
 
@@ -63,8 +65,10 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
     """
     last = min(port + attempts - 1, 65535)
     for candidate in range(port, last + 1):
-        listener = socket.socket()
+        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if host == ANY_IPV6:  # IPv4 too, as containers with both are asked
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         try:
             listener.bind((host, candidate))
             listener.listen(socket.SOMAXCONN)
@@ -109,7 +113,9 @@ def _announce(options: Options, listener: socket.socket) -> None:
     for handler in logging.getLogger().handlers:
         handler.setFormatter(Lines())
     if options.registry:
-        state = files.State(os.getpid(), HOST, listener.getsockname()[1])
+        host, port = listener.getsockname()[:2]
+        reachable = LOOPBACK.get(host, host)
+        state = files.State(os.getpid(), reachable, port)
         storage.write_json(files.state_uri(options.registry, options.name), asdict(state))
 
 

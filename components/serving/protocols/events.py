@@ -13,6 +13,7 @@ from components.serving.versions import Current, Model, Split
 from components.tabular.online.event import Event, Id
 from components.tabular.online.refusals import RefusedEventError
 
+MAX_ERROR = 500  # characters: it may show a value of the request
 T = TypeVar("T")
 Rows = tuple[list[list[float]], list[dict[str, str]]]  # numeric inputs and categorical columns of each event
 
@@ -41,7 +42,7 @@ async def score(current: Current, raw: object, most: int, only: Model | None = N
     split = None if only else current.beside(model)
     rows = taken.rows, [categories for _, categories in read]
     if split is None:
-        scores = await model.batcher.score(model.rows.joined(*rows))
+        scores = await model.batcher.score(model.rows.joined(*rows), "events[{}]".format)
         found = predictions(scores, model.package.threshold)
         return Answer(_response(model, found), [Scored(model, scores, events)])
     return await _divided(model, split, events, rows)
@@ -53,7 +54,8 @@ async def _divided(model: Model, split: Split, events: list[Event], rows: Rows) 
     parts = []
     for answering, places in split.divided(model, [_entity(event) for event in events]):
         numeric, categories = [rows[0][place] for place in places], [rows[1][place] for place in places]
-        scores = await answering.batcher.score(answering.rows.joined(numeric, categories))
+        fields = [f"events[{place}]" for place in places]
+        scores = await answering.batcher.score(answering.rows.joined(numeric, categories), fields.__getitem__)
         parts.append(Scored(answering, scores, [events[place] for place in places]))
         said = predictions(scores, answering.package.threshold)
         for place, each in zip(places, said, strict=True):
@@ -108,4 +110,4 @@ def _each(name: str, given: object, most: int, read: Callable[[Mapping[str, Any]
 def _refused(where: str, error: UserError | UnavailableError) -> RefusedError:
     if isinstance(error, UnavailableError):
         return unavailable(str(error))
-    return RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {error}", field=where)
+    return RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {str(error)[:MAX_ERROR]}", field=where)

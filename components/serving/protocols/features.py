@@ -1,12 +1,11 @@
 """Named features in JSON, what answers them, and the OpenAPI description of both."""
 
-import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from components.serving.messages import RequestError, Response
+from components.serving.messages import Response
 from components.serving.predictions import Answer, Scored
 from components.serving.versions import Current, Model
 
@@ -15,8 +14,8 @@ async def score(model: Model, asked: object) -> Answer:
     """Answer `{"instances": [{feature: value}]}` with a prediction an instance.
 
     Raises:
-        RequestError: when the request is not right, or an instance is so far out that it has no score.
-        RefusedError: when too much waits already.
+        RequestError: when the request is not right.
+        RefusedError: when too much waits already, or an instance is so far out that it has no score.
     """
     rows = model.rows.matrix(asked)
     scores = await model.batcher.score(rows)
@@ -26,16 +25,8 @@ async def score(model: Model, asked: object) -> Answer:
 
 
 def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:
-    """Return what a request is answered with, one prediction a score.
-
-    Raises:
-        RequestError: when an instance is so far out that the model has no score for it.
-    """
-    found = scores.tolist()
-    for i, score in enumerate(found):
-        if not math.isfinite(score):
-            raise RequestError(f"instances[{i}]", "without a finite score", "values nearer to those seen in training")
-    return [{"score": score, "flagged": score >= threshold} for score in found]
+    """Return what a request is answered with, one prediction a score."""
+    return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]
 
 
 def describe(current: Current) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from http import HTTPStatus
 from importlib import metadata
 from itertools import chain
-from math import isfinite, prod
+from math import prod
 from typing import Any
 
 import msgspec
@@ -28,8 +28,10 @@ from components.serving.protocols import items
 from components.serving.versions import Current, Model
 
 HEADER_LENGTH = b"inference-header-content-length"
-EXTENSIONS = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"]
+ROW = "inputs[0].data[{}]".format
+EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]
 PLATFORM = "onnxruntime_onnx"
+MAX_DIGITS = 19  # of a length
 FLOAT32 = np.dtype("<f4")
 
 Array = npt.NDArray[Any]
@@ -41,6 +43,7 @@ class Parameters(msgspec.Struct):
     binary_data_size: int | None = None
     binary_data: bool | None = None
     binary_data_output: bool = False
+    classification: int = 0
 
 
 class Input(msgspec.Struct):
@@ -87,10 +90,13 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError("body", str(error), "an inference request of the Open Inference Protocol") from None
     given, wanted = _only(asked, model.taken)
-    asks = _asked(asked, model.given)
+    asks = _asked(asked, model)
+    if values and given.parameters.binary_data_size is None:
+        allowed = f"{len(values)}, the bytes behind the JSON, or none there"
+        raise RequestError("inputs[0].parameters.binary_data_size", "missing", allowed)
     if model.reader:
         return await _of_items(model, model.reader, asks, await _seen(model.reader, given, wanted, limits.rows, values))
-    scores = await model.batcher.score(_tensor(given, wanted, limits.rows, values))
+    scores = await model.batcher.score(_tensor(given, wanted, limits.rows, values), ROW)
     return Answer(_response(model, asks, {OUTPUT: scores}), [Scored(model, scores)])
 
 
@@ -102,16 +108,20 @@ async def _seen(reader: Reader, given: Input, wanted: Signature, most: int, valu
 
 
 async def _of_items(model: Model, reader: Reader, asks: "Asks", seen: Seen) -> Answer:
-    scores = await model.batcher.score(seen.inputs)
+    scores = await model.batcher.score(seen.inputs, ROW)
     part = items.scored(model, reader.items, scores, seen, [None] * len(scores))
     labels = [each.label for each in part.items]
-    return Answer(_response(model, asks, {OUTPUT: scores, "label": labels}), [part])
+    shown: Array | list[str] = scores
+    if asks.classes:
+        shown = _classified(scores, reader.items.classes, asks.classes)
+    return Answer(_response(model, asks, {OUTPUT: shown, "label": labels}), [part])
 
 
 def _parts(body: bytes, length: str) -> tuple[bytes, bytes]:
     if not length:
         return body, b""
-    if not length.isdecimal() or int(length) > len(body):
+    # in two steps: Python reads no number of thousands of digits
+    if not length.isdecimal() or len(length) > MAX_DIGITS or int(length) > len(body):
         raise RequestError("Inference-Header-Content-Length", length, f"a number of at most {len(body)} bytes")
     return body[: int(length)], body[int(length) :]
 
@@ -144,7 +154,11 @@ def _tensor(given: Input, wanted: Signature, most: int, values: bytes) -> Array:
 
 def _behind(given: Input, values: bytes) -> Array:
     dtype = _little_endian(given.datatype)
-    return np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
+    found = np.frombuffer(_binary(given, values, dtype.itemsize), dtype)
+    if dtype.kind == "f" and not np.isfinite(found).all():
+        place = int(np.flatnonzero(~np.isfinite(found))[0])
+        raise RequestError(f"inputs[0].data[{place}]", str(found[place]), "finite numbers")
+    return found
 
 
 @cache
@@ -183,9 +197,9 @@ def _split(values: bytes) -> Iterator[bytes]:
 
 
 def _strings(given: Input) -> list[str]:
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return _TEXTS.decode(given.data)
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
         return [text for (text,) in _COLUMN.decode(given.data)]
     raise RequestError("inputs[0].data", _shown(given), "texts in one list, or bytes behind the JSON")
 
@@ -197,7 +211,7 @@ def _listed(given: Input) -> Array:
 
 def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
     bounds = np.iinfo(dtype)
-    with suppress(msgspec.DecodeError, ValueError):
+    with suppress(msgspec.DecodeError, ValueError, RecursionError):
         found = np.asarray(msgspec.json.decode(given.data))
         if found.dtype.kind == "i" and bounds.min <= found.min() <= found.max() <= bounds.max:
             return found.astype(dtype).ravel()
@@ -207,7 +221,7 @@ def _integers(given: Input, dtype: np.dtype[Any]) -> Array:
 def _floats(given: Input) -> Array:
     try:
         values = _FLAT.decode(given.data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         values = _rows_of(given)
     try:
         return np.frombuffer(_packer(len(values)).pack(*values), FLOAT32)
@@ -225,7 +239,7 @@ def _shown(given: Input) -> str:
 
 
 def _rows_of(given: Input) -> list[float]:
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
         rows = _NESTED.decode(given.data)
         if len({len(row) for row in rows}) <= 1:
             return list(chain.from_iterable(rows))
@@ -238,14 +252,17 @@ class Asks(msgspec.Struct):
     Attributes:
         id: that it gives itself.
         outputs: name of each that is wanted -> whether as bytes behind the JSON.
+        classes: how many of each row's scores are wanted, the highest first, as Triton's classification extension
+            writes them; 0: all of them, as numbers.
     """
 
     id: str | None
     outputs: dict[str, bool]
+    classes: int = 0
 
 
-def _asked(asked: Inference, known: Mapping[str, Signature]) -> Asks:
-    usual = asked.parameters.binary_data_output
+def _asked(asked: Inference, model: Model) -> Asks:
+    usual, known = asked.parameters.binary_data_output, model.given
     if not asked.outputs:
         return Asks(asked.id, dict.fromkeys(known, usual))
     found = {}
@@ -254,7 +271,32 @@ def _asked(asked: Inference, known: Mapping[str, Signature]) -> Asks:
             raise RequestError("outputs", each.name, " or ".join(map(repr, known)))
         said = each.parameters.binary_data
         found[each.name] = usual if said is None else said
-    return Asks(asked.id, found)
+    return Asks(asked.id, found, _classes(asked.outputs, model))
+
+
+def _classes(outputs: Sequence[Output], model: Model) -> int:
+    """Return how many classes are wanted of each row's scores."""
+    for place, each in enumerate(outputs):
+        wanted = each.parameters.classification
+        most = len(model.reader.items.classes) if model.reader and each.name == OUTPUT else 0
+        if not 0 <= wanted <= most:
+            allowed = f"a number up to {most}" if most else "none: this output has no classes"
+            raise RequestError(f"outputs[{place}].parameters.classification", wanted, allowed)
+        if wanted:
+            return wanted
+    return 0
+
+
+def _classified(scores: Array, classes: Sequence[str], wanted: int) -> list[str]:
+    """Return each row's highest scores as `score:index:class`, the highest first, one row after the other.
+
+    Args:
+        scores: (n, classes).
+        classes: their names.
+        wanted: how many.
+    """
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :wanted].tolist()
+    return [f"{row[i]:f}:{i}:{classes[i]}" for row, order in zip(scores, best, strict=True) for i in order]
 
 
 def _response(model: Model, asks: Asks, found: Mapping[str, Array | list[str]]) -> Response:
@@ -262,13 +304,16 @@ def _response(model: Model, asks: Asks, found: Mapping[str, Array | list[str]]) 
     outputs, behind = [], []
     for name, is_binary in asks.outputs.items():
         values = found[name]
-        shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
-        tensor: dict[str, Any] = {"name": name, "datatype": model.given[name].datatype, "shape": shape}
+        shape = [*values.shape] if isinstance(values, np.ndarray) else [len(values)]
+        datatype = model.given[name].datatype if isinstance(values, np.ndarray) else Datatype.BYTES
+        if name == OUTPUT and asks.classes:
+            shape = [len(values) // asks.classes, asks.classes]
+        tensor: dict[str, Any] = {"name": name, "datatype": datatype, "shape": shape}
         if is_binary:
             behind.append(_bytes(values))
             tensor["parameters"] = {"binary_data_size": len(behind[-1])}
         else:
-            tensor["data"] = _finite(values) if isinstance(values, np.ndarray) else values
+            tensor["data"] = values.ravel().tolist() if isinstance(values, np.ndarray) else values
         outputs.append(tensor)
     content = {"model_name": model.name, "model_version": str(model.pointer.version), "outputs": outputs}
     if asks.id is not None:
@@ -284,16 +329,6 @@ def _bytes(values: Array | list[str]) -> bytes:
     if isinstance(values, np.ndarray):
         return values.astype(FLOAT32, copy=False).tobytes()
     return b"".join(len(text).to_bytes(4, "little") + text for text in map(str.encode, values))
-
-
-def _finite(scores: Array) -> list[float]:
-    """Return scores, (n,) or (n, classes), as one list."""
-    found: list[float] = scores.ravel().tolist()
-    for place, score in enumerate(found):
-        if not isfinite(score):  # JSON has no number for it
-            row = place * len(scores) // len(found)
-            raise RequestError(f"row {row}", "without a finite score", "values nearer to those seen in training")
-    return found
 
 
 def server() -> dict[str, Any]:

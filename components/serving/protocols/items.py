@@ -85,7 +85,7 @@ async def _scored(model: Model, places: list[int], seen: Seen, names: Names) -> 
     assert model.reader
     items = model.reader.items
     those = Seen(seen.inputs[places], [seen.hashes[place] for place in places])
-    scores = await model.batcher.score(those.inputs)
+    scores = await model.batcher.score(those.inputs, lambda row: f"instances[{places[row]}]")
     return predictions(items, scores), scored(model, items, scores, those, [names[place] for place in places])
 
 

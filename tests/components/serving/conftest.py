@@ -15,6 +15,7 @@ from components.common import storage
 from components.common.contracts.package import load as load_manifest
 from components.serving.application import Application
 from components.serving.batching import Limits
+from components.serving.bearer import Bearer
 from components.serving.files import Challenger, Pointer, pointed_at
 from components.serving.http import Server, Timeouts
 from components.serving.predictions import Predictions
@@ -61,7 +62,11 @@ def serving(
     state = str(pointer.parent / "state")
     current = Current(partial(pointed_at, str(pointer)), partial(load, "fraud", limits=limits), state)
     try:
-        with answering(Application(current, limits, token, aliases, predictions=predictions)) as url:
+        bearer = None
+        if token:
+            (pointer.parent / "token").write_text(f"{token}\n")
+            bearer = Bearer(str(pointer.parent / "token"))
+        with answering(Application(current, limits, bearer, aliases, predictions=predictions)) as url:
             yield Running(current, url, pointer)
     finally:
         current.close()

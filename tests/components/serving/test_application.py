@@ -9,7 +9,10 @@ import httpx
 import pytest
 
 from components.serving.batching import Limits
+from components.serving.files import State
+from components.serving.server import listen
 from tests.processes import SECONDS
+from tests.servers import free_port
 
 EVENT = {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"}
 SCORE = 1 / (1 + math.exp(-(0.1 * 1.5 + 0.1 * 2.0 + 0.3)))
@@ -110,6 +113,79 @@ def test_a_request_id_comes_back_and_a_missing_or_odd_one_is_made(url) -> None:
         for odd in ({}, {}, {"X-Request-Id": "a b"}, {"X-Request-Id": "x" * 129})
     }
     assert len(made - {"a b", "x" * 129}) == 4
+
+
+DEEP = "[" * 980 + "]" * 980
+
+
+@pytest.mark.parametrize("path", ["/score", "/labels", "/v2/models/fraud/infer"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        DEEP,
+        f'{{"instances": {DEEP}}}',
+        f'{{"instances": [{{"amount": {DEEP}}}]}}',
+        f'{{"instances": [{{"amount": {"9" * 4000}}}]}}',
+        f'{{"events": [{{"customer": {DEEP}}}]}}',
+        f'{{"labels": [{{"label": {DEEP}}}]}}',
+        f'{{"inputs": [{{"name": "inputs", "datatype": "FP32", "shape": [1, 4], "data": {DEEP}}}]}}',
+        f'{{"inputs": [{{"name": "inputs", "datatype": "FP32", "shape": {DEEP}, "data": []}}]}}',
+        f'{{"inputs": [{{"name": "inputs", "datatype": "FP32", "shape": [1, 4], "data": [{"9" * 4000}]}}]}}',
+        '{"inputs": [{"name": "inputs", "datatype": "FP32", "shape": [1, 4], "data": ["\xff"]}]}',
+        '{"instances": [{"amount": 1e999}]}',
+        '{"instances": [{"amount": -Infinity}]}',
+        f'{{"instances": [{{"amount": "{"x" * 100_000}"}}]}}',
+    ],
+    ids=range(13),
+)
+def test_no_json_breaks_the_server_and_what_is_answered_is_short(url, path, body) -> None:
+    answer = httpx.post(url + path, content=body.encode("latin-1"))
+    assert answer.status_code in (400, 409), answer.text
+    assert len(answer.content) < 2000
+
+
+def test_every_route_that_is_read_has_head_and_every_route_says_what_it_allows(url) -> None:
+    page = httpx.get(f"{url}/v2/models/fraud").json()
+    for path in ("/healthz", "/ping", "/model", "/metrics", "/openapi.json", "/v2", "/v2/health/live",
+                 "/v2/models/stats", "/v2/models/fraud", "/v2/models/fraud/config"):  # fmt: skip
+        head, get, options = httpx.head(url + path), httpx.get(url + path), httpx.options(url + path)
+        assert (head.status_code, head.content, get.status_code) == (200, b"", 200), path
+        assert (options.headers["allow"], httpx.put(url + path).headers["allow"]) == ("GET, HEAD", "GET, HEAD")
+        assert "metrics" in path or head.headers["content-length"] == get.headers["content-length"]
+    assert httpx.options(f"{url}/v2/models/fraud/infer").headers["allow"] == "POST"
+    assert page["name"] == "fraud"
+
+
+def test_kserves_client_is_told_that_server_and_model_are_ready(url) -> None:
+    assert httpx.get(f"{url}/v2/health/live").json() == {"live": True}
+    assert httpx.get(f"{url}/v2/health/ready").json() == {"ready": True}
+    assert httpx.get(f"{url}/v2/models/fraud/ready").json() == {"name": "fraud", "ready": True}
+
+
+def test_a_token_counts_as_soon_as_its_file_has_another_one(serve) -> None:
+    running = serve(token="first")
+    file = running.pointer.parent / "token"
+
+    def status(token: str) -> int:
+        return httpx.get(f"{running.url}/model", headers={"Authorization": f"Bearer {token}"}).status_code
+
+    assert [status("first"), status("second")] == [200, 401]
+    (file.parent / "next").write_text("second\n")
+    (file.parent / "next").replace(file)
+    assert [status("first"), status("second")] == [401, 200]
+    file.unlink()
+    assert [status("first"), status("second")] == [401, 200]
+
+
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_a_server_listens_on_ipv6_where_it_is_told_to(host) -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with listen(free_port(), host=host) as listener:
+        port = listener.getsockname()[1]
+        for address in ("::1", "127.0.0.1")[: 2 if host == "::" else 1]:
+            socket.create_connection((address, port), SECONDS).close()
+    assert State(1, "::1", 8321).url == "http://[::1]:8321"
 
 
 def test_a_platforms_paths_are_answered_like_ours(serve) -> None:

@@ -109,6 +109,17 @@ def test_a_call_that_fails_is_told_to_each_of_its_requests_and_the_next_one_is_m
     asyncio.run(ask())
 
 
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_row_without_a_finite_score_is_named_and_the_requests_beside_it_are_answered(graph, wrong) -> None:
+    async def ask() -> None:
+        batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())
+        bad, good = batcher.score(rows(1, wrong), "events[{}]".format), batcher.score(rows(2))
+        found, scores = await answers(bad, good, return_exceptions=True)
+        assert (found.status, found.details, scores.tolist()) == (422, {"field": "events[1]"}, [4])
+
+    asyncio.run(ask())
+
+
 def test_a_client_that_has_gone_takes_nothing_from_the_others(graph) -> None:
     async def ask() -> None:
         batcher = Batcher(graph, np.zeros((1, 1), np.float32), Limits())

@@ -93,7 +93,31 @@ def test_a_wrong_request_is_told_the_field_and_what_is_allowed(url, change, fiel
     assert allowed in answer.json()["allowed"]
 
 
-@pytest.mark.parametrize("length", ["9999", "-1", "x"])
+@pytest.mark.parametrize("place", [0, 5, 11])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_none_is_refused_with_its_index_and_no_metric_hears_of_it(url, wrong, place) -> None:
+    values = ROWS.copy()
+    values.flat[place] = wrong
+    body, headers = binary({"inputs": [INPUT | {"parameters": {"binary_data_size": values.nbytes}}]}, values.tobytes())
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["field"]) == (400, f"inputs[0].data[{place}]")
+    assert "nan" not in httpx.get(f"{url}/metrics").text.lower()
+
+
+def test_bytes_behind_the_json_that_no_input_names_are_refused(url) -> None:
+    body, headers = binary({"inputs": [INPUT | {"data": ROWS.tolist()}]}, ROWS.tobytes())
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["field"]) == (400, "inputs[0].parameters.binary_data_size")
+
+
+def test_classes_are_refused_where_a_model_has_none(url) -> None:
+    outputs = [{"name": "score", "parameters": {"classification": 1}}]
+    asked = {"inputs": [INPUT | {"data": ROWS.tolist()}], "outputs": outputs}
+    answer = httpx.post(f"{url}/v2/models/fraud/infer", json=asked)
+    assert (answer.status_code, answer.json()["field"]) == (400, "outputs[0].parameters.classification")
+
+
+@pytest.mark.parametrize("length", ["9999", "-1", "x", "+5", "9" * 5000, "0" * 5000 + "2"])
 def test_a_length_of_the_json_that_cannot_be_is_refused(url, length) -> None:
     answer = httpx.post(f"{url}/v2/models/fraud/infer", content=b"{}", headers={LENGTH: length})
     assert (answer.status_code, answer.json()["field"]) == (400, "Inference-Header-Content-Length")

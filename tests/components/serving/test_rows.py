@@ -120,8 +120,3 @@ def test_a_score_from_the_threshold_on_is_flagged():
         {"score": 0.5, "flagged": True},
         {"score": 0.75, "flagged": True},
     ]
-
-
-def test_an_instance_without_a_finite_score_is_refused():
-    with pytest.raises(RequestError, match=r"^instances\[1\] is without a finite score; allowed: values nearer"):
-        predictions(np.array([0.5, np.nan], dtype=np.float32), 0.5)

@@ -51,6 +51,21 @@ def test_tensors_of_texts_and_of_tokens_get_the_same_scores(url, uri) -> None:
         assert np.array(scores, np.float32).tobytes() == expected.tobytes()
 
 
+def test_the_best_classes_are_answered_as_tritons_clients_ask_for_them(url, uri) -> None:
+    expected, names = Scorer(uri, package.load(uri)).score(inputs(uri, *TEXTS)), topics.CONFIG["task"]["classes"]
+    asked = {"inputs": [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS}]}
+
+    def answer(count: int) -> httpx.Response:
+        outputs = [{"name": "score", "parameters": {"classification": count}}]
+        return httpx.post(f"{url}/v2/models/fraud/infer", json=asked | {"outputs": outputs})
+
+    (found,) = answer(2).json()["outputs"]
+    assert (found["datatype"], found["shape"]) == ("BYTES", [3, 2])
+    best = [(row, place) for row in expected for place in np.argsort(-row)[:2].tolist()]
+    assert found["data"] == [f"{row[place]:f}:{place}:{names[place]}" for row, place in best]
+    assert [answer(count).status_code for count in (-1, 5)] == [400, 400]
+
+
 @pytest.mark.parametrize(
     ("content", "rule"),
     [(b"", "empty"), (" \n\u200b".encode(), "empty"), (b"\xff\xfe", "invalid_utf8"), (b"a\0b", "binary")],
