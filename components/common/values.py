@@ -9,7 +9,7 @@ from typing import Any
 EXACT = 2**53  # from here on, neighboring integers are one float64
 INT64 = range(-(2**63), 2**63)
 LABELS = {"0": 0, "1": 1, "false": 0, "true": 1}
-# 'a missing value made floats of a column of integers' is the reason why 28.0 is 28; '007' and '1.10' are no numbers
+# 28.0 is 28, since a missing value makes floats of a column of integers; '007' and '1.10' may be names
 WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))(\.0+)?")
 # a float as Python, Java and Excel write a large one; '12e7' may be an id in hexadecimal
 SCIENTIFIC = re.compile(r"-?[0-9](?:\.[0-9]+[eE]\+?|[eE]\+)[0-9]+")
