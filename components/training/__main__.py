@@ -56,6 +56,7 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
     with processes.joined(devices.torch_device(args.device)):
         if step.is_first():
             place = _checkpoints(args, config, code_version())
+            _check_writable(args.model, place)
             measured = _saved(args, _trained(args, config, place), config)
             storage.remove_folder(place)
             return measured
@@ -69,6 +70,20 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
                 if os.environ.get(LOCAL) == "0":  # of each machine the first process says it, in that machine's log
                     raise
     return {}
+
+
+def _check_writable(*folders: str) -> None:
+    """Write a file into folders and remove it: what keeps it from being written would end the step after hours.
+
+    Raises:
+        UserError: naming the one that cannot be written to.
+    """
+    for folder in folders:
+        file = storage.join(folder, package.REFERENCE)  # which a step that is killed here replaces the next time
+        storage.write_bytes(file, b"")
+        storage.remove(file)
+        if not storage.names(folder):
+            storage.remove_folder(folder)
 
 
 def _networks(task: Task) -> Mapping[str, Section]:

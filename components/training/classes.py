@@ -81,9 +81,11 @@ def train(setting: Setting, plan: Plan, items: Items, lineage: Mapping[str, str]
         UserError: when a window has no rows, or a candidate's parameters are refused.
     """
     task, family = setting.task, FAMILIES[type(setting.task)]
+    seen = items.seen(plan.test)  # before hours of work on the other days
+    for name in task.candidates:
+        family.is_network(task, name)  # each recipe refuses what it does not know
     validation = validate(setting, plan.validation, items)
     measured = validation.metrics
-    seen = items.seen(plan.test)
     unlearned = unlearned_classes(seen, task.classes, plan.test.train)
     fits = fit_all(setting, items, seen, measured)
     usable = {name: measured[name] for name in fits.candidates}

@@ -37,6 +37,7 @@ from components.training.estimators import Fitted, Job, Labels
 log = logging.getLogger("nightshift")
 
 REFERENCE_ROWS = 10_000
+FEW_ROWS = 32  # of each label, on which parameters are tried
 CHECKED_ROWS = 2_000
 TOLERANCE = 1e-5
 
@@ -137,8 +138,8 @@ def train(setting: Setting, plan: Plan, features: pd.DataFrame, lineage: Mapping
     Raises:
         UserError: when a window has no positive, or a library refuses a candidate's parameters.
     """
+    rows = labelled(rows_of(features, plan.test.train), plan.test.train)  # before hours of work on the other days
     validation = validate(setting, plan.validation, features)
-    rows = labelled(rows_of(features, plan.test.train), plan.test.train)
     inputs = tabular.seen_in(rows, setting.numeric, setting.categorical)
     fits = fit_all(setting, inputs, rows, validation.metrics)
     usable = {name: validation.metrics[name] for name in fits.candidates}
@@ -175,6 +176,7 @@ def validate(setting: Setting, fold: Fold, features: pd.DataFrame) -> Validation
     inputs = tabular.seen_in(seen, setting.numeric, setting.categorical)
     matrix, threads = tabular.matrix(inputs, unseen), config.tabular.threads
     metrics, thresholds, flagged = {}, {}, config.evaluation.top_k * len(list(fold.test))
+    check(setting, inputs, seen)
     fits = fit_all(setting, inputs, seen, config.tabular.candidates)
     for name, candidate in fits.candidates.items():
         scores = Graph(candidate.graph, threads).score(matrix)
@@ -203,6 +205,18 @@ def fit_all(setting: Setting, inputs: Inputs, rows: pd.DataFrame, names: Iterabl
     return fits.usable()
 
 
+def check(setting: Setting, inputs: Inputs, rows: pd.DataFrame) -> None:
+    """Have each candidate's library take its parameters on a few rows, before the first one is fitted for hours.
+
+    Raises:
+        UserError: naming what is refused.
+    """
+    few = rows.groupby("label").head(FEW_ROWS)
+    matrix, labels = finite(tabular.matrix(inputs, few), inputs), few["label"].to_numpy(dtype=np.int8)
+    for name in setting.config.tabular.candidates:
+        estimators.check(setting.config.tabular.candidates[name].kind, _job(setting, name), matrix, labels)
+
+
 def accepted(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: float) -> None:
     """Add a fitted candidate, or why it is dropped: when its graph's scores are further off the library's, or NaN."""
     if gap <= tolerance:
@@ -216,11 +230,13 @@ def accepted(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance:
 
 def fit(setting: Setting, name: str, matrix: Matrix, labels: Labels) -> Fitted:
     """Fit one candidate of the config."""
-    task = setting.config.tabular
-    model = task.candidates[name]
-    field = f"task.candidates.{name}.parameters"
-    job = Job(field, model.parameters, task.seed, task.threads, setting.device, task.trainer, setting.checkpoints)
-    return estimators.fit(model.kind, job, matrix, labels)
+    return estimators.fit(setting.config.tabular.candidates[name].kind, _job(setting, name), matrix, labels)
+
+
+def _job(setting: Setting, name: str) -> Job:
+    task, field = setting.config.tabular, f"task.candidates.{name}.parameters"
+    parameters = task.candidates[name].parameters
+    return Job(field, parameters, task.seed, task.threads, setting.device, task.trainer, setting.checkpoints)
 
 
 def finite(matrix: Matrix, inputs: Inputs) -> Matrix:

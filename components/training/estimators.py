@@ -105,6 +105,20 @@ def fit(kind: CandidateKind, job: Job, matrix: Matrix, labels: Labels) -> Fitted
     return FITTERS[kind](job, matrix, labels)
 
 
+def check(kind: CandidateKind, job: Job, matrix: Matrix, labels: Labels) -> None:
+    """Have a library take the parameters: it fits one tree, or the like, and exports it. A network only reads them.
+
+    Raises:
+        UserError: when the library does not know a parameter, or refuses its value.
+    """
+    if kind is CandidateKind.MLP:
+        mlp.parameters(job.field, job.parameters)
+        return
+    trees = job.parameters.get("n_estimators")
+    small = {"n_estimators": 1} if isinstance(trees, int) and trees > 0 else {}
+    fit(kind, replace(job, parameters={**job.parameters, **small}, checkpoints=""), matrix, labels).export()
+
+
 def _xgboost(job: Job, matrix: Matrix, labels: Labels) -> Fitted:
     if job.device == "cuda" and job.parameters.get("tree_method") == "exact":
         raise UserError(

@@ -106,6 +106,20 @@ class Stem(nn.Module):
         return found
 
 
+class BatchNorm(nn.BatchNorm2d):
+    """PyTorch's, but that a single value of a channel, which has no variance, is normalized by the statistics so far.
+
+    It comes from one row whose pixels are down to one: the last of an epoch, or the only one of a piece.
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalize (n, channels, height, width)."""
+        if self.training and inputs.numel() == inputs.shape[1]:
+            mean, variance = self.running_mean, self.running_var
+            return nn.functional.batch_norm(inputs, mean, variance, self.weight, self.bias, eps=self.eps)
+        return super().forward(inputs)
+
+
 class Pointwise(nn.Conv2d):
     """A 1 x 1 convolution that leaves out pixels before it, not within.
 
@@ -299,4 +313,4 @@ def _convolved(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Mod
     kind = Pointwise if size == 1 else nn.Conv2d
     convolution = kind(inputs, outputs, size, stride, size // 2, bias=False)
     nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-    return [convolution, nn.BatchNorm2d(outputs)]
+    return [convolution, BatchNorm(outputs)]

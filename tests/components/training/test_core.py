@@ -251,3 +251,37 @@ def test_a_candidate_that_is_dropped_says_why(gap, reason):
     fits = core.Fits({}, {})
     core.accepted(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
     assert reason in fits.dropped["net"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "says"),
+    [
+        ("mlp", {"hiden": 8}, "task.candidates.last.parameters.hiden: unknown"),
+        ("mlp", {"epochs": 0}, "task.candidates.last.parameters.epochs: "),
+        ("xgboost", {"max_dept": 3}, "task.candidates.last.parameters.max_dept: unknown"),
+        ("xgboost", {"tree_method": "best"}, "task.candidates.last.parameters: XGBClassifier refuses them"),
+        ("random_forest", {"max_features": "many"}, "task.candidates.last.parameters: RandomForestClassifier refuses"),
+        ("random_forest", {"n_estimators": "ten"}, "task.candidates.last.parameters: RandomForestClassifier refuses"),
+        ("logistic_regression", {"solver": "none"}, "task.candidates.last.parameters: LogisticRegression refuses them"),
+    ],
+)
+def test_what_the_last_candidate_refuses_is_said_before_the_first_is_fitted(kind, parameters, says, caplog):
+    caplog.set_level("INFO", "nightshift")
+    models = LINE | {"last": {"kind": kind, "parameters": parameters}}
+
+    with pytest.raises(UserError, match=f"^{says}"):
+        core.train(setting(models), PLAN, samples.features(), LINEAGE)
+
+    assert not caplog.messages
+
+
+def test_days_that_cannot_train_the_final_model_are_named_before_anything_is_fitted(caplog):
+    caplog.set_level("INFO", "nightshift")
+    rows = samples.features()
+    last = rows["event_time"].dt.date == PLAN.test.train.last
+    rows.loc[last & (rows.index == rows.index[last][0]), "label"] = None
+
+    with pytest.raises(UserError, match=f"^{PLAN.test.train}: 1 rows have no label"):
+        core.train(setting(LINE), PLAN, rows, LINEAGE)
+
+    assert not caplog.messages

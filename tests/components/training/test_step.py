@@ -170,3 +170,15 @@ def test_cuda_without_a_gpu_ends_in_one_line_and_exit_code_2(tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith("training: --device cuda")
     assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("root", ["model", "checkpoints"])
+def test_a_place_that_cannot_be_written_to_is_named_before_anything_is_fitted(tmp_path, root, caplog):
+    caplog.set_level("INFO", "nightshift")
+    given = flags(tmp_path)
+    (tmp_path / root).write_text("a file where a folder has to be")
+
+    with pytest.raises(UserError, match=rf"{tmp_path}/{root}"):
+        body(parser().parse_args(given))
+
+    assert not caplog.messages

@@ -9,8 +9,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import ResNetConfig, ResNetForImageClassification
 
 from components.common.errors import UserError
+from components.neural import devices, trainer
+from components.neural.data import Changed, held, unchanged
 from components.neural.recipes import checked
 from components.neural.recipes.resnet import IMAGENET_MEAN, IMAGENET_STD, Parameters, Pointwise, ResNet
+from components.neural.replica import Replica
 
 RESNET50 = {"stages": "3,4,6,3", "width": 64, "bottleneck": True, "stem": "large"}
 
@@ -141,3 +144,19 @@ def test_published_weights_for_gray_images_have_to_say_what_gray_is(tmp_path):
     recipe = ResNet("parameters", 37, 1, 5, Parameters(pretrained=str(tmp_path)))
     with pytest.raises(UserError, match=r"pretrained: has 3 means, and task.channels is 1; write image_mean"):
         recipe.model()
+
+
+@pytest.mark.parametrize("given", [{}, {"bottleneck": True}, {"stem": "large"}, {"precision": "bf16"}])
+@pytest.mark.parametrize(
+    ("rows", "batch_size", "microbatches"), [(9, 8, 1), (1, 4, 1), (3, 1, 1), (9, 8, 8), (5, 4, 2)]
+)
+def test_a_batch_of_one_row_whose_pixels_are_down_to_one_trains_like_others(given, rows, batch_size, microbatches):
+    fit = {"stages": "1,1,1,1", "width": 4, "epochs": 2, "batch_size": batch_size, "microbatches": microbatches}
+    recipe = ResNet("parameters", 8, 3, 2, checked(Parameters, "parameters", fit | given))
+    pixels, known = torch.randint(256, (rows, 8, 8, 3), dtype=torch.uint8), torch.arange(rows) % 2
+
+    with devices.reproducible(0, threads=1):
+        trained = trainer.fit(Replica(recipe, torch.device("cpu")), Changed(held(pixels), known, batch_size, unchanged))
+
+    assert all(value.isfinite().all() for value in trained.model.state_dict().values())
+    assert trained.model.eval()(pixels).isfinite().all()
