@@ -262,10 +262,18 @@ def test_a_text_without_any_token_has_a_score_all_the_same():
     assert Graph(texts_export.bag(np.ones(512), line, tokens.PAD)).score(empty)[0].argmax() == 3
 
 
-@pytest.mark.parametrize("written", [False, "false", "no"])
-def test_whether_a_candidate_is_a_network_is_read_as_its_recipe_reads_it(written):
-    task = topics.task(candidates={"bert": {"kind": "bert", "parameters": {"frozen": written}}})
-    assert texts.is_network(task, "bert")
+def frozen(written: object):
+    return topics.task(candidates={"bert": {"kind": "bert", "parameters": {"frozen": written}}})
+
+
+def test_a_candidate_that_is_not_frozen_is_a_network():
+    assert texts.is_network(frozen(False), "bert")
+
+
+@pytest.mark.parametrize("written", ["false", "no"])
+def test_a_text_does_not_say_whether_a_network_is_frozen(written):
+    with pytest.raises(UserError, match=r"task\.candidates\.bert\.parameters\.frozen: .*valid boolean"):
+        texts.is_network(frozen(written), "bert")
 
 
 def test_operations_are_those_that_pytorch_counts():
