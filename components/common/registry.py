@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -269,9 +270,24 @@ def _explained(registry: str, error: Any) -> UserError | UnavailableError:
     said = f"registry {registry}: {' '.join(str(error).split())[:300] or type(error).__name__}"
     if not is_remote(registry):
         return UserError(f"{said}; check the folder")
-    if _is_passing(error) and not _is_final(registry):
+    health = _health(registry) if _is_passing(error) else Health.REFUSING
+    if health is Health.REFUSING:
+        return UserError(f"{said}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD")
+    if health is Health.SILENT:
         return UnavailableError(f"{said}; check that the server runs, then run the same command again")
-    return UserError(f"{said}; check what the server says, and the login in MLFLOW_TRACKING_USERNAME and _PASSWORD")
+    part = "artifact store" if "mlflow-artifacts" in str(error) else "database"
+    return UnavailableError(
+        f"{said}; the server runs and answers other requests, its {part} failed: look in the server's log, fix what it "
+        "names (a bucket, a right to write, a full disk), then run the same command again"
+    )
+
+
+class Health(StrEnum):
+    """What an MLflow server does with a plain question."""
+
+    ANSWERING = "answering"
+    REFUSING = "refusing"  # or it is no MLflow, such as a proxy's login
+    SILENT = "silent"
 
 
 def _is_passing(error: Any) -> bool:
@@ -283,8 +299,8 @@ def _is_passing(error: Any) -> bool:
     return may_pass(error.get_http_status_code())
 
 
-def _is_final(registry: str) -> bool:
-    """Return whether a plain question is refused or answered by a page, such as a proxy's login.
+def _health(registry: str) -> Health:
+    """Ask a plain question.
 
     MLflow's client takes every status it does not map, and whatever is not its JSON, for an internal error.
     """
@@ -296,10 +312,10 @@ def _is_final(registry: str) -> bool:
     try:
         answer = http_request(get_default_host_creds(registry), raise_on_status=False, **question)
     except MlflowException:
-        return False
+        return Health.SILENT
     if not answer.ok:
-        return not may_pass(answer.status_code)
-    return "json" not in answer.headers.get("Content-Type", "")
+        return Health.SILENT if may_pass(answer.status_code) else Health.REFUSING
+    return Health.ANSWERING if "json" in answer.headers.get("Content-Type", "") else Health.REFUSING
 
 
 def _create(folder: str) -> None:

@@ -14,6 +14,9 @@ people = {
   readers   = ["arn:aws:iam::000000000000:role/readers"]
 }
 
+# what the cluster runs beside the pipelines takes more than one node
+general_pool = { min = 2 }
+
 # prod's account, if it has one of its own
 image_readers = []
 

@@ -61,6 +61,7 @@ module "general_pool" {
   min            = var.general_pool.min
   max            = var.general_pool.max
   disk_gib       = var.general_pool.disk_gib
+  tags           = local.tags
 }
 
 module "gpu_pools" {
@@ -83,6 +84,7 @@ module "gpu_pools" {
   fabric                = each.value.fabric
   placement_group       = each.value.placement_group
   reservation_id        = each.value.reservation_id
+  tags                  = local.tags
 }
 
 module "addons" {
@@ -92,6 +94,7 @@ module "addons" {
   cluster_name       = module.general_pool.cluster_name
   kubernetes_version = module.cluster.kubernetes_version
   name               = local.full_name
+  tags               = local.tags
 }
 
 module "karpenter" {

@@ -71,8 +71,8 @@ variable "kubernetes_version" {
   type        = string
 
   validation {
-    condition     = contains(["1.34", "1.35", "1.36"], var.kubernetes_version)
-    error_message = "kubernetes_version must be one that EKS supported when this was written: 1.34, 1.35 or 1.36."
+    condition     = contains(["1.35", "1.36"], var.kubernetes_version)
+    error_message = "kubernetes_version must be one that EKS supported when this was written: 1.35 or 1.36."
   }
 }
 

@@ -17,15 +17,18 @@ secret() {
 }
 
 kubectl apply --server-side --force-conflicts -k "$(dirname "$0")/namespaces"
+# exists NAMESPACE NAME: a secret that is not there is no error
+exists() { [ -n "$(kubectl get secret --namespace "$1" "$2" --ignore-not-found --output name)" ]; }
+
 # what served models want of requests, and what the release step asks them with; a cluster with all others may lack it
-if ! kubectl get secret --namespace kubeflow nightshift-serving --output name; then
+if ! exists kubeflow nightshift-serving; then
   token=$(password)
   for namespace in nightshift kubeflow; do
     secret $namespace nightshift-serving <<< "token=$token"
   done
 fi
 # the last one that is made here: passwords belong together, so all are made or none
-if kubectl get secret --namespace monitoring grafana-admin --output name; then
+if exists monitoring grafana-admin; then
   echo "cluster-secrets: the other secrets are there; they were not changed"
   exit
 fi

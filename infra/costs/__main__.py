@@ -98,7 +98,7 @@ def _notes(
     dates = sorted(price.date for price in prices.values() if price.usd is not None)
     lines = [
         f"Prices of {table['region']}, from sources of {dates[0]} to {dates[-1]}: refresh infra/costs/prices.yaml.",
-        "Not in it: taxes, discounts, traffic to the internet, nodes of Karpenter, disks of claims, reservations.",
+        f"Not in it: {table['left_out']}.",
     ]
     region = plan.get("variables", {}).get("region", {}).get("value")
     if region not in (None, table["region"]):

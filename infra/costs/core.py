@@ -330,6 +330,12 @@ def _managed_lustre(each: Resource) -> list[Charge]:
     return [Charge("Lustre", f"Managed Lustre {speed}", float(each.values["capacity_gib"]), "GB-month")]
 
 
+def _filestore(each: Resource) -> list[Charge]:
+    return [
+        Charge("files", f"Filestore {each.values['tier']}", float(each.first("file_shares")["capacity_gb"]), "GB-month")
+    ]
+
+
 RULES: dict[str, Callable[[Resource], list[Charge]]] = {
     "aws_eks_cluster": _hourly("cluster"),
     "aws_nat_gateway": _hourly("network"),
@@ -339,6 +345,7 @@ RULES: dict[str, Callable[[Resource], list[Charge]]] = {
     "aws_kms_key": _key,
     "google_container_cluster": _hourly("cluster"),
     "google_compute_router_nat": _hourly("network"),
+    "google_filestore_instance": _filestore,
     "google_lustre_instance": _managed_lustre,
     "google_kms_crypto_key": _key,
 }

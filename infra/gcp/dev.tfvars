@@ -20,8 +20,8 @@ gpu_pools = {
   l4      = { accelerator = "nvidia-l4", gpus = 1, max_nodes = 1, capacity = "on_demand", zones = ["europe-west4-a", "europe-west4-b"] }
 }
 
-# the smallest there is
-lustre = { zone = "europe-west4-a", capacity_gib = 9000, throughput = 1000 }
+# Lustre's smallest, 9,000 GiB, would cost more than all else
+filestore = { zone = "europe-west4-a" }
 
 budget = { amount = 2000, emails = ["ml-platform@example.com"] }
 

@@ -5,7 +5,10 @@ locals {
     environment = var.environment
     managed-by  = "terraform"
   })
+  # of the one file system that steps share
+  files = var.lustre == null ? "file.googleapis.com" : "lustre.googleapis.com"
   services = [
+    local.files,
     "aiplatform.googleapis.com",
     "artifactregistry.googleapis.com",
     "billingbudgets.googleapis.com",
@@ -16,7 +19,6 @@ locals {
     "containerscanning.googleapis.com",
     "iam.googleapis.com",
     "iamcredentials.googleapis.com",
-    "lustre.googleapis.com",
     "monitoring.googleapis.com",
     "servicenetworking.googleapis.com",
     "storage.googleapis.com",
@@ -50,6 +52,7 @@ module "storage" {
   bucket_uses = ["lake", "pipelines", "models"]
 
   image_readers = var.image_readers
+  lustre        = var.lustre != null
 
   depends_on = [google_project_service.needed]
 }
@@ -72,7 +75,7 @@ module "cluster" {
   control_plane_range = module.network.control_plane_range
   people_domain       = var.people_domain
   deletion_protection = var.deletion_protection
-  legacy_lustre_port  = var.lustre.legacy_port
+  legacy_lustre_port  = try(var.lustre.legacy_port, false)
   general_pool        = var.general_pool
   key                 = module.storage.key
   repository          = module.storage.repository
@@ -94,6 +97,7 @@ module "gpu_pools" {
 
 module "lustre" {
   source = "./modules/lustre"
+  count  = var.lustre == null ? 0 : 1
 
   name               = local.name
   zone               = var.lustre.zone
@@ -109,6 +113,20 @@ module "lustre" {
   bucket             = module.storage.buckets["lake"]
 
   depends_on = [module.network, module.storage]
+}
+
+# for tables of some GB, where Lustre's smallest is 9,000 GiB
+module "filestore" {
+  source = "./modules/filestore"
+  count  = var.filestore == null ? 0 : 1
+
+  name         = local.name
+  zone         = var.filestore.zone
+  capacity_gib = var.filestore.capacity_gib
+  network      = module.network.network_id
+  labels       = local.labels
+
+  depends_on = [module.network]
 }
 
 module "identity" {

@@ -13,9 +13,9 @@ output "buckets" {
   value       = module.storage.buckets
 }
 
-output "lustre" {
-  description = "What infra/kubernetes/gcp-dev or gcp-prod has to say: volume handle, address, file system and capacity."
-  value       = module.lustre.volume
+output "volume" {
+  description = "What infra/kubernetes/gcp-dev or gcp-prod has to say: volume handle, address, share or file system, and capacity."
+  value       = one(concat(module.lustre[*].volume, module.filestore[*].volume))
 }
 
 output "identities" {

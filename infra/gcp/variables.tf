@@ -69,8 +69,8 @@ variable "kubernetes_version" {
   default     = "1.35"
 
   validation {
-    condition     = contains(["1.34", "1.35", "1.36"], var.kubernetes_version)
-    error_message = "kubernetes_version is 1.34, 1.35 or 1.36: what the channels REGULAR and STABLE offered in autumn 2026."
+    condition     = contains(["1.35", "1.36"], var.kubernetes_version)
+    error_message = "kubernetes_version is 1.35 or 1.36: what the channels REGULAR and STABLE offered in autumn 2026."
   }
 }
 
@@ -163,17 +163,37 @@ variable "gpu_pools" {
   }
 }
 
+variable "filestore" {
+  description = "A shared file system for little data, instead of Lustre: its zone and its size in GiB."
+  type = object({
+    zone         = string
+    capacity_gib = optional(number, 1024)
+  })
+  default = null
+
+  validation {
+    condition     = var.filestore == null ? true : contains(var.zones, var.filestore.zone)
+    error_message = "filestore.zone is one of the zones of the variable zones, beside the nodes."
+  }
+
+  validation {
+    condition     = (var.filestore == null) != (var.lustre == null)
+    error_message = "filestore and lustre are two ways to the one file system that steps share: give one of them."
+  }
+}
+
 variable "lustre" {
-  description = "The Lustre file system: its zone, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
+  description = "The Lustre file system, for much data: its zone, its size in GiB, its throughput in MB/s for each TiB, and whether it speaks GKE's legacy port 6988."
   type = object({
     zone         = string
     capacity_gib = number
     throughput   = number
     legacy_port  = optional(bool, false)
   })
+  default = null
 
   validation {
-    condition     = contains(var.zones, var.lustre.zone)
+    condition     = var.lustre == null ? true : contains(var.zones, var.lustre.zone)
     error_message = "lustre.zone is one of the zones of the variable zones, beside the nodes."
   }
 }

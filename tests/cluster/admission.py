@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 
 from tests.cluster import quantities, security
@@ -48,8 +49,13 @@ def _in_a_namespace(store: Store, kind: Kind, value: Json) -> None:
 
 
 def _pod(store: Store, pod: Json) -> Json:
+    _readable(pod)
+    # plugins fill in, then the API judges, then plugins do
+    for _, container, item in _limits(store, pod):
+        _filled(container, item)
     _checked(pod)
-    _limited(store, pod)
+    for name, container, item in _limits(store, pod):
+        _limited(name, container, item)
     _defaults(pod)
     _with_account(store, pod)
     _prioritized(store, pod)
@@ -76,13 +82,17 @@ def _checked(pod: Json) -> None:
         _sensible(name, i, container.get("resources", {}))
 
 
+def _readable(pod: Json) -> None:
+    for at, container in enumerate(pod["spec"]["containers"]):
+        for part in ("requests", "limits"):
+            for resource, amount in container.get("resources", {}).get(part, {}).items():
+                try:
+                    quantities.number(amount)
+                except ValueError as error:
+                    raise RefusedError(400, f"spec.containers[{at}].resources.{part}[{resource}]: {error}") from None
+
+
 def _sensible(name: str, at: int, resources: Json) -> None:
-    for part in ("requests", "limits"):
-        for resource, amount in resources.get(part, {}).items():
-            try:
-                quantities.number(amount)
-            except ValueError as error:
-                raise RefusedError(400, f"spec.containers[{at}].resources.{part}[{resource}]: {error}") from None
     for resource, wanted in resources.get("requests", {}).items():
         limit = resources.get("limits", {}).get(resource)
         if limit is not None and quantities.number(wanted) > quantities.number(limit):
@@ -90,22 +100,25 @@ def _sensible(name: str, at: int, resources: Json) -> None:
             raise invalid(POD, name, f"{field}: must be less than or equal to {resource} limit of {limit}")
 
 
-def _limited(store: Store, pod: Json) -> None:
+def _limits(store: Store, pod: Json) -> Iterator[tuple[str, Json, Json]]:
+    """Each container of a pod with each of its namespace's limits, by the pod's name."""
     for limits in store.each(LIMITS, pod["metadata"]["namespace"]):
         for item in limits["spec"]["limits"]:
             if item["type"] == "Container":
-                for container in security.containers(pod["spec"]):
-                    _limited_container(pod["metadata"]["name"], container, item)
+                yield from ((pod["metadata"]["name"], each, item) for each in security.containers(pod["spec"]))
 
 
-def _limited_container(name: str, container: Json, item: Json) -> None:
+def _filled(container: Json, item: Json) -> None:
     resources = container.setdefault("resources", {})
     resources["limits"] = item.get("default", {}) | resources.get("limits", {})
     # a limit of one's own is the request as well, before the namespace's
     resources["requests"] = item.get("defaultRequest", {}) | resources["limits"] | resources.get("requests", {})
+
+
+def _limited(name: str, container: Json, item: Json) -> None:
     for word, part in (("max", "limits"), ("min", "requests")):
         for resource, bound in item.get(word, {}).items():
-            _bounded(name, word, resource, bound, resources[part].get(resource))
+            _bounded(name, word, resource, bound, container["resources"][part].get(resource))
 
 
 def _bounded(name: str, word: str, resource: str, bound: str, given: str | None) -> None:

@@ -94,14 +94,25 @@ class Controllers(threading.Thread):
         for claim in self._store.copies(CLAIM):
             spec = claim["spec"]
             known = spec.get("storageClassName", "") in classes | {""}
-            there = "volumeName" not in spec or self._store.peek(VOLUME, spec["volumeName"])
-            if known and there and claim.get("status", {}).get("phase") != "Bound":
+            if known and self._volume_fits(spec) and claim.get("status", {}).get("phase") != "Bound":
                 claim["status"] = {
                     "phase": "Bound",
                     "accessModes": spec["accessModes"],
                     "capacity": {"storage": spec["resources"]["requests"]["storage"]},
                 }
                 self._store.replace(CLAIM, claim)
+
+    def _volume_fits(self, claim: Json) -> bool:
+        """Whether the volume that a claim names, if it does, is there, of its class, and large enough."""
+        if "volumeName" not in claim:
+            return True
+        volume = self._store.peek(VOLUME, claim["volumeName"])
+        if volume is None:
+            return False
+        wanted, capacity = claim["resources"]["requests"]["storage"], volume["spec"]["capacity"]["storage"]
+        same = claim.get("storageClassName", "") == volume["spec"].get("storageClassName", "")
+        modes = set(claim["accessModes"]) <= set(volume["spec"]["accessModes"])
+        return same and modes and quantities.number(wanted) <= quantities.number(capacity)
 
     def _taints(self) -> None:
         """Delete pods from nodes that no longer want them, at once or when they have been tolerated long enough."""

@@ -32,6 +32,18 @@ def test_a_pod_of_an_account_that_is_not_there_is_forbidden(core: client.CoreV1A
     assert 'error looking up service account default/nobody: serviceaccount "nobody" not found' in refusal.message
 
 
+def test_a_request_over_the_limit_that_a_limit_range_fills_in_is_invalid(
+    cluster: Cluster, core: client.CoreV1Api
+) -> None:
+    cluster.apply(limits(default={"memory": "1Gi"}))
+    asked = {"resources": {"requests": {"memory": "2Gi"}}}
+
+    refusal = refused(core.create_namespaced_pod, "default", pod(container=asked))
+
+    assert refusal.kind == (422, "Invalid")
+    assert "must be less than or equal to memory limit of 1Gi" in refusal.message
+
+
 def test_a_pod_over_the_quota_is_forbidden_until_another_ends(cluster: Cluster, core: client.CoreV1Api) -> None:
     cluster.add_node("gpu", gpus=8)
     cluster.apply(named("ResourceQuota", "runs", spec={"hard": {"requests.nvidia.com/gpu": "1"}}))

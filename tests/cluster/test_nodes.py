@@ -4,7 +4,7 @@ import pytest
 from kubernetes import client
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.kinds import NODE
+from tests.cluster.kinds import NODE, Json
 from tests.cluster.samples import gone, gpu, named, phase, pod, refused, unplaced, until
 from tests.processes import wait_until
 
@@ -55,6 +55,30 @@ def test_a_pod_whose_claim_is_missing_waits_for_it(cluster: Cluster) -> None:
     cluster.apply(named("PersistentVolumeClaim", "lake", spec=spec))
 
     phase(cluster, "Succeeded")
+
+
+def persistent(name: str, spec: Json) -> Json:
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    "differs", ({"storageClassName": "fast"}, {"capacity": {"storage": "1Mi"}}, {"accessModes": ["ReadWriteOnce"]})
+)
+def test_a_claim_is_not_bound_to_a_volume_that_is_not_what_it_asks_for(cluster: Cluster, differs: Json) -> None:
+    csi = {"driver": "fsx.csi.aws.com", "volumeHandle": "fs-0"}
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": "", "csi": csi}
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = spec | {"storageClassName": "", "volumeName": "lake"}
+    cluster.apply(persistent("lake", volume | differs))
+    cluster.apply(named("PersistentVolumeClaim", "lake", spec=claim))
+    cluster.apply(pod(volumes=[{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]))
+    assert "unbound" in unplaced(cluster)
+
+    cluster.apply(persistent("other", volume))
+    cluster.apply(named("PersistentVolumeClaim", "second", spec=claim | {"volumeName": "other"}))
+    cluster.apply(pod(name="second", volumes=[{"name": "lake", "persistentVolumeClaim": {"claimName": "second"}}]))
+
+    phase(cluster, "Succeeded", "second")
 
 
 def test_a_node_that_takes_no_more_pods_keeps_those_it_has(cluster: Cluster) -> None:

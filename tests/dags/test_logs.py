@@ -5,6 +5,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from pipelines.engines.airflow.logs import REMOTE_TASK_LOG, StoredLogs
 
@@ -42,6 +45,34 @@ def test_what_the_triggerer_wrote_of_a_try_belongs_to_its_log_and_another_try_do
 
 def test_a_task_without_a_log_has_none(tmp_path: Path) -> None:
     assert StoredLogs(str(tmp_path), str(tmp_path / "store")).read(LOG) == ([], [])
+
+
+def test_a_log_that_cannot_be_stored_is_in_the_log_of_the_pod_and_the_page_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / LOG).parent.mkdir(parents=True)
+    (tmp_path / LOG).write_text("line 1\nline 2\n")
+    (tmp_path / "file").touch()
+    logs = StoredLogs(str(tmp_path), str(tmp_path / "file" / "store"))
+
+    with pytest.raises(Exception, match="Not a directory"):
+        logs.upload(LOG)
+
+    printed = capsys.readouterr().err
+    assert f"could not be stored at {tmp_path}/file/store/{LOG}: " in printed
+    assert "line 1\nline 2\n" in printed
+    ((uri,), (text,)) = logs.read(LOG, SimpleNamespace(state="success"))
+    assert uri == f"{tmp_path}/file/store/{LOG}"
+    assert "see the log of its pod" in text
+
+
+def test_the_page_of_a_running_task_is_left_to_airflow_and_that_of_one_that_ended_without_a_log_says_so(
+    tmp_path: Path,
+) -> None:
+    logs = StoredLogs(str(tmp_path), str(tmp_path / "store"))
+
+    assert logs.read(LOG, SimpleNamespace(state="running")) == ([], [])
+    assert "is not there; a task whose log could not be stored" in logs.read(LOG, SimpleNamespace(state="failed"))[1][0]
 
 
 def test_without_a_store_logs_stay_where_they_are() -> None:

@@ -583,7 +583,7 @@ def kubectl(tmp_path: Path) -> Path:
         f"""#!/bin/sh
         echo "$@" >> {tmp_path}/asked
         case "$*" in
-          "get secret"*) grep -qsx "$4 $5" {tmp_path}/there ;;
+          "get secret"*) if grep -qsx "$4 $5" {tmp_path}/there; then echo "secret/$5"; fi ;;
           "create "*) tee -a {tmp_path}/told > {tmp_path}/$6.$4 ;;
           *) cat > /dev/null ;;
         esac

@@ -168,6 +168,11 @@ def test_without_a_spot_pool_a_training_takes_the_first_that_may_have_a_gpu() ->
         ("aws_kms_key", {}, [("keys", "aws_kms_key", 1, "month")]),
         ("google_kms_crypto_key", {}, [("keys", "google_kms_crypto_key", 1, "month")]),
         (
+            "google_filestore_instance",
+            {"tier": "BASIC_HDD", "file_shares": [{"capacity_gb": 1024}]},
+            [("files", "Filestore BASIC_HDD", 1024, "GB-month")],
+        ),
+        (
             "google_lustre_instance",
             {"per_unit_storage_throughput": 500, "capacity_gib": 9000},
             [("Lustre", "Managed Lustre 500", 9000, "GB-month")],

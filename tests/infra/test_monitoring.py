@@ -18,6 +18,7 @@ from tests.prometheus import program
 
 ALERTS = [Query(rule["alert"], rule["expr"]) for rule in rules()]
 OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
+OF_THE_CLUSTER = {"kube_node_status_capacity"}  # kube-state-metrics, which kube-prometheus-stack brings
 
 
 def manifest(kind: str) -> dict[str, Any]:
@@ -91,7 +92,9 @@ def test_only_metrics_are_asked_for_that_somebody_exposes(query: Query) -> None:
     asked = query.metrics()
 
     assert asked
-    assert {base(name) for name in asked} <= {base(name) for name in documented()} | of_gpus() | OF_THE_PROCESS
+    assert {base(name) for name in asked} <= {
+        base(name) for name in documented()
+    } | of_gpus() | OF_THE_PROCESS | OF_THE_CLUSTER
 
 
 def test_no_alert_is_about_what_a_managed_cluster_does_not_show() -> None:
@@ -114,7 +117,9 @@ def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
     image = (ROOT / "containers/serving/Dockerfile").read_text()
     pushed = yaml.safe_load((ROOT / "infra/cluster/values/pushgateway.yaml").read_text())["serviceMonitor"]["enabled"]
     exported = manifest("ServiceMonitor")["spec"]["endpoints"]
+    stack = yaml.safe_load((ROOT / "infra/cluster/values/kube-prometheus-stack.yaml").read_text())
     scraped = {
+        "kube_": "kubeStateMetrics" not in stack,
         "DCGM_": monitored("gke.yaml")["podMetricsEndpoints"],
         "nightshift_endpoint_": served["portNumber"] == PORT and f"EXPOSE {PORT}\n" in image,
         **dict.fromkeys(("nightshift_run_", "nightshift_schedule_", "nightshift_kubeflow_"), exported),

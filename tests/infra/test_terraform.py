@@ -91,6 +91,22 @@ def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, plan
             1,
             "1Gi",
         ),
+        (
+            "aws",
+            "what_costs_by_the_hour_bears_the_tags_of_the_budget",
+            "aws_launch_template",
+            "tag_specifications",
+            [],
+            "a volume bears None",
+        ),
+        (
+            "aws",
+            "what_costs_by_the_hour_bears_the_tags_of_the_budget",
+            "aws_eks_addon",
+            "configuration_values",
+            None,
+            "disks of claims bear {}",
+        ),
         ("gcp", "pools_have_the_labels_and_taints_that_steps_expect", POOL, "node_config", [NODE], "is labeled"),
         ("gcp", "webhooks_are_reached_from_the_control_plane", "google_compute_firewall", "allow", [CLOSED], "in vain"),
         (
@@ -106,10 +122,10 @@ def test_the_plan_keeps_the_policy(cloud: str, environment: str, name: str, plan
         (
             "gcp",
             "the_volume_in_kubernetes_is_the_instance",
-            "google_lustre_instance",
-            "filesystem",
+            "google_filestore_instance",
+            "name",
             "x",
-            "mounts lustre",
+            "not modeInstance/europe-west4-a/x/nightshift",
         ),
     ],
 )

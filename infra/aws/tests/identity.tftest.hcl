@@ -6,9 +6,12 @@ variables {
   account_id   = "000000000000"
   cluster_name = "nightshift-dev"
   bucket_arn   = "arn:aws:s3:::nightshift-dev-000000000000"
-  repositories = { serving = "arn:aws:ecr:us-east-1:000000000000:repository/nightshift-dev/serving" }
-  kms_key_arn  = "arn:aws:kms:us-east-1:000000000000:key/0"
-  sources      = { raw = { kms_key_arn = "arn:aws:kms:us-east-1:111111111111:key/0" }, plain = {} }
+  repositories = {
+    serving     = "arn:aws:ecr:us-east-1:000000000000:repository/nightshift-dev/serving"
+    serving-gpu = "arn:aws:ecr:us-east-1:000000000000:repository/nightshift-dev/serving-gpu"
+  }
+  kms_key_arn = "arn:aws:kms:us-east-1:000000000000:key/0"
+  sources     = { raw = { kms_key_arn = "arn:aws:kms:us-east-1:111111111111:key/0" }, plain = {} }
 }
 
 run "raw_data_of_another_account" {

@@ -14,6 +14,7 @@ variables {
   capacity              = "on_demand"
   min                   = 0
   max                   = 2
+  tags                  = { project = "nightshift", environment = "dev" }
   disk_gib              = 200
 }
 

@@ -93,3 +93,38 @@ run "lustre_lies_where_the_nodes_are" {
 
   expect_failures = [var.lustre]
 }
+
+run "filestore_stands_in_for_lustre" {
+  command = plan
+
+  variables {
+    lustre    = null
+    filestore = { zone = "europe-west4-a" }
+  }
+
+  assert {
+    condition     = length(module.lustre) == 0 && length(module.filestore) == 1
+    error_message = "one file system"
+  }
+}
+
+run "steps_share_one_file_system" {
+  command = plan
+
+  variables {
+    filestore = { zone = "europe-west4-a" }
+  }
+
+  expect_failures = [var.filestore]
+}
+
+run "filestore_lies_where_the_nodes_are" {
+  command = plan
+
+  variables {
+    lustre    = null
+    filestore = { zone = "europe-west4-c" }
+  }
+
+  expect_failures = [var.filestore]
+}

@@ -9,6 +9,7 @@ variables {
   region        = "europe-west4"
   disposable    = true
   bucket_uses   = ["lake"]
+  lustre        = true
 }
 
 run "each_input_is_refused_by_name" {

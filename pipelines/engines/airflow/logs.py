@@ -5,6 +5,7 @@ the logs below `remote_base_log_folder`, an `s3://` or `gs://` URI. `remote_logg
 providers, in whose place is the project's own storage.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from airflow.configuration import conf
 from components.common import storage
 
 __all__ = ["LOGGING_CONFIG", "REMOTE_TASK_LOG"]
+
+
+ENDED = ("failed", "success", "up_for_retry")  # after they ran
+ELSEWHERE = "a task whose log could not be stored has printed it: see the log of its pod (kubectl logs)"
 
 
 class StoredLogs:
@@ -31,15 +36,34 @@ class StoredLogs:
         self._remote = remote
 
     def upload(self, path: Path | str, _ti: Any = None) -> None:
-        """Store the log at a path, which may be relative to the folder of logs."""
-        found = self._local / path
-        storage.copy(str(found), storage.join(self._remote, found.relative_to(self._local).as_posix()))
+        """Store the log at a path, which may be relative to the folder of logs.
 
-    def read(self, relative_path: str, _ti: Any = None) -> tuple[list[str], list[str]]:
-        """Return where the logs of one try lie, and what they say; a triggerer adds its own to the worker's."""
-        folder, _, name = storage.join(self._remote, relative_path).rpartition("/")
-        found = [storage.join(folder, each) for each in storage.names(folder) if each.startswith(name)]
-        return found, [storage.read_bytes(uri).decode(errors="replace") for uri in found]
+        Where the store refuses it, the pod's own log keeps it: Airflow logs the error to the file that will be gone.
+        """
+        log = self._local / path
+        uri = storage.join(self._remote, log.relative_to(self._local).as_posix())
+        try:
+            storage.copy(str(log), uri)
+        except Exception as error:
+            print(f"nightshift: the task's log could not be stored at {uri}: {error}; it follows", file=sys.stderr)
+            print(log.read_text(errors="replace"), file=sys.stderr, flush=True)
+            raise
+
+    def read(self, relative_path: str, ti: Any = None) -> tuple[list[str], list[str]]:
+        """Return where the logs of one try lie, and what they say; a triggerer adds its own to the worker's.
+
+        Of a task that has ended and whose log is not there, or cannot be read, that is said instead.
+        """
+        uri = storage.join(self._remote, relative_path)
+        folder, _, name = uri.rpartition("/")
+        try:
+            uris = [storage.join(folder, each) for each in storage.names(folder) if each.startswith(name)]
+            logs = [storage.read_bytes(each).decode(errors="replace") for each in uris]
+        except Exception as error:
+            return [uri], [f"{uri} cannot be read: {error}; {ELSEWHERE}"]
+        if not uris and getattr(ti, "state", None) in ENDED:
+            return [uri], [f"{uri} is not there; {ELSEWHERE}"]
+        return uris, logs
 
 
 _FOLDER = conf.get("logging", "remote_base_log_folder", fallback="")

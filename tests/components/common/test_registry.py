@@ -14,6 +14,7 @@ from components.common.contracts import package
 from components.common.errors import UnavailableError, UserError
 from components.common.release import Place
 from components.tabular.inputs import Scorer
+from tests import tracking
 from tests.conftest import LOSSES
 from tests.processes import SECONDS, started
 from tests.servers import serving
@@ -195,6 +196,20 @@ def test_a_server_that_does_not_answer_may_do_so_later(one_try, server):
 def test_a_server_that_fails_may_do_better_later(one_try, answering, status):
     with pytest.raises(UnavailableError, match=rf"{status}.*; check that the server runs, then run the same command"):
         registry.versions(answering(status), "fraud")
+
+
+@pytest.mark.slow
+def test_a_server_that_runs_and_cannot_store_files_is_said_to_run(one_try, save_model, tmp_path):
+    (tmp_path / "files").touch()  # where its artifact store should be a folder
+    uri = save_model(0.5)
+
+    with (
+        tracking.serve(tmp_path) as server,
+        pytest.raises(
+            UnavailableError, match=r"mlflow-artifacts.*; the server runs and answers other .* artifact store failed"
+        ),
+    ):
+        registry.register(server, "fraud", uri, {})
 
 
 def test_a_server_whose_json_is_no_answer_may_do_better_later(one_try, answering):

@@ -1,5 +1,6 @@
 """Where AWS's plans have to fit what the pipelines and Kubernetes say. A policy says what breaks it."""
 
+import json
 from collections.abc import Iterator
 
 from pipelines.environments import AWS, GPU
@@ -55,7 +56,27 @@ def the_volume_in_kubernetes_is_the_file_system(plan: Json) -> Iterator[str]:
         yield f"the volume is not looked for in {region}"
 
 
+def what_costs_by_the_hour_bears_the_tags_of_the_budget(plan: Json) -> Iterator[str]:
+    """Nodes, their disks and those of claims: the provider's default tags do not reach what others create."""
+    (budget,) = resources(plan, "aws_budgets_budget")
+    parts = [tag for part in budget.values["filter_expression"][0]["and"] for tag in part["tags"]]
+    watched = {tag["key"]: tag["values"][0] for tag in parts}
+    for template in resources(plan, "aws_launch_template"):
+        named = {each["resource_type"]: each["tags"] for each in template.values["tag_specifications"]}
+        for kind in ("instance", "network-interface", "volume"):
+            if not watched.items() <= named.get(kind, {}).items():
+                yield f"{template.address}: a {kind} bears {named.get(kind)}, the budget watches {watched}"
+    drivers = [
+        addon for addon in resources(plan, "aws_eks_addon") if addon.values["addon_name"] == "aws-ebs-csi-driver"
+    ]
+    for driver in drivers:
+        controller = json.loads(driver.values.get("configuration_values") or "{}").get("controller", {})
+        if not watched.items() <= controller.get("extraVolumeTags", {}).items():
+            yield f"{driver.address}: disks of claims bear {controller}, the budget watches {watched}"
+
+
 POLICIES = (
+    what_costs_by_the_hour_bears_the_tags_of_the_budget,
     nodes_are_what_the_pipelines_ask_for,
     who_is_in_a_group_of_people_is_said,
     the_volume_in_kubernetes_is_the_file_system,

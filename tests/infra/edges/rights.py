@@ -58,7 +58,7 @@ def _on_gcp(plan: Json) -> Iterator[tuple[str, str]]:
         yield from ((role.address.rpartition(".")[2], permission) for permission in role.values["permissions"])
     for grant in (found for found in resources(plan) if found.type.endswith("_iam_member")):
         name = re.sub(
-            r'^module\.(\w+)\..*?\.(\w+(?:\["(.*)"\])?)$', lambda at: f"{at[1]} {at[3] or at[2]}", grant.address
+            r'^module\.(\w+)(?:\[0\])?\..*?\.(\w+(?:\["(.*)"\])?)$', lambda at: f"{at[1]} {at[3] or at[2]}", grant.address
         )
         account = re.search(r"\[(.*)\]", grant.values.get("member", ""))
         yield account[1] if account else name, grant.values.get("role", "a role of ours").removeprefix("roles/")

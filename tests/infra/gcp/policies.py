@@ -20,6 +20,7 @@ APIS = {
     "google_compute": "compute",
     "google_container": "container",
     "google_kms": "cloudkms",
+    "google_filestore": "file",
     "google_lustre": "lustre",
     "google_monitoring": "monitoring",
     "google_project": "cloudresourcemanager",
@@ -115,16 +116,39 @@ def steps_act_as_the_accounts_that_kubernetes_gives_them(plan: Json) -> Iterator
 
 
 def the_volume_in_kubernetes_is_the_instance(plan: Json) -> Iterator[str]:
-    (instance,) = resources(plan, "google_lustre_instance")
-    mounted = next(yaml.safe_load_all(Path(OVERLAY / "lustre.yaml").read_text()))["spec"]["csi"]
-    if mounted["volumeAttributes"]["filesystem"] != instance.values["filesystem"]:
-        yield f"lustre.yaml mounts {mounted['volumeAttributes']['filesystem']}"
-    own, project = volume("gcp", plan), plan["variables"]["project_id"]["value"]
-    wanted = {
+    own = volume("gcp", plan)
+    for instance in resources(plan, "google_lustre_instance"):
+        yield from _differences(own, _lustre(instance, plan["variables"]["project_id"]["value"]))
+    for instance in resources(plan, "google_filestore_instance"):
+        yield from _differences(own, _filestore(instance))
+
+
+def _lustre(instance: Resource, project: str) -> Json:
+    return {
         "/spec/capacity/storage": f"{instance.values['capacity_gib']}Gi",
         "/spec/csi/volumeHandle": f"{project}/{instance.values['location']}/{instance.values['instance_id']}",
+        "/spec/csi/volumeAttributes/filesystem": instance.values["filesystem"],
     }
-    yield from (f"{path} is {own[path]}, not {value}" for path, value in wanted.items() if own[path] != str(value))
+
+
+def _filestore(instance: Resource) -> Json:
+    (share,) = instance.values["file_shares"]
+    named = (instance.values["location"], instance.values["name"], share["name"])
+    return {
+        "/spec/capacity/storage": f"{share['capacity_gb']}Gi",
+        "/spec/csi/driver": "filestore.csi.storage.gke.io",
+        "/spec/csi/volumeHandle": "/".join(("modeInstance", *named)),
+        "/spec/csi/volumeAttributes": {"ip": "10.0.0.2", "volume": share["name"]},
+    }
+
+
+def _differences(own: Json, wanted: Json) -> Iterator[str]:
+    """The environment's own fields; what it leaves is the cloud's, in lustre.yaml."""
+    mounted = next(yaml.safe_load_all(Path(OVERLAY / "lustre.yaml").read_text()))["spec"]["csi"]
+    common = {f"/spec/csi/volumeAttributes/{name}": value for name, value in mounted["volumeAttributes"].items()}
+    for path, value in wanted.items():
+        if (common | own)[path] != value:
+            yield f"{path} is {(common | own)[path]}, not {value}"
 
 
 POLICIES = (

@@ -6,7 +6,7 @@ name               = "moonlight"
 environment        = "prod"
 region             = "us-central1"
 zones              = ["us-central1-c", "us-central1-a"]
-kubernetes_version = "1.34"
+kubernetes_version = "1.36"
 
 external_control_plane = false
 people_domain          = "example.org"

@@ -3,7 +3,7 @@ data "aws_partition" "current" {}
 locals {
   accounts = { ebs = "ebs-csi-controller-sa", fsx = "fsx-csi-controller-sa" }
   # whose account and role each has; null asks for none
-  addons = { coredns = null, aws-ebs-csi-driver = "ebs", aws-fsx-csi-driver = "fsx" }
+  addons = { coredns = null, metrics-server = null, aws-ebs-csi-driver = "ebs", aws-fsx-csi-driver = "fsx" }
 }
 
 # what EKS itself would install with this version of Kubernetes
@@ -20,6 +20,8 @@ resource "aws_eks_addon" "this" {
   cluster_name  = var.cluster_name
   addon_name    = each.key
   addon_version = data.aws_eks_addon_version.this[each.key].version
+  # the provider's default tags do not reach what the driver makes
+  configuration_values = each.value == "ebs" ? jsonencode({ controller = { extraVolumeTags = var.tags } }) : null
 
   dynamic "pod_identity_association" {
     for_each = each.value == null ? [] : [each.value]

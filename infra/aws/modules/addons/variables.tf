@@ -12,3 +12,8 @@ variable "name" {
   description = "First part of the names of the roles"
   type        = string
 }
+
+variable "tags" {
+  description = "Tags of the disks that claims are given, by which the budget finds them"
+  type        = map(string)
+}

@@ -41,6 +41,11 @@ resource "aws_eks_cluster" "this" {
   deletion_protection           = var.deletion_protection
   bootstrap_self_managed_addons = false
 
+  # past the standard support EKS upgrades the cluster, and does not charge six times as much for the old version
+  upgrade_policy {
+    support_type = "STANDARD"
+  }
+
   access_config {
     authentication_mode                         = "API"
     bootstrap_cluster_creator_admin_permissions = false

@@ -212,7 +212,7 @@ resource "aws_iam_role_policy" "sagemaker" {
         Sid      = "Image"
         Effect   = "Allow"
         Action   = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
-        Resource = var.repositories["serving"]
+        Resource = [var.repositories["serving"], var.repositories["serving-gpu"]]
       },
       {
         Sid      = "Registry"

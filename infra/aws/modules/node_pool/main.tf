@@ -132,12 +132,13 @@ resource "aws_launch_template" "this" {
     }
   }
 
+  # the provider's default tags stop at the template: what it launches, the dearest of all, has those that are named here
   dynamic "tag_specifications" {
     for_each = toset(["instance", "volume", "network-interface"])
 
     content {
       resource_type = tag_specifications.value
-      tags          = { Name = "${var.cluster_name}-${var.name}" }
+      tags          = merge(var.tags, { Name = "${var.cluster_name}-${var.name}" })
     }
   }
 

@@ -116,3 +116,8 @@ variable "placement_group" {
   type        = bool
   default     = false
 }
+
+variable "tags" {
+  description = "Tags of instances, disks and network interfaces, by which the budget finds them"
+  type        = map(string)
+}

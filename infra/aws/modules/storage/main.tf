@@ -90,7 +90,7 @@ resource "aws_s3_bucket_policy" "this" {
 }
 
 resource "aws_ecr_repository" "this" {
-  for_each = toset(["airflow", "base", "rapids", "serving"])
+  for_each = toset(["airflow", "base", "rapids", "serving", "serving-gpu"])
 
   name                 = "${var.name}/${each.key}"
   image_tag_mutability = "IMMUTABLE"

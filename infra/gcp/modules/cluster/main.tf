@@ -121,6 +121,9 @@ resource "google_container_cluster" "this" {
       enabled                   = true
       enable_legacy_lustre_port = var.legacy_lustre_port
     }
+    gcp_filestore_csi_driver_config {
+      enabled = true
+    }
     gce_persistent_disk_csi_driver_config {
       enabled = true
     }

@@ -151,6 +151,10 @@ resource "google_container_node_pool" "gpu" {
 
     kubelet_config {
       insecure_kubelet_readonly_port_enabled = "FALSE"
+      # GKE's own are 30 s, of which pods have 15. The most there is, less critical pods' part: what a checkpoint may take.
+      # https://docs.cloud.google.com/kubernetes-engine/docs/concepts/spot-vms
+      shutdown_grace_period_seconds               = each.value.capacity == "spot" ? 120 : null
+      shutdown_grace_period_critical_pods_seconds = each.value.capacity == "spot" ? 15 : null
     }
   }
 

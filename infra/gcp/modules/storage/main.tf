@@ -5,13 +5,12 @@ data "google_project" "this" {
 locals {
   number = data.google_project.this.number
   # who encrypts with the key: nodes' disks and secrets, objects, images, files
-  agents = {
+  agents = merge({
     compute  = "serviceAccount:service-${local.number}@compute-system.iam.gserviceaccount.com"
     cluster  = "serviceAccount:service-${local.number}@container-engine-robot.iam.gserviceaccount.com"
     storage  = "serviceAccount:${data.google_storage_project_service_account.this.email_address}"
     registry = google_project_service_identity.agents["artifactregistry.googleapis.com"].member
-    lustre   = google_project_service_identity.agents["lustre.googleapis.com"].member
-  }
+  }, var.lustre ? { lustre = google_project_service_identity.agents["lustre.googleapis.com"].member } : {})
 }
 
 data "google_storage_project_service_account" "this" {
@@ -20,7 +19,7 @@ data "google_storage_project_service_account" "this" {
 
 # service agents that come into being at the first use of their API, which is too late for a grant
 resource "google_project_service_identity" "agents" {
-  for_each = toset(["artifactregistry.googleapis.com", "lustre.googleapis.com"])
+  for_each = toset(concat(["artifactregistry.googleapis.com"], var.lustre ? ["lustre.googleapis.com"] : []))
   provider = google-beta
 
   project = var.project_id

@@ -25,5 +25,5 @@ output "repository_url" {
 
 output "lustre_service_agent" {
   description = "Who copies between Lustre and a bucket, as a member of IAM policies."
-  value       = local.agents["lustre"]
+  value       = lookup(local.agents, "lustre", null)
 }

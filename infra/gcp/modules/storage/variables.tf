@@ -37,3 +37,8 @@ variable "bucket_uses" {
     error_message = "bucket_uses are at most 12 lowercase letters, digits and hyphens each: they end the names of buckets."
   }
 }
+
+variable "lustre" {
+  description = "Whether there is a Lustre file system, whose service agent uses the key too."
+  type        = bool
+}
