@@ -57,8 +57,7 @@ def _on_gcp(plan: Json) -> Iterator[tuple[str, str]]:
     for role in resources(plan, "google_project_iam_custom_role"):
         yield from ((role.address.rpartition(".")[2], permission) for permission in role.values["permissions"])
     for grant in (found for found in resources(plan) if found.type.endswith("_iam_member")):
-        name = re.sub(
-            r'^module\.(\w+)(?:\[0\])?\..*?\.(\w+(?:\["(.*)"\])?)$', lambda at: f"{at[1]} {at[3] or at[2]}", grant.address
-        )
+        module = r'^module\.(\w+)(?:\[0\])?\..*?\.(\w+(?:\["(.*)"\])?)$'
+        name = re.sub(module, lambda at: f"{at[1]} {at[3] or at[2]}", grant.address)
         account = re.search(r"\[(.*)\]", grant.values.get("member", ""))
         yield account[1] if account else name, grant.values.get("role", "a role of ours").removeprefix("roles/")
