@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+WINDOW = 1 << 14  # characters that nearly every value fits in: errors in a long text are slow to raise
+MARGIN = 64  # characters: a literal so near the end of a window may be cut
 ENDS = 64  # where a broken value may end, before it is given up
 PROBLEMS = (ValueError, RecursionError)
 DECODER = json.JSONDecoder(strict=False)  # with control characters in texts, NaN and Infinity
@@ -47,13 +49,29 @@ def read(text: str, start: int, last: int) -> tuple[Any, int, bool]:
         ValueError: when it does not end in the text, or what it means is in doubt.
         RecursionError: when it is nested too deep.
     """
+    window = text[start : start + WINDOW]
+    try:
+        value, end = DECODER.raw_decode(window)
+        return value, start + end, False
+    except json.JSONDecodeError as error:
+        is_cut = error.msg.startswith("Unterminated") or error.pos > len(window) - MARGIN
+    except RecursionError:
+        is_cut = True
+    if not is_cut and start <= last and (mended := _mend(window, 0)):
+        return mended[0], start + mended[1], True
     try:
         return *DECODER.raw_decode(text, start), False
     except PROBLEMS:
-        for end in _ends(text, start) if start <= last else ():
-            for mended in _mended(text[start:end]):
-                return mended, end, True
+        if start <= last and (mended := _mend(text, start)):
+            return *mended, True
         raise
+
+
+def _mend(text: str, start: int) -> tuple[Any, int] | None:
+    for end in _ends(text, start):
+        for value in _mended(text[start:end]):
+            return value, end
+    return None
 
 
 def _ends(text: str, start: int) -> Iterator[int]:

@@ -173,7 +173,7 @@ class Reader:
                 value, behind, is_mended = mending.read(text, end, len(text) - margin)
             except mending.PROBLEMS:
                 break
-            events.append(self._event(value, len(text[:end].encode())))
+            events.append(self._event(value, text, end))
             self.mended += is_mended
             end = _next(text, behind)
         self.events += len(events)
@@ -181,11 +181,12 @@ class Reader:
         is_closed = rest.startswith(b"]")
         return events, rest[is_closed:], is_closed
 
-    def _event(self, value: Any, place: int) -> Event:
+    def _event(self, value: Any, text: str, place: int) -> Event:
         try:
             return msgspec.convert(value, Event)
         except msgspec.ValidationError as error:
-            where = f"at byte {self.offset + place:,}, after {self.events:,} events"
+            at = self.offset + len(text[:place].encode())
+            where = f"at byte {at:,}, after {self.events:,} events"
             raise UserError(f"{self.source} is no trace: {where}: {error}; {EXPECTED}") from None
 
     def _close(self, rest: bytes, is_closed: bool) -> list[Event]:
@@ -211,7 +212,7 @@ class Reader:
                             "Give each as a file of its own")  # fmt: skip
         more = values.pop("traceEvents", None)
         self.about |= values
-        return [self._event(event, 0) for event in more] if isinstance(more, list) else []
+        return [self._event(event, "", 0) for event in more] if isinstance(more, list) else []
 
     def _broken(self, rest: bytes) -> UserError:
         """Return where and why the text cannot be read any further."""

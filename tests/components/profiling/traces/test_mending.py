@@ -86,6 +86,13 @@ def test_a_text_that_is_no_json_is_read_as_it_is_meant(written, meant, indent, c
     assert re.sub(r"[\s\x01]", " ", value["name"]) == re.sub(r"[\s\x01]", " ", meant)
 
 
+@pytest.mark.parametrize("mark", ["1", "NaN", "N/A"])
+def test_an_event_of_any_length_is_read(mark, clean, tmp_path):
+    """It is longer than the window in which errors are looked for, with what looks like its end in a text."""
+    long = "a " * 10_000 + '\\"},{\\" ' * 40
+    assert figures(read(tmp_path, text(argument=f'"long": "{long}", "mark": {mark}').encode())) == clean
+
+
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["json", "json.gz"])
 def test_every_encoding_of_unicode_is_read(encoding, pack, clean, tmp_path):
