@@ -82,10 +82,7 @@ class Application:
         started, request.id = time.perf_counter(), self._request_id(request)
         self._metrics.began()
         try:
-            if request.refusal:
-                raise request.refusal
-            assert request.handler
-            response = await request.handler(request)
+            response = await self._answer(request)
         except RefusedError as refusal:
             response = refusal.response()
         except RecursionError:  # JSON that could be read, and that is too deep for what a message or a column shows
@@ -96,6 +93,12 @@ class Application:
             response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
         self._metrics.answered(request.route, response.status, time.perf_counter() - started)
         return response
+
+    async def _answer(self, request: Request) -> Response:
+        if request.refusal:
+            return request.refusal.response()
+        assert request.handler
+        return await request.handler(request)
 
     def _table(self) -> dict[str, dict[str, Handler]]:
         """Return path -> method -> what answers."""

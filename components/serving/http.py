@@ -144,7 +144,8 @@ class Connection(asyncio.Protocol):
     def _refuse(self, refusal: RefusedError) -> None:
         """Answer with a refusal, after which nothing can be read."""
         request = self._parser.request
-        request.refusal, request.keeps_alive = refusal, False
+        request.refuse(refusal)
+        request.keeps_alive = False
         self._take(request)
 
     def _advance(self, _: object = None) -> None:

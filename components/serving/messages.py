@@ -104,6 +104,11 @@ class Request(msgspec.Struct):
     route: str = "none"
     handler: "Handler | None" = None
 
+    def refuse(self, refusal: RefusedError) -> None:
+        """Keep what is answered, without the frames that it was raised in: they refer to this request."""
+        refusal.__traceback__ = refusal.__context__ = None
+        self.refusal = refusal
+
     def header(self, name: bytes) -> str:
         """Return a header, empty where there is none."""
         value = self.headers.get(name)

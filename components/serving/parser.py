@@ -130,7 +130,7 @@ class Parser:
         except RefusedError as refusal:
             if b"expect" in request.headers:  # nobody knows whether the body will come
                 raise
-            request.refusal = refusal
+            request.refuse(refusal)
         if length := request.headers.get(b"content-length"):
             self._check_length(length.strip())
 
@@ -158,7 +158,8 @@ class Parser:
         try:
             request.body = encodings.decoded(request.body, coding, limit)
         except RefusedError as refusal:
-            request.body, request.refusal = b"", refusal
+            request.body = b""
+            request.refuse(refusal)
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Parse a request again as one that wants no other protocol; its body is in the rest, or still to come."""

@@ -1,6 +1,7 @@
 """HTTP connections: real sockets to the transport, with an application that echoes."""
 
 import asyncio
+import gc
 import gzip
 import re
 import resource
@@ -16,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from components.serving.http import PIECE, Timeouts
+from components.serving.http import PIECE, Connection, Timeouts
 from components.serving.messages import RefusedError, Request, Response
 from components.serving.parser import HEAD_BYTES, MAX_HEADERS
 from tests.components.serving.conftest import answering
@@ -368,6 +369,18 @@ def test_idle_connections_hold_nothing_of_what_they_sent(port) -> None:
     for each in clients:
         each.close()
     assert grown < 400 * len(body) / 4
+
+
+def test_a_request_that_was_refused_is_let_go_without_a_collection_of_garbage() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with serving() as port:
+            for _ in range(20):
+                exchange(port, raw(POST, HOST, "A: " + "x" * 2 * HEAD_BYTES))
+        assert not [each for each in gc.get_objects() if isinstance(each, Connection)]
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("seed", range(20))
