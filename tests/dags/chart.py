@@ -126,7 +126,7 @@ class Installation:
         fact["volumes"] += section.get("extraVolumes", [])
         main, *groomers = fact["containers"]
         main["args"] = section.get("args", main["args"])
-        main |= {probe: section[probe]["command"] for probe in PROBES if probe in section}
+        main |= {probe: section[probe]["command"] for probe in PROBES if "command" in section.get(probe, {})}
         for groomer in groomers:
             groomer["args"] = section["logGroomerSidecar"]["args"]
         part = rebuilt(fact)
