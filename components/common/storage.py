@@ -79,7 +79,7 @@ def versions(folder: str) -> dict[str, Version | None]:
 
     Of a local file that is its size, times of change and inode; of an object its size and ETag or generation. It is
     None of a local file that was changed just now, since it may be again before the clock of the file system ticks
-    (https://git-scm.com/docs/racy-git), and where a store names neither.
+    (https://git-scm.com/docs/racy-git), of one that cannot be looked at, and where a store names neither.
     """
     entries = stores.attempt(folder, _versions)
     return {name: entries[name] for name in sorted(entries)}
@@ -363,10 +363,15 @@ def _versions(fs: "fsspec.AbstractFileSystem", path: str) -> dict[str, Version |
 def _local_versions(path: str) -> dict[str, Version | None]:
     entries, settled = dict[str, Version | None](), time.time() - JUST_NOW
     for entry in Path(path).iterdir():
-        with contextlib.suppress(FileNotFoundError):  # removed since, or a link to nothing
+        try:
             stat = entry.stat()
-            just_now = max(stat.st_mtime, stat.st_ctime) > settled
-            entries[entry.name] = None if just_now else (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+        except FileNotFoundError:  # removed since, or a link to nothing
+            continue
+        except OSError:  # whoever reads it is told why it cannot be
+            entries[entry.name] = None
+            continue
+        just_now = max(stat.st_mtime, stat.st_ctime) > settled
+        entries[entry.name] = None if just_now else (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
     return entries
 
 

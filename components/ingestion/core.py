@@ -242,7 +242,7 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     """
     columns = config.columns
     masked = {columns.roles[role] for role in _ids(columns)}
-    rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad])
+    rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad], ignore_index=True)
     if label is not None:
         rejected = rejected[label_names(_labels(rejected[columns.label], config.task)) == label]
     # further numbers are many, and of interest where one of them is at fault
