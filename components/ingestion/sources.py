@@ -467,9 +467,9 @@ def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":
 
 
 def _frame(kind: str, data: bytes, zipped: bool, columns: Columns) -> "pd.DataFrame":
-    from components.ingestion import webdataset
-
     if kind == "tar":
+        from components.ingestion import webdataset
+
         return webdataset.parse(data, columns)
     return _parquet(data) if kind == "Parquet" else _csv(data, zipped)
 

@@ -67,6 +67,17 @@ class Point:
         """The planner's figure."""
         return QUANTITIES[self.quantity](self.plan())
 
+    @property
+    def error(self) -> float:
+        """How far the planner is off, relative to the published figure."""
+        return self.predicted / self.value - 1
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The point as a row of a table: published, figure, planner, error, role."""
+        error = f"{100 * self.error:+z.1f} %"
+        return self.name, f"{self.value:,g} {self.unit}", f"{self.predicted:,.4g}", error, self.role
+
 
 def points() -> list[Point]:
     """Return the table."""
@@ -81,7 +92,7 @@ def _point(row: dict[str, str]) -> Point:
 
 def errors(table: Iterable[Point], role: str) -> list[float]:
     """Return how far the speeds of a role are off, relative to the published ones."""
-    return [point.predicted / point.value - 1 for point in table if point.role == role and point.quantity in SPEEDS]
+    return [point.error for point in table if point.role == role and point.quantity in SPEEDS]
 
 
 def spread(relative: Iterable[float]) -> tuple[float, float]:
@@ -101,12 +112,7 @@ def page(table: Sequence[Point]) -> Iterator[str]:
         yield "| {} | {} | {:.1%} | {:.1%} |".format(role, len(relative), *spread(relative))
     for source, where in yaml.safe_load(SOURCES.read_text()).items():
         yield f"\n## {source}\n\n{where}\n\n| published | figure | planner | error | role |\n|---|---|---|---|---|"
-        yield from (_line(point) for point in table if point.source == source)
-
-
-def _line(point: Point) -> str:
-    error = f"{100 * (point.predicted / point.value - 1):+z.1f} %"
-    return f"| {point.name} | {point.value:,g} {point.unit} | {point.predicted:,.4g} | {error} | {point.role} |"
+        yield from (f"| {' | '.join(point.cells)} |" for point in table if point.source == source)
 
 
 def _speedup(plan: Plan) -> float:

@@ -72,8 +72,7 @@ def accuracy() -> "Table":
 
     table = Table("published", "figure", "planner", "error", "role", title="The planner against published figures")
     for point in published.points():
-        error = f"{100 * (point.predicted / point.value - 1):+z.1f} %"
-        table.add_row(point.name, f"{point.value:,g} {point.unit}", f"{point.predicted:,.4g}", error, point.role)
+        table.add_row(*point.cells)
     return table
 
 

@@ -15,6 +15,7 @@ from components.common.errors import UserError
 from components.common.strict_json import CONTROL, DEEPEST, check_text, finite, integer
 
 LARGEST = 1 << 20  # bytes of a file
+SHOWN = 50  # characters of a key or a value in a message
 CONSTANTS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 NULLS = ("null", "Null", "NULL")
 INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)")
@@ -88,7 +89,7 @@ def _place(name: str, text: str, line: int) -> str:
     """Return the file, the line and its key, as far as it has one."""
     lines = text.splitlines()
     key = lines[line].partition(":")[0].strip(" -{[\t") if line < len(lines) else ""
-    return f"{name}, line {line + 1}" + (f", {key[:DEEPEST]!r}" if key else "")
+    return f"{name}, line {line + 1}" + (f", {key[:SHOWN]!r}" if key else "")
 
 
 def _objection(text: str) -> str:
@@ -199,8 +200,8 @@ class _Reader:
 
     def _refusal(self, event: Event, text: str, reason: str) -> UserError:
         path = [level.step for level in self._open if level.step]
-        key = ".".join([*path, text[:DEEPEST]] if self._awaits_key else path) or "(top level)"
-        value = "" if self._awaits_key else f"is {text[:DEEPEST]!r}; "
+        key = ".".join([*path, text[:SHOWN]] if self._awaits_key else path) or "(top level)"
+        value = "" if self._awaits_key else f"is {text[:SHOWN]!r}; "
         return UserError(f"{self._name}, line {_line(event)}, {key}: {value}{reason}")
 
 
