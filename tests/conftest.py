@@ -26,6 +26,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name bytes by their length: what a compressor writes bears the second, and workers that differ in it stop all."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what compares a GPU with the CPU where there is none; `make test-gpu` wants one, and fails."""
     if item.get_closest_marker("gpu") is None:
