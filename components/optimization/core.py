@@ -131,7 +131,7 @@ def attempts(forms: Sequence[Form], rows: Measured, clock: Clock = time.perf_cou
 def _scored(form: Form, inputs: Inputs, many: int) -> tuple[Form, Scores | None]:
     """Return a form and its scores, so many rows a call.
 
-    It loses its graph where that has no score for some row; half precision may leave its range.
+    It loses its graph where that has no score for some row.
     """
     if form.graph is None:
         return form, None

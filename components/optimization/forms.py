@@ -3,7 +3,6 @@
 import logging
 import os
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +53,6 @@ def made(content: bytes, sample: Inputs) -> Iterator[Form]:
         "graph": lambda: optimized(content),
         "int8 dynamic": lambda: int8_dynamic(content),
         "int8 static": lambda: int8_static(content, sample),
-        "fp16": lambda: fp16(content),
     }
     for name, make in makers.items():
         yield _tried(name, make)
@@ -122,15 +120,6 @@ def int8_static(content: bytes, sample: Inputs) -> bytes:
     return _quantized(
         lambda place: quantization.quantize_static(model, place, Reader(), activation_type=unsigned, **SAFE, **FINE)
     )
-
-
-def fp16(content: bytes) -> bytes:
-    """Return the graph with half-precision numbers inside; inputs and scores stay as they are."""
-    from onnxruntime.transformers import float16
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it tells of every number that it rounds
-        return bytes(float16.convert_float_to_float16(_parsed(content), keep_io_types=True).SerializeToString())
 
 
 def _quantized(write: Callable[[str], object]) -> bytes:

@@ -214,7 +214,7 @@ class Candidate(Part):
 class Optimized(Part):
     """How the selected candidate's graph was changed after its training."""
 
-    form: str = Field(description="how it was made: `graph`, `int8 dynamic`, `int8 static`, `fp16`")
+    form: str = Field(description="how it was made: `graph`, `int8 dynamic`, `int8 static`")
     original_sha256: str = Field(description="identity of the model before")
 
 

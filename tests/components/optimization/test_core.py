@@ -208,7 +208,7 @@ def test_a_form_without_a_score_for_some_row_is_left_out_and_stops_nothing() -> 
     tried = core.attempts(
         [
             form(ORIGINAL),
-            form("fp16", lambda values: np.full_like(values, np.inf)),
+            form("infinite", lambda values: np.full_like(values, np.inf)),
             form("other", fails),
             Form("int4", None, missing="It could not be made."),
         ],
