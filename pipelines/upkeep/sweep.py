@@ -33,7 +33,7 @@ def planned(state: State, config: Config, now: datetime) -> Plan:
     """Return what may go of a use case, and remove nothing.
 
     Args:
-        environment: where things lie; runs and registry are folders.
+        state: where things lie; runs and registry are folders.
         config: the use case, with its ages.
         now: ages count from here.
     """
