@@ -1,6 +1,7 @@
 """Flags in, files out: see `components/reporting/__init__.py`."""
 
 from argparse import Namespace
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,30 +15,6 @@ from components.common.lineage import code_version
 from components.reporting import core, overview
 from components.reporting.core import Found, Head
 from components.reporting.summary import Summary
-
-# file -> its artifact, and its path inside when that is a folder
-FILES = {
-    "events": ("events", ""),
-    "features": ("features", ""),
-    "model": ("model", "model.json"),
-    "optimized": ("optimized", "optimization.json"),
-    "profile": ("profile", "profile.json"),
-    "evaluation": ("evaluation", "evaluation.json"),
-    "verdict": ("evaluation", "verdict.json"),
-    "scores": ("scores", "scores.json"),
-    "drift": ("drift", "drift.json"),
-    "drift_verdict": ("drift", "verdict.json"),
-    "deployment": ("deployment", ""),
-    "request": ("request", ""),
-    "launch": ("launch", ""),
-    "loadtest": ("loadtest", "loadtest.json"),
-    "release": ("release", ""),
-}
-PAGES = {
-    "trace": ("profile", "trace.json.gz"),
-    "evidently": ("drift", "evidently.html"),
-    "model_card": ("evaluation", "model_card.md"),
-}
 
 
 def parser() -> step.Parser:
@@ -81,21 +58,24 @@ def gather(executor_input: dict[str, Any], folder: str) -> Found:
     """Read what the steps of a run left so far."""
     inputs = executor_input.get("inputs", {}).get("artifacts", {})
     artifacts: dict[str, str] = {name: value["artifacts"][0]["uri"] for name, value in inputs.items()}
-    places = {
-        name: storage.join(artifacts[artifact], *filter(None, [path]))
-        for name, (artifact, path) in (FILES | PAGES).items()
-        if artifact in artifacts
-    }
-    links = {name: uri for name, uri in places.items() if storage.exists(uri)}
+    present = [(artifacts[name], artifact) for name, artifact in core.ARTIFACTS.items() if name in artifacts]
+    files = _existing((uri, artifact.files) for uri, artifact in present)
+    pages = _existing((uri, artifact.pages) for uri, artifact in present)
     record = storage.join(folder, "run.json")
     return Found(
         artifacts=artifacts,
-        files={name: storage.read_json(uri) for name, uri in links.items() if name in FILES},
+        files={name: storage.read_json(uri) for name, uri in files.items()},
         sections=[found for uri in artifacts.values() if (found := read_section(uri))],
         measures={name: value["artifacts"][0].get("metadata", {}) for name, value in inputs.items()},
         record=storage.read_json(record) if storage.exists(record) else {},
-        links=links,
+        links=files | pages,
     )
+
+
+def _existing(paths: Iterable[tuple[str, dict[str, str]]]) -> dict[str, str]:
+    """Return the files that exist, name -> URI, of pairs of an artifact's URI and the paths inside it."""
+    uris = {name: storage.join(uri, *filter(None, [path])) for uri, files in paths for name, path in files.items()}
+    return {name: uri for name, uri in uris.items() if storage.exists(uri)}
 
 
 def repeated(runs: str, head: Head, pipeline: str | None) -> dict[str, Any] | None:

@@ -30,24 +30,51 @@ from components.reporting.summary import (
 Json = dict[str, Any]
 P = TypeVar("P", bound=Part)
 
-# artifact -> the step that writes it, and the file of it that says the step is through
-STEPS = {
-    "events": ("ingestion", "events"),
-    "features": ("features", "features"),
-    "model": ("training", "model"),
-    "optimized": ("optimization", "optimized"),
-    "profile": ("profiling", "profile"),
-    "evaluation": ("evaluation", "verdict"),
-    "scores": ("scoring", "scores"),
-    "drift": ("drift", "drift_verdict"),
-    "deployment": ("deployment", "deployment"),
-    "request": ("monitoring", "request"),
-    "launch": ("launching", "launch"),
-    "loadtest": ("loadtest", "loadtest"),
-    "release": ("release", "release"),
-}
 # what evaluation.json calls a model's metrics, in the order of `score_names`
 SCORES = ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a step leaves for the report.
+
+    Attributes:
+        step: that writes it.
+        files: name -> path inside, empty of an artifact that is a file; the last one says that the step is through.
+        pages: name -> path inside of what is linked and not read.
+    """
+
+    step: str
+    files: dict[str, str]
+    pages: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def last_file(self) -> str:
+        """The name of the file that is written last."""
+        return list(self.files)[-1]
+
+
+ARTIFACTS = {
+    "events": Artifact("ingestion", {"events": ""}),
+    "features": Artifact("features", {"features": ""}),
+    "model": Artifact("training", {"model": "model.json"}),
+    "optimized": Artifact("optimization", {"optimized": "optimization.json"}),
+    "profile": Artifact("profiling", {"profile": "profile.json"}, {"trace": "trace.json.gz"}),
+    "evaluation": Artifact(
+        "evaluation",
+        {"evaluation": "evaluation.json", "verdict": "verdict.json"},
+        {"model_card": "model_card.md"},
+    ),
+    "scores": Artifact("scoring", {"scores": "scores.json"}),
+    "drift": Artifact(
+        "drift", {"drift": "drift.json", "drift_verdict": "verdict.json"}, {"evidently": "evidently.html"}
+    ),
+    "deployment": Artifact("deployment", {"deployment": ""}),
+    "request": Artifact("monitoring", {"request": ""}),
+    "launch": Artifact("launching", {"launch": ""}),
+    "loadtest": Artifact("loadtest", {"loadtest": "loadtest.json"}),
+    "release": Artifact("release", {"release": ""}),
+}
 
 
 @dataclass(frozen=True)
@@ -98,7 +125,7 @@ class Found:
     @property
     def steps(self) -> dict[str, str]:
         """The steps of the pipeline before this one -> the artifact each of them writes."""
-        return {step: artifact for artifact, (step, _) in STEPS.items() if artifact in self.artifacts}
+        return {artifact.step: name for name, artifact in ARTIFACTS.items() if name in self.artifacts}
 
     @property
     def libraries(self) -> list[str]:
@@ -190,7 +217,6 @@ def summarize(head: Head, found: Found, earlier: Json | None = None) -> Summary:
 
 
 def _step(artifact: str, found: Found, costs: Costs) -> Step:
-    _, last_file = STEPS[artifact]
     recorded = found.recorded(artifact)
     measured = recorded | found.measures.get(artifact, {})
     machine = measured.get("machine") or costs.machine
@@ -198,7 +224,7 @@ def _step(artifact: str, found: Found, costs: Costs) -> Step:
     # the engine's seconds are those of all tries, the step's those of its last
     seconds = recorded.get("seconds", measured.get("seconds"))
     return Step(
-        state=_state(recorded.get("state"), last_file in found.files),
+        state=_state(recorded.get("state"), ARTIFACTS[artifact].last_file in found.files),
         seconds=measured.get("seconds"),
         cpu_seconds=measured.get("cpu_seconds"),
         peak_memory_bytes=measured.get("peak_memory_bytes"),

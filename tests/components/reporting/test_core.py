@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from components.common.config import parse
-from components.reporting import core
+from components.reporting import component, core
 from components.reporting.core import Found, Head
 from components.reporting.summary import Step, Summary
 
@@ -31,6 +31,16 @@ def summarized(
     measures = dict.fromkeys(artifacts, measured) if measured is not None else {}
     found = Found(artifacts, {name: {} for name in files}, measures=measures, record={"steps": steps})
     return core.summarize(head, found)
+
+
+def test_the_report_reads_every_artifact_that_the_step_takes_and_names_each_file_once() -> None:
+    inputs = component.reporting.component_spec.inputs
+    assert list(core.ARTIFACTS) == [name for name, value in inputs.items() if value.type.startswith("system.")]
+    names = [name for artifact in core.ARTIFACTS.values() for name in (*artifact.files, *artifact.pages)]
+    assert len(names) == len(set(names))
+    steps = [artifact.step for artifact in core.ARTIFACTS.values()]
+    assert len(steps) == len(set(steps))
+    assert all((Path(core.__file__).parents[1] / name / "__main__.py").exists() for name in steps)
 
 
 def step(*args: Any, **given: Any) -> Step:
