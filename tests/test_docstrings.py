@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .*(?:\n|$)|\n)+)", re.MULTILINE)
-Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \w+)*):", re.MULTILINE)
+Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def entries(documented: Documented) -> set[str]:
