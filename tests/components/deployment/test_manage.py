@@ -28,8 +28,10 @@ def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monk
         ["2 *", "2018-07-25 .. 2018-07-30", "0.6000"],
         ["3", "2018-07-25 .. 2018-07-31", "0.6000"],
     ]
-    today = str(datetime.now(UTC))[:10]
-    assert [[cell[:10] for cell in row[3:]] for row in rows] == [[today, "-"], [today, today], [today, "-"]]
+    registered = [version.tags["registered_at"][:10] for version in registry.versions(stocked, "fraud")]
+    (live,) = release.read(Place(stocked, "fraud")).live_since.values()
+    dates = [[cell[:10] for cell in row[3:]] for row in rows]
+    assert dates == [[registered[0], "-"], [registered[1], str(live)[:10]], [registered[2], "-"]]
 
 
 def test_promote_and_rollback_move_the_champion_and_the_running_endpoint(stocked, serve, capsys):
