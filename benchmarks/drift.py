@@ -23,14 +23,17 @@ from components.common import config as configuration
 from components.common import splits
 from components.common.config import Config
 from components.common.config.source import Simulator
+from components.common.contracts.drift import SCORE, Promise, Signal
 from components.common.graph import Graph
 from components.common.splits import Days
-from components.drift import core as drift
-from components.features import core as features
-from components.ingestion import simulator
+from components.drift import core
 from components.monitoring import core as monitoring
 from components.tabular import frames, inputs
 from components.training import core as training
+from nightshift.stats import shift
+from nightshift.tasks.tabular import drift, simulator
+from nightshift.tasks.tabular.features import core as features
+from nightshift.tasks.tabular.training import FitSettings, TableRows
 from pipelines import configs
 
 FIRST = date(2024, 1, 1)  # of the simulated events
@@ -64,7 +67,7 @@ class Day:
     """What a day adds to what is compared: its rows' counts, and what its labels will say."""
 
     rows: int
-    counts: drift.Counts
+    counts: shift.Counts
     truth: np.ndarray
     scores: np.ndarray
     positives: pd.DataFrame
@@ -80,15 +83,15 @@ class Watch:
         self.reach = timedelta(days=max(config.task.windows_days) + config.label_delay_days)
         self.events = self._events(config.simulator, Days(FIRST, self.trained + timedelta(days=days)))
         self.rows = rows = self._features(pd.concat(self.events.values(), ignore_index=True))
-        setting = training.Setting(config, features.numeric_inputs(config), [], "cpu")
+        settings = FitSettings(config, features.numeric_inputs(config), [], "cpu")
         plan = splits.plan(config, self.trained)
-        self.model = training.train(setting, plan, rows, LINEAGE)
+        self.model = training.train(config, plan, TableRows(settings, rows), "cpu", LINEAGE)
         self.package, self.reference = self.model.package, self.model.reference
         self.graph = Graph(self.model.graphs[self.package.selected], config.task.threads)
         self.promise = self._promise(splits.test_rows(rows, plan.test, config.protocol.drop_compromised))
-        columns = [*self.package.tabular.numeric, drift.SCORE]
-        self.bins = drift.layout(self.reference[columns], columns)
-        self.before = drift.count(self.reference, self.bins)
+        columns = [*self.package.tabular.numeric, SCORE]
+        self.bins = shift.layout(self.reference[columns], columns)
+        self.before = shift.count(self.reference, self.bins)
         self.days = self._days(rows, Days(plan.features.first, self.trained + timedelta(days=days)))
 
     def drifted(self, world: Simulator, first: date) -> dict[date, Day]:
@@ -98,12 +101,12 @@ class Watch:
         rows = self._features(pd.concat([*past.values(), *self._events(world, days).values()], ignore_index=True))
         return self.days | self._days(rows, days)
 
-    def signals(self, days: dict[date, Day], world: Simulator, today: date) -> list[drift.Signal]:
+    def signals(self, days: dict[date, Day], world: Simulator, today: date) -> list[Signal]:
         """Return what the drift step would say on a day."""
         config, limits = self.config, self.config.drift
         length = timedelta(days=limits.window_days - 1)
         now = [days[day].counts for day in Days(today - length, today)]
-        columns = drift.measure(self.bins, self.before, functools.reduce(drift.add, now), limits)
+        columns = shift.measure(self.bins, self.before, functools.reduce(shift.add, now), limits)
         due = today - timedelta(days=config.label_delay_days)
         known = [days[day] for day in Days(due - length, due) if world.labels_arrived(day, due)]
         expected = self.package.lineage.train.rows / config.protocol.train_days
@@ -112,12 +115,12 @@ class Watch:
         labelled = days[due].rows if world.labels_arrived(due, due) else 0
         stolen = self.reference[self.reference["label"] == 1]
         others = [
-            drift.volume(days[today].rows, expected, limits.volume),
-            drift.labels(labelled, expected),
+            core.volume(days[today].rows, expected, limits.volume),
+            core.labels(labelled, expected),
             drift.performance(drift.rank(truth, scores), self.promise, limits),
             drift.positives(stolen, positives, self.package.tabular.numeric, limits),
         ]
-        return [*drift.shifts(columns, limits), *others]
+        return [*core.shifts(columns, limits), *others]
 
     def audit(self, days: dict[date, Day], world: Simulator, watched: Days) -> list[monitoring.Entry]:
         """Return the audit log of some days."""
@@ -137,10 +140,10 @@ class Watch:
         )
         return float(before - after)
 
-    def _promise(self, test: pd.DataFrame) -> drift.Promise:
+    def _promise(self, test: pd.DataFrame) -> Promise:
         scores = self.graph.score(inputs.matrix(self.package.tabular, test))
         reached = float(average_precision_score(test["label"].astype(int), scores))
-        return drift.Promise(metric="average_precision", value=reached, measured="when it was evaluated")
+        return Promise(metric="average_precision", value=reached, measured="when it was evaluated")
 
     def _events(self, world: Simulator, days: Days) -> dict[date, pd.DataFrame]:
         return {day: simulator.day(world, day).rename(columns=ROLES) for day in days}
@@ -155,7 +158,7 @@ class Watch:
 
     def _day(self, rows: pd.DataFrame) -> Day:
         truth = rows["label"].to_numpy(np.int8)
-        return Day(len(rows), drift.count(rows, self.bins), truth, rows["score"].to_numpy(), rows[truth == 1])
+        return Day(len(rows), shift.count(rows, self.bins), truth, rows["score"].to_numpy(), rows[truth == 1])
 
 
 def run(seed: int = 0) -> dict[str, Any]:

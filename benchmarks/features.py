@@ -23,8 +23,8 @@ from rich.table import Table
 from benchmarks import published
 from components.common import config
 from components.common.memory import peak_memory
-from components.features import core
 from components.tabular import frames
+from nightshift.tasks.tabular.features import core
 
 ROOT = Path(__file__).parents[1]
 RAW = ROOT.parent / "shared" / "data" / "handbook" / "raw"

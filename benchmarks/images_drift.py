@@ -23,13 +23,17 @@ from components.common import splits
 from components.common.config import Config, parse
 from components.common.config.classes import Images
 from components.common.contracts import package
+from components.common.contracts.drift import SCORE
 from components.common.graph import Graph
 from components.common.splits import Days
-from components.drift import classes, core
-from components.ingestion import pictures
-from components.scoring import core as scoring
-from components.training import classes as training
-from components.training.networks import Setting
+from components.drift import core
+from components.training import core as training
+from nightshift.stats import shift
+from nightshift.tasks.classification import drift as classes
+from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.classification.training import ItemRows
+from nightshift.tasks.images import simulator as pictures
 
 FIRST = date(2024, 1, 1)
 STABLE_DAYS, WATCHED_DAYS = 60, 7
@@ -89,7 +93,11 @@ class Watch:
     def scored(self, day: date, **drifts: Any) -> pd.DataFrame:
         """Score the images of a day."""
         rows, pixels = made(self.config.model_copy(update={"simulator": self._world(day, drifts)}), day)
-        return scoring.classified(rows, pixels, self.package, "1", self.graph)
+        return (
+            rows[drift_reference.KEYS]
+            .reset_index(drop=True)
+            .join(drift_reference.describe(pixels, self.package.classes, self.graph))
+        )
 
     def _world(self, day: date, drifts: dict[str, Any]) -> Any:
         return self.config.simulator.model_copy(update={**drifts, "drift_from": str(day)} if drifts else {})
@@ -98,19 +106,15 @@ class Watch:
         """Return the signals that are raised on the last of some days."""
         window, reference = days[-self.config.drift.window_days :], self.reference[classes.columns(self.package)]
         limits = classes.beyond_chance(self.config.drift, reference, sum(map(len, window)))
-        columns = core.compare(reference, window, classes.numeric(self.package), limits)
+        columns = shift.compare(reference, window, classes.numeric(self.package), limits)
         embeddings = [classes.stacked(frame[package.EMBEDDING]) for frame in (self.reference, *window)]
-        found = classes.Found(
-            rows=len(days[-1]),
-            expected=self.config.simulator.items,
-            reference=embeddings[0],
-            days=embeddings[1:],
-            due=None,
-            promised=None,
-        )
-        moved = [column.name for column in columns if column.drifted and column.name != core.SCORE]
-        others = [signal.name for signal in classes.signals(columns, found, limits) if signal.raised]
-        return [*moved, *(name for name in others if name != "inputs")]
+        moved = [column.name for column in columns if column.drifted and column.name != SCORE]
+        signals = [
+            *core.shifts(columns, limits),
+            *classes.seen(embeddings[0], embeddings[1:], limits),
+            core.volume(len(days[-1]), self.config.simulator.items, limits.volume),
+        ]
+        return [*moved, *(signal.name for signal in signals if signal.raised and signal.name != "inputs")]
 
 
 def made(config: Config, day: date) -> tuple[pd.DataFrame, np.ndarray]:
@@ -133,7 +137,7 @@ def trained(given: Config) -> Watch:
     days = [made(given, day) for day in Days(FIRST, last)]
     rows = pd.concat([rows for rows, _ in days], ignore_index=True)
     items = Items(rows, Shards([pixels for _, pixels in days]))
-    found = training.train(Setting(task, "cpu"), plan, items, LINEAGE)
+    found = training.train(given, plan, ItemRows(Setting(task, "cpu"), plan, items), "cpu", LINEAGE)
     graph = Graph(found.graphs[found.package.selected])
     return Watch(given, task, graph, found.package, found.reference, last + timedelta(days=1))
 

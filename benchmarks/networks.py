@@ -32,7 +32,7 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from components.classes import images, preprocessing
+from components.classes import images
 from components.classes.shards import Shards
 from components.common.config import parse
 from components.common.config.classes import Images, Texts
@@ -41,11 +41,14 @@ from components.common.contracts.package import OUTPUT, DecisionRule, ModelPacka
 from components.common.graph import Graph
 from components.optimization import forms
 from components.optimization.forms import Form
-from components.serving.items import tasks
+from components.serving.items import tasks as served_items
 from components.serving.triton.config import Settings
 from components.serving.triton.repository import Wanted, publish
-from components.training import images as training
-from components.training import onnx_export, texts, texts_export
+from nightshift import tasks
+from nightshift.tasks import onnx_export
+from nightshift.tasks.images import candidates as training
+from nightshift.tasks.texts import candidates as texts
+from nightshift.tasks.texts import onnx_export as texts_export
 from pipelines import configs
 from tests import packages, triton
 from tests.processes import wait_until
@@ -72,11 +75,11 @@ class Network:
 
     def manifest(self) -> ModelPackage:
         """Return the network's package without its files."""
-        signature = training.signature if isinstance(self.task, Images) else texts.signature
+        signature = tasks.find(self.task.kind).candidates.signature
         return packages.manifest(
             {"network": self.graph},
             signature=signature(self.task),
-            preprocessing=preprocessing.of(self.task),
+            preprocessing=tasks.find(self.task.kind).candidates.preprocessing(self.task),
             decision=DecisionRule(threshold=None),
         )
 
@@ -132,7 +135,7 @@ def measure_served(network: Network) -> None:
     """The server, asked with a file or a text, beside the same work in a process."""
     body, headers = network.bodies[0], {"Content-Type": network.media_type}
     with tempfile.TemporaryDirectory() as folder, served(uri := saved(network, folder)) as ask:
-        items, graph = tasks.of(network.manifest(), uri), Graph(network.graph)
+        items, graph = served_items.of(network.manifest(), uri), Graph(network.graph)
         taken = in_turn(
             {
                 "alone": lambda: graph.score(items.seen(body)[None]),
@@ -158,7 +161,7 @@ def measure_triton(network: Network) -> None:
 def scores(post: Callable[..., httpx.Response], model: str, network: Network, body: bytes) -> list[float]:
     """Ask for one row by the Open Inference Protocol, whose binary tensors have a length before each element."""
     values = len(body).to_bytes(4, "little") + body
-    name = preprocessing.of(network.task).item
+    name = tasks.find(network.task.kind).candidates.preprocessing(network.task).item
     tensor = {"name": name, "datatype": "BYTES", "shape": [1, 1], "parameters": {"binary_data_size": len(values)}}
     head = json.dumps({"inputs": [tensor], "outputs": [{"name": OUTPUT}]}).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}

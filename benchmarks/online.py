@@ -26,7 +26,6 @@ from rich.table import Table
 from components.common import config
 from components.common.config import Config
 from components.common.splits import Days, buffer_days
-from components.features import core
 from components.tabular import frames
 from components.tabular.online import snapshot
 from components.tabular.online.base import Base
@@ -36,6 +35,7 @@ from components.tabular.online.shared import Shared
 from components.tabular.online.state import State
 from components.tabular.online.store import Store
 from components.tabular.windows import DAY
+from nightshift.tasks.tabular.features import core
 from tests import redis
 
 LAST = date(2024, 6, 30)

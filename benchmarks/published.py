@@ -1,7 +1,7 @@
 """The published transactions of the Fraud Detection Handbook, reproduced draw by draw.
 
 1,754,155 rows, 2018-04-01 .. 2018-09-30, under the published column names. The draws are sequential by nature (NumPy's
-legacy generator and Python's `random`, interleaved), so no day can be made alone; `components.ingestion.simulator` can.
+legacy generator and Python's `random`, interleaved), so no day can be made alone; `nightshift.tasks.tabular` can.
 """
 
 import random
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.ingestion.world import Floats, Ints, World, assemble
+from nightshift.tasks.tabular.world import Floats, Ints, World, assemble
 
 CUSTOMERS, TERMINALS, DAYS, RADIUS = 5000, 10_000, 183, 5.0
 FIRST_DAY = np.datetime64("2018-04-01", "us")

@@ -21,7 +21,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.steps import run_steps
-from components.classes import preprocessing
 from components.classes.metrics import Scores
 from components.classes.shards import Items
 from components.common import splits
@@ -33,11 +32,12 @@ from components.common.dates import parse_date
 from components.common.splits import Days
 from components.optimization import core
 from components.optimization.__main__ import optimize, parser
-from components.optimization.classes import Rows
-from components.optimization.core import Measured
 from components.optimization.forms import Form
-from components.training import classes
-from components.training.networks import Setting
+from components.training.core import fit_all
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.classification.optimization import Rows
+from nightshift.tasks.classification.training import ItemRows
+from nightshift.tasks.protocol import OptimizationRows
 from pipelines import configs
 from tests import packages
 
@@ -81,15 +81,14 @@ def fit(name: str, uri: str, model: Path) -> None:
     given = parse(config(name))
     fold, task = splits.plan(given, parse_date(DATE)).validation, given.classes
     items = Items.of(tables.read_table(uri), Days(fold.train.first, fold.test.last))
-    seen, unseen = items.seen(fold), items.unseen(fold)
-    graph = classes.fit_all(Setting(task, "cpu"), items, seen, [name]).candidates[name].graph
+    rows = ItemRows(Setting(task, "cpu"), splits.plan(given, parse_date(DATE)), items)
+    sample = rows.sample(fold)
+    graph = fit_all(sample, [name]).candidates[name].graph
     manifest = packages.manifest(
         {name: graph},
-        made_from=packages.lineage(
-            train=classes.window(seen, fold.train), validation=classes.window(unseen, fold.test)
-        ),
-        signature=classes.FAMILIES[type(task)].signature(task),
-        preprocessing=preprocessing.of(task),
+        made_from=packages.lineage(train=sample.window, validation=rows.unseen(fold, sample).window),
+        signature=sample.signature,
+        preprocessing=sample.preprocessing,
         decision=DecisionRule(threshold=None),
     )
     package.save(str(model), manifest, {name: graph}, pd.DataFrame())
@@ -114,7 +113,7 @@ def judged(name: str, folder: Path) -> tuple[Optimization, float]:
         fit(name, uri, model)
     accuracies: list[float] = []
 
-    def measure(forms: Sequence[Form], rows: Measured) -> list[Attempt]:
+    def measure(forms: Sequence[Form], rows: OptimizationRows) -> list[Attempt]:
         assert isinstance(rows, Rows)
         return core.attempts(forms, Noted(**vars(rows), accuracies=accuracies))
 

@@ -32,7 +32,7 @@ from components.common.contracts import tables
 from components.common.contracts.state import ROOTS
 from components.common.memory import peak_memory
 from components.common.splits import plan
-from components.ingestion import simulator
+from nightshift.tasks.tabular import simulator
 from tests.servers import free_port
 
 ROLES = {

@@ -21,10 +21,11 @@ from components.common.config import Config, parse
 from components.common.contracts.package import Inputs
 from components.common.contracts.tables import read_table
 from components.common.splits import Days, plan, rows_of, test_rows
-from components.features.core import numeric_inputs
-from components.tabular import metrics
 from components.tabular.inputs import matrix
-from components.training import estimators
+from nightshift.stats import ranking as metrics
+from nightshift.tasks.fitting import FitSpec
+from nightshift.tasks.tabular import estimators
+from nightshift.tasks.tabular.features.core import numeric_inputs
 from pipelines import configs
 
 LAST = date(2018, 7, 31)  # of the newest validation fold's test week
@@ -92,7 +93,7 @@ def _measure(config: Config, parameters: dict[str, Any], last: date, rows: pd.Da
     fold = plan(config, last).test
     seen, unseen = rows_of(rows, fold.train), test_rows(rows, fold, drop_compromised=True)
     inputs = Inputs(numeric=numeric_inputs(config), categorical={})
-    job = estimators.Job("search", parameters, config.task.seed, config.task.threads, "cpu")
+    job = FitSpec("search", parameters, config.task.seed, config.task.threads, "cpu")
     fitted = estimators.fit("xgboost", job, matrix(inputs, seen), seen["label"].to_numpy(dtype=np.int8))
     return metrics.evaluate(unseen, fitted.predict(matrix(inputs, unseen)), config.evaluation.top_k)
 

@@ -34,12 +34,15 @@ class Commands:
 
     def fill(self, task: ir.Task, kind: str, name: str) -> str:
         """Return the text that stands for a placeholder of a step; see `ir.argv` for the kinds."""
-        if kind == "parameter":
-            kfp_type, source = task.parameters[name]
-            return ir.text(self._value(source), kfp_type)
-        if kind == "input":
-            return self.uri(task.artifacts[name])
-        return self.uri(ir.Artifact(task.name, name)) if kind == "output" else json.dumps(self._executor_input(task))
+        match kind:
+            case "parameter":
+                kfp_type, source = task.parameters[name]
+                return ir.text(self._value(source), kfp_type)
+            case "input":
+                return self.uri(task.artifacts[name])
+            case "output":
+                return self.uri(ir.Artifact(task.name, name))
+        return json.dumps(self._executor_input(task))
 
     def uri(self, artifact: ir.Artifact) -> str:
         """Return where an artifact lies."""

@@ -35,7 +35,7 @@ def names(documented: Documented) -> Iterator[str]:
             yield node.arg
 
 
-@pytest.mark.parametrize("folder", ["components", "pipelines", "benchmarks"])
+@pytest.mark.parametrize("folder", ["components", "nightshift", "pipelines", "benchmarks"])
 def test_a_docstring_names_parameters_and_attributes_that_exist(folder: str) -> None:
     unknown = {
         f"{file.relative_to(ROOT)}:{node.lineno} {node.name}": sorted(missing)

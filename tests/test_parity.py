@@ -13,8 +13,8 @@ from components.neural import devices, simulated
 from components.neural.data import Resident
 from components.neural.replica import Replica
 from components.neural.trainer import Training
-from components.training import estimators
-from components.training.estimators import Job
+from nightshift.tasks.fitting import FitSpec
+from nightshift.tasks.tabular import estimators
 from tests.components.training import samples
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -77,7 +77,7 @@ def test_a_model_that_is_fitted_on_a_gpu_is_as_good(kind: Any, device: str) -> N
     unseen, truth = samples.matrix(seed=1)
 
     def precision(where: str) -> float:
-        job = Job("task.candidates.mine.parameters", KINDS[kind], 0, 1, where)
+        job = FitSpec("task.candidates.mine.parameters", KINDS[kind], 0, 1, where)
         graph = estimators.fit(kind, job, matrix, labels).graph
         return float(average_precision_score(truth, Graph(graph).score(unseen)))
 

@@ -15,10 +15,10 @@ from benchmarks.online import CHOSEN, CUSTOMERS, DAYS, LAST, ROWS_A_DAY, TERMINA
 from components.common import storage
 from components.common.contracts import package
 from components.common.contracts.package import Inputs, Tabular
-from components.features import core
 from components.serving import files
 from components.tabular import windows
 from components.tabular.online import snapshot
+from nightshift.tasks.tabular.features import core
 from tests import packages
 
 INPUTS = core.numeric_inputs(CHOSEN)

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 from components.common import registry, release, storage
 from components.common.config import Config, parse
 from components.common.contracts import package, tables
-from components.common.contracts.artifact import Part
 from components.common.contracts.deployment import Deployment, Outcome
-from components.common.contracts.package import Tabular
 from components.common.contracts.release import Action, Entry, Release
 from components.common.contracts.section import write_section
 from components.common.contracts.state import State, Target
-from components.common.contracts.verdict import FILE, SKEW, Verdict
+from components.common.contracts.verdict import FILE, Verdict
 from components.common.dates import parse_date
 from components.common.lineage import code_version
 from components.common.progress import Patience
@@ -22,6 +20,7 @@ from components.common.registry import Version
 from components.common.spending import Account
 from components.common.step import Parser, log, run
 from components.deployment import endpoint, examples, section
+from nightshift import tasks
 
 if TYPE_CHECKING:
     from components.deployment.core import Candidate, Decision
@@ -72,8 +71,8 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
     """Deploy, and wait so long for the endpoint; the record changes once the version answers."""
     config, state = parse(args.config), State.parse(args.state)
     endpoint.check(state)
-    made = package.load(args.model).preprocessing
-    files = [(args.evaluation, FILE), *_skew(args, made), (args.drift, FILE)]
+    gates = tasks.find(package.load(args.model).kind).metrics.GATES
+    files = [(args.evaluation, FILE), *((args.evaluation, gate) for gate in gates), (args.drift, FILE)]
     verdicts = [Verdict.read(storage.join(folder, file)) for folder, file in files]
     settled: list[Settled] = []
 
@@ -89,11 +88,6 @@ def deploy(args: argparse.Namespace, patience: Patience) -> dict[str, float | st
     write_section(args.deployment, section.build(record))
     record.write(args.deployment)
     return record.model_dump(include={"model", "version", "sha256", "decision"}, mode="json")
-
-
-def _skew(args: argparse.Namespace, made: Part) -> list[tuple[str, str]]:
-    """Return where the verdict on the online features lies; none where there are no such features."""
-    return [(args.evaluation, SKEW)] if isinstance(made, Tabular) else []
 
 
 def _settle(
@@ -174,12 +168,13 @@ def _serve(args: argparse.Namespace, version: Version, patience: Patience, is_li
     """Return the part of deployment.json about the endpoint."""
     state = State.parse(args.state)
     serves = state.target is Target.LOCAL and is_live
-    made = package.load(version.uri).preprocessing
-    if isinstance(made, Tabular):
-        example = examples.of_event(version.uri, _online(args, state, version.name, made))
-    elif serves:
+    model = package.load(version.uri)
+    task, features = tasks.find(model.kind).examples, tables.read_table(args.features)
+    online = task.online_state(state.lake, version.name, model, features)
+    example = task.from_files(version.uri, model, online)
+    if example is None and serves:
         example = examples.of(state, version.name, version.uri)
-    else:
+    if example is None:
         return {"endpoint": None, "endpoint_checked": False, "curl": None, "example": {}}
     silent = {"endpoint": None, "endpoint_checked": False, "curl": None, "example": example.shown}
     if not serves:
@@ -188,16 +183,6 @@ def _serve(args: argparse.Namespace, version: Version, patience: Patience, is_li
     server = endpoint.start_or_update(state, version, example, challenger=beside, patience=patience)
     log.info("%s answers with version %d", server.url, version.version)
     return silent | {"endpoint": server.url, "endpoint_checked": True, "curl": example.curl(server.url)}
-
-
-def _online(args: argparse.Namespace, state: State, name: str, model: Tabular) -> str | None:
-    """Return the snapshot for a version: that of the run, unless there is a later one, or its inputs are others."""
-    from components.tabular.online import snapshot
-
-    own = tables.read_table(args.features).details["online"]
-    if snapshot.serves(snapshot.read(own), model):
-        return snapshot.newer(own, model) or own
-    return snapshot.newest(state.lake, name, model)
 
 
 def _record(state: State, version: Version, settled: Settled) -> Deployment:

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
 
 from components.common import markdown
 from components.common.contracts.deployment import Outcome
-from components.common.contracts.package import Inputs, ModelPackage
+from components.common.contracts.package import ModelPackage
 from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 
@@ -153,18 +150,3 @@ def with_advice(card: str, verdicts: Sequence[Verdict]) -> str:
             lines = markdown.items([markdown.strong(verdict.decision), *verdict.reasons])
             card = f"{card}\n{markdown.section(f'{verdict.gate.capitalize()} at training time', lines)}\n"
     return card
-
-
-def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:
-    """Return the features of one real event, rounded to six digits: the most suspicious one of a sample.
-
-    Args:
-        inputs: the model's named inputs.
-        reference: rows of `inputs.columns` and `score`.
-    """
-    complete = reference.dropna(subset=inputs.columns)
-    if complete.empty:
-        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
-    row = complete.sort_values("score", kind="stable").iloc[-1]
-    numbers = {column: float(f"{row[column]:.6g}") for column in inputs.numeric}
-    return numbers | {column: str(row[column]) for column in inputs.categorical}

@@ -22,9 +22,9 @@ from components.common.errors import UnavailableError, UserError
 from components.common.interpreter import isolated
 from components.common.progress import Patience, Progress, cpu_seconds
 from components.common.step import USER_ERROR, log
-from components.deployment.examples import Example
 from components.serving import files
 from components.serving.files import Challenger, Pointer, State
+from nightshift.tasks.examples import Example
 
 PORT = 8321
 PATIENCE = Patience()

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-import PIL
-
 from components.common import storage
 from components.common.config import Config, parse
 from components.common.contracts.section import write_section
@@ -26,6 +24,7 @@ from components.common.errors import UserError
 from components.common.splits import Plan, plan
 from components.common.step import Parser, log, run
 from components.ingestion import digests, repeats, section, sources, tally
+from nightshift import tasks
 
 if TYPE_CHECKING:
     from components.ingestion import core
@@ -119,7 +118,8 @@ def ingest(job: Job) -> list[Partition]:
     Raises:
         UserError: when a file is bad.
     """
-    days, batch = list(job.plan.events), 1 if job.config.columns.content else BATCH
+    rules = tasks.find(job.config.task.kind).ingestion
+    days, batch = list(job.plan.events), 1 if rules.CONTENT else BATCH
     partitions: list[Partition] = []
     for first in range(0, len(days), batch):
         partitions += _batch(job, days[first : first + batch])
@@ -140,22 +140,12 @@ def _batch(job: Job, days: list[date]) -> list[Partition]:
 
 
 def _key(job: Job, day: date, raw: sources.Raw) -> str:
-    meaning = [job.config.columns.model_dump(), job.config.source.timezone, _rules(job.config)]
+    rules = tasks.find(job.config.task.kind).ingestion
+    meaning = [job.config.columns.model_dump(), job.config.source.timezone, rules.rules(job.config)]
     made_of = [SCHEMA, raw.sha256, meaning, day <= job.plan.labels_due, sorted(job.text_ids)]
     if day in job.repeated:
         made_of += [job.config.source.corrections, storage.sha256(job.repeated[day].tobytes())]
     return storage.fingerprint(made_of)
-
-
-def _rules(config: Config) -> dict[str, object]:
-    """Return what decides which rows are taken: what the config says, and for images who decodes them."""
-    asked = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
-    rules = config.task.model_dump(include=asked) if config.columns.content else _limits(config)
-    return rules | {"pillow": PIL.__version__} if config.columns.image else rules
-
-
-def _limits(config: Config) -> dict[str, object]:
-    return {"largest_amount": config.largest_amount, "longest_id": config.limits.longest_id}
 
 
 def _splits(job: Job, missing: Mapping[date, sources.Raw]) -> "Iterator[tuple[date, core.Split]]":

@@ -16,23 +16,22 @@ import pandas as pd
 import pandera.pandas as pa
 
 from components.common.config import Config
-from components.common.config.classes import Classes, Images, Texts
 from components.common.config.source import Columns
-from components.common.config.task import Task
 from components.common.printable import printable
-from components.ingestion import columns as read
-from components.ingestion import images, texts
 from components.ingestion.repeats import Keys
 from components.ingestion.repeats import keys as event_keys
 from components.ingestion.tally import CORRECTED
+from nightshift import tasks
+from nightshift.tasks import columns as read
+from nightshift.tasks.protocol import Ingestion, Labels
 
 Frame = TypeVar("Frame", pd.DataFrame, pd.Series)
 
-IDS = ("event_id", "customer", "terminal", "group")
 REASON = "quarantine_reason"
 # of a row whose event id is another day's too, which stays there
 REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
+ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
 LABELS = {0: "negative", 1: "positive"}  # as they are counted; classes by their names, and rows without one by ""
 
 
@@ -162,7 +161,7 @@ class Rows:
 
 def _alike(rows: Rows, columns: Columns) -> bool:
     """Return whether each of the days, alone, would be read as all of them are."""
-    whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in _ids(columns)})
+    whole = pd.DataFrame({role: read.whole(rows.typed[role]) for role in read.identifiers(columns)})
     readable = rows.typed[["event_time", *(["amount"] if columns.amount else []), *columns.numeric]].notna()
     labels = rows.typed["label"].notna() | ~rows.due
     kinds = whole.groupby(rows.days).all()
@@ -175,10 +174,10 @@ def _parted(rows: Rows, config: Config, days: Iterable[date]) -> Iterator[tuple[
     columns = config.columns
     reasons = _reasons(rows, config)
     rejected = reasons.notna()
-    types = {role: "integer" if rows.typed[role].dtype == "Int64" else "text" for role in _ids(columns)}
+    types = {role: "integer" if rows.typed[role].dtype == "Int64" else "text" for role in read.identifiers(columns)}
     bad = rows.raw.loc[rejected]
-    content = columns.roles.get(columns.content or "")
-    bad = pd.DataFrame({name: _raw(bad[name]) if name == content else read.texts(bad[name]) for name in bad})
+    contents = {columns.roles[role] for role in _rules(config).CONTENT}
+    bad = pd.DataFrame({name: _raw(bad[name]) if name in contents else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
     labels = label_names(rows.typed.loc[rejected, "label"])
     good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
@@ -201,11 +200,8 @@ def _raw(contents: pd.Series) -> pd.Series:
 
 def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.DataFrameSchema:
     """Return the contract of an events partition: these columns, in this order, and no others."""
-    columns, task = config.columns, config.task
-    label = pa.Column("Int8", pa.Check.isin((0, 1)), nullable=not labels_due)
-    if isinstance(task, Classes):
-        label = pa.Column("string", pa.Check.isin(task.classes), nullable=not labels_due)
-    ids = {role: pa.Column("int64" if kind == "integer" else str) for role, kind in id_types.items()}
+    columns = config.columns
+    ids = {role: pa.Column(ID_DTYPES[name]) for role, name in id_types.items()}
     finite = pa.Check(np.isfinite, name="finite")
     # pandera takes one unit of time for another
     microseconds = pa.Check(lambda times: times.dtype == "datetime64[us]", name="microseconds")
@@ -214,7 +210,7 @@ def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.Dat
         "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
         "image": pa.Column(object),
         "text": pa.Column(str),
-        "label": label,
+        "label": _labels(config).schema(config, nullable=not labels_due),
     }
     return pa.DataFrameSchema(
         {role: roles[role] for role in columns.roles}
@@ -241,10 +237,10 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
         label: only rows that are counted as this.
     """
     columns = config.columns
-    masked = {columns.roles[role] for role in _ids(columns)}
+    masked = {columns.roles[role] for role in read.identifiers(columns)}
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad], ignore_index=True)
     if label is not None:
-        rejected = rejected[label_names(_labels(rejected[columns.label], config.task)) == label]
+        rejected = rejected[label_names(_labels(config).read(rejected[columns.label], config)) == label]
     # further numbers are many, and of interest where one of them is at fault
     shown = [*columns.roles.values(), *(columns.numeric if rule == "bad_number" else [])]
     rows = rejected[shown].head(3).astype(object)
@@ -267,12 +263,11 @@ def _shown(value: Any) -> str:
 def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.DataFrame:
     """Return the canonical columns, null where a value cannot be read."""
     readers: dict[str, Callable[[pd.Series], pd.Series]] = {
-        **{role: partial(read.ids, as_text=role in text_ids) for role in IDS},
+        **{role: partial(read.ids, as_text=role in text_ids) for role in read.IDENTIFIERS},
         "event_time": partial(read.times, timezone=config.source.timezone),
         "amount": read.numbers,
-        "image": images.contents,
-        "text": texts.contents,
-        "label": partial(_labels, task=config.task),
+        **{role: _rules(config).read_content for role in _rules(config).CONTENT},
+        "label": partial(_labels(config).read, config=config),
     }
     frame = pd.DataFrame(index=raw.index)
     for role, name in config.columns.roles.items():
@@ -285,15 +280,19 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
     return frame
 
 
-def _labels(column: pd.Series, task: Task) -> pd.Series:
-    return read.classes(column, task.classes) if isinstance(task, Classes) else read.labels(column)
+def _labels(config: Config) -> Labels:
+    return tasks.find(config.task.kind).labels
+
+
+def _rules(config: Config) -> Ingestion:
+    return tasks.find(config.task.kind).ingestion
 
 
 def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_due: bool) -> None:
     columns = config.columns
     read.require_some(raw[columns.event_time], typed["event_time"], read.TIME)
     if labels_due:  # before, a few bad labels may be the only ones
-        read.require_some(raw[columns.label], typed["label"], read.CLASS if columns.content else read.LABEL)
+        read.require_some(raw[columns.label], typed["label"], _labels(config).KIND)
     if columns.amount:
         read.require_some(raw[columns.amount], typed["amount"], read.NUMBER)
     for name in columns.numeric:
@@ -302,15 +301,16 @@ def _check_types(raw: pd.DataFrame, typed: pd.DataFrame, config: Config, labels_
 
 def _reasons(rows: Rows, config: Config) -> pd.Series:
     """Return for each row the first rule that rejects it, or null."""
-    columns = config.columns
+    columns, rules = config.columns, _rules(config)
     typed, labelled = rows.typed, read.given(rows.raw[columns.label])
+    faults = rules.faults(typed, config)
     broken = {
         "inexact_value": _inexact(rows, columns),
-        "missing_key": typed[_ids(columns)].isna().any(axis=1),
+        "missing_key": typed[read.identifiers(columns)].isna().any(axis=1),
         "unparsable_time": typed["event_time"].isna(),
         "outside_day": typed["event_time"].to_numpy().astype("datetime64[D]") != rows.days,
         "bad_amount": _bad_amounts(typed),
-        "over_limit": _over_limits(typed, config),
+        "over_limit": faults == "over_limit",
         "bad_number": ~np.isfinite(typed[columns.numeric]).all(axis=1),
         "unknown_label": labelled & typed["label"].isna(),
         "missing_label": ~labelled & rows.due,
@@ -318,17 +318,16 @@ def _reasons(rows: Rows, config: Config) -> pd.Series:
     reasons = pd.Series(None, typed.index, dtype=object)
     for rule, where in reversed(broken.items()):
         reasons[where] = rule
-    if columns.content:
-        reasons = reasons.fillna(_faults(typed[columns.content], config.task))
+    reasons = reasons.fillna(faults)
     # of a day's rows that share an id, or what they hold, the first good one stays
-    for role in filter(None, ("event_id", columns.content)):
+    for role in ("event_id", *rules.CONTENT):
         sound = reasons.isna()
         repeated = typed.loc[sound, [role]].assign(day=rows.days[sound]).duplicated()
         reasons[repeated.index[repeated]] = "duplicate_id" if role == "event_id" else "duplicate_content"
-    if isinstance(config.task, Images | Texts) and config.task.near_duplicates is not None:
+    for role in rules.CONTENT:
         sound = reasons.isna()
-        for _, contents in typed.loc[sound, columns.content].groupby(rows.days[sound]):
-            reasons[contents.index[_repeats(contents, config.task)]] = "near_duplicate"
+        for _, contents in typed.loc[sound, role].groupby(rows.days[sound]):
+            reasons[contents.index[rules.near_duplicates(contents, config)]] = "near_duplicate"
     # last, so that no row comes in for one that goes out
     reasons[reasons.isna() & rows.repeated] = CORRECTED if config.source.corrections else REPEATED
     return reasons
@@ -342,23 +341,10 @@ def _repeated(ids: pd.Series, days: npt.NDArray[np.datetime64], repeats: Mapping
     return found
 
 
-def _faults(contents: pd.Series, task: Task) -> pd.Series:
-    """Return for each image or text the rule that rejects it, or null."""
-    if isinstance(task, Images):
-        return images.faults(contents, task)
-    assert isinstance(task, Texts)
-    return texts.faults(contents, task)
-
-
-def _repeats(contents: pd.Series, task: Images | Texts) -> npt.NDArray[np.bool_]:
-    """Return which images or texts are nearly an earlier one, (n,)."""
-    return images.repeats(contents, task) if isinstance(task, Images) else texts.repeats(contents, task)
-
-
 def _inexact(rows: Rows, columns: Columns) -> pd.Series:
     """Return which rows have an identifier or a category that is there and cannot be told from others."""
     inexact = pd.Series(False, rows.raw.index)
-    for role in _ids(columns):
+    for role in read.identifiers(columns):
         unread = rows.typed.index[rows.typed[role].isna()]
         inexact[unread] |= read.given(rows.raw.loc[unread, columns.roles[role]])
     return inexact | rows.typed[columns.categorical].isna().any(axis=1)
@@ -371,24 +357,7 @@ def _bad_amounts(typed: pd.DataFrame) -> pd.Series:
     return bad
 
 
-def _over_limits(typed: pd.DataFrame, config: Config) -> pd.Series:
-    """Return which rows an endpoint would refuse for an amount or an identifier, see `config.limits`."""
-    over = pd.Series(False, typed.index)
-    if "amount" in typed:
-        over |= typed["amount"] > config.largest_amount
-    if not config.columns.content:
-        for role in _ids(config.columns):
-            if typed[role].dtype != "Int64":
-                over |= (typed[role].str.len() > config.limits.longest_id).fillna(False).astype(bool)
-    return over
-
-
-def _ids(columns: Columns) -> list[str]:
-    """Return the identifiers that the use case has."""
-    return [role for role in IDS if role in columns.roles]
-
-
 def _good(typed: pd.DataFrame, id_types: dict[str, str]) -> pd.DataFrame:
-    dtypes: dict[Hashable, Any] = {role: "int64" if kind == "integer" else str for role, kind in id_types.items()}
+    dtypes: dict[Hashable, Any] = {role: ID_DTYPES[name] for role, name in id_types.items()}
     dtypes |= {name: str for name in typed if name == "text" or (name != "label" and typed[name].dtype == "string")}
     return typed.astype(dtypes).sort_values(["event_time", "event_id"], kind="stable", ignore_index=True)

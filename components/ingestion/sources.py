@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import importlib
 import io
 import re
 import warnings
@@ -16,11 +15,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from components.common import storage
 from components.common.config import Config
-from components.common.config.section import Kind
 from components.common.config.source import Columns, Simulator
 from components.common.errors import UnavailableError, UserError
 from components.common.splits import Days, lookback
 from components.ingestion.digests import Digests
+from nightshift import tasks
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
 SIMULATOR = "simulator"
 # part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
 SIMULATOR_VERSION = 1
-# the columns that the simulator makes, and the module that makes them
-SIMULATED = {
-    Kind.TABULAR: ("transaction_id", "time", "customer_id", "terminal_id", "amount", "fraud"),
-    Kind.IMAGES: ("image_id", "time", "image", "label"),
-    Kind.TEXTS: ("text_id", "time", "text", "author", "label"),
-}
-SIMULATORS = {Kind.TABULAR: "simulator", Kind.IMAGES: "pictures", Kind.TEXTS: "sentences"}
 FORMATS = {".parquet": "Parquet", ".csv": "CSV", ".csv.gz": "CSV", ".tar": "tar"}
 STORED = re.compile(r"(?:s3|gs)://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
@@ -104,7 +96,7 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
 
 
 def _require_simulated(config: Config) -> None:
-    columns, made = config.columns, SIMULATED[config.task.kind]
+    columns, made = config.columns, tasks.find(config.task.kind).simulator.COLUMNS
     for name in columns.names:
         if name not in made:
             raise UserError(
@@ -174,7 +166,7 @@ class Simulated:
     alike: ClassVar = True
     config: Simulator
     labels_due: date
-    kind: Kind = Kind.TABULAR
+    kind: str = "tabular"
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""
@@ -195,9 +187,7 @@ class Simulated:
         return Raw(storage.fingerprint(made_from), partial(self._make, day))
 
     def _make(self, day: date) -> "pd.DataFrame":
-        simulator = importlib.import_module(f"components.ingestion.{SIMULATORS[self.kind]}")
-        frame: pd.DataFrame = simulator.day(self.config, day, self.labels_due)
-        return frame
+        return tasks.find(self.kind).simulator.day(self.config, day, self.labels_due)
 
 
 class Folder:
@@ -257,7 +247,7 @@ class Folder:
     def _load(self, day: date, hashes: Mapping[str, str], contents: Mapping[str, bytes]) -> "pd.DataFrame":
         import pandas as pd
 
-        from components.ingestion import columns
+        from nightshift.tasks import columns
 
         files = {uri: contents[uri] if uri in contents else _unchanged(uri, digest) for uri, digest in hashes.items()}
         frames = [self._parsed(uri, data) for uri, data in files.items()]
@@ -327,7 +317,7 @@ class OneTable:
             raise UserError(f"{self._uri} {error}") from None
 
     def _parsed(self, data: bytes) -> "ParsedTable":
-        from components.ingestion import columns
+        from nightshift.tasks import columns
 
         frame = parse(self._uri, data, self._config.columns)
         columns.require(frame, self._config.columns)
@@ -446,7 +436,7 @@ def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":
     Raises:
         UserError: when it is empty, cut short, damaged or of another format, or names a column twice.
     """
-    from components.ingestion import columns as rules
+    from nightshift.tasks import columns as rules
 
     if not data:
         raise UserError("is empty (0 bytes); write the file again")
@@ -466,12 +456,12 @@ def parse(name: str, data: bytes, columns: Columns) -> "pd.DataFrame":
     return frame.loc[:, ~frame.columns.duplicated()]
 
 
-def _frame(kind: str, data: bytes, zipped: bool, columns: Columns) -> "pd.DataFrame":
-    if kind == "tar":
+def _frame(form: str, data: bytes, zipped: bool, columns: Columns) -> "pd.DataFrame":
+    if form == "tar":
         from components.ingestion import webdataset
 
         return webdataset.parse(data, columns)
-    return _parquet(data) if kind == "Parquet" else _csv(data, zipped)
+    return _parquet(data) if form == "Parquet" else _csv(data, zipped)
 
 
 def _parquet(data: bytes) -> "pd.DataFrame":

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from components.common.config.source import Columns
-from components.ingestion import columns as read
+from nightshift.tasks import columns as read
 
 KEY = "__key__"  # the column of what members of a row have in common
 FIELDS = "json"  # the extension of members whose fields are columns too
@@ -47,8 +47,8 @@ def parse(data: bytes, columns: Columns) -> pd.DataFrame:
     rows = [_fields(row.get(FIELDS)) | row for row in rows]
     if rows:
         read.require(pd.DataFrame(index=[0], columns=sorted(seen.union(*rows))), columns)
-    whole = columns.roles.get(columns.content or "")
-    found = {name: [_value(row.get(name), name == whole) for row in rows] for name in sorted(wanted)}
+    whole = {columns.image, columns.text}
+    found = {name: [_value(row.get(name), name in whole) for row in rows] for name in sorted(wanted)}
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in found.items()})
 
 

@@ -13,14 +13,13 @@ from pydantic import Field, ValidationError
 
 from components.common.config.section import Section
 from components.common.contracts.loadtest import Cost, LoadTest, Point, Settings, Trial
-from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Decision, Measure, Verdict
 from components.common.errors import UserError
 from components.common.prices import Machine
 from components.loadtest.scaling import Replica, policies
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 Floats = npt.NDArray[np.float64]
 Positive = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
@@ -254,19 +253,6 @@ def costs(cpu_us: float, machines: Iterable[Machine]) -> list[Cost]:
         if usd is not None
     ]
     return sorted(found, key=lambda each: each.usd_per_million)
-
-
-def instances(inputs: Inputs, reference: "pd.DataFrame") -> list[dict[str, float | str]]:
-    """Return the features of real events of a model's reference sample, at most `REQUESTS`.
-
-    Raises:
-        UserError: when no row of the sample is complete.
-    """
-    rows = reference.dropna(subset=inputs.columns).head(REQUESTS)
-    if rows.empty:
-        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
-    typed = rows.astype(dict.fromkeys(inputs.numeric, float) | dict.fromkeys(inputs.categorical, str))
-    return [dict(zip(inputs.columns, row, strict=True)) for row in typed[inputs.columns].itertuples(index=False)]
 
 
 def consequences(found: LoadTest, chosen: Trial, machines: Iterable[Machine]) -> dict[str, Any]:

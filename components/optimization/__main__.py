@@ -4,24 +4,22 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from components.common import splits, step, storage
-from components.common.config import parse
+from components.common import step, storage
+from components.common.context import StepContext
 from components.common.contracts import optimization as contract
-from components.common.contracts import package, tables, verdict
+from components.common.contracts import package, verdict
 from components.common.contracts.optimization import ORIGINAL, Attempt, Optimization
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
-from components.common.splits import Days
 from components.optimization import section
+from nightshift import tasks
+from nightshift.tasks.protocol import OptimizationRows
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from components.optimization.core import Inputs, Measured
+    from components.optimization.core import Inputs
     from components.optimization.forms import Form
 
-Measure = Callable[[Sequence["Form"], "Measured"], list[Attempt]]
-SAMPLE = 256  # images or texts by which scales are chosen
+Measure = Callable[[Sequence["Form"], OptimizationRows], list[Attempt]]
 
 
 def parser() -> step.Parser:
@@ -50,8 +48,10 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     """
     from components.optimization import core
 
-    model = package.load(args.model)
-    sample, rows = _of_classes(args, model) if model.has_classes else _tabular(args, model)
+    context = StepContext(args)
+    config, model, features = context.config, context.model, context.features
+    task, limit = tasks.find(model.kind).optimization, core.TENTH * config.evaluation.tolerance
+    sample, rows = task.rows(config, features, args.model, model, limit)
     forms, count = _forms(args.model, model, sample), len(rows.inputs)
     step.log.info("measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in forms), model.selected, count)
     tried = measure(forms, rows)
@@ -76,7 +76,9 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
     write_section(args.optimized, section.build(found, judged))
     package.copy(args.model, args.optimized)
     if not kept:
-        package.save(args.optimized, new, {new.selected: form.content}, _reference(args, model, form))
+        assert form.graph is not None
+        reference = task.reference(features, args.model, model, form.graph)
+        package.save(args.optimized, new, {new.selected: form.content}, reference)
     one, many = best.latencies
     return {"form": best.name, "single_ms": one.median_ms, "many_ms": many.median_ms}
 
@@ -88,56 +90,6 @@ def _forms(uri: str, model: ModelPackage, sample: "Inputs") -> "list[Form]":
 
     content = package.read_graph(uri, model, model.selected)
     return [Form(ORIGINAL, Graph(content), content), *made(content, sample)]
-
-
-def _reference(args: Namespace, model: ModelPackage, form: "Form") -> "pd.DataFrame":
-    """Return the sample that drift is measured against, as the form sees it where that is part of it."""
-    sample, days = package.read_reference(args.model), model.lineage.reference
-    if days is None:
-        return sample
-    import pandas as pd
-
-    from components.classes import shards, watched
-
-    assert form.graph is not None
-    items = shards.Items.of(tables.read_table(args.features), Days(days.first, days.last))
-    kept, all_rows = (pd.MultiIndex.from_frame(each[watched.KEYS]) for each in (sample, items.rows))
-    rows = items.rows[all_rows.isin(kept)]
-    return watched.reference(rows, items, model.classes, form.graph)
-
-
-def _of_classes(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured]":
-    """Return a sample of the training rows' inputs, and the validation rows, where a task has classes."""
-    from components.classes import bootstrap, shards
-    from components.optimization.classes import Rows
-    from components.optimization.core import TENTH
-
-    config, table = parse(args.config), tables.read_table(args.features)
-    train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
-    shards.check(table, model.classes)
-    seen = shards.Items.of(table, Days(train.first, train.last))
-    sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
-    items = shards.Items.of(table, Days(fold.train.first, fold.test.last))
-    rows = items.unseen(fold)
-    known, limit = shards.labels(rows, config.classes.classes), TENTH * config.evaluation.tolerance
-    return sample, Rows(items.inputs(rows), known, bootstrap.groups(rows), limit)
-
-
-def _tabular(args: Namespace, model: ModelPackage) -> "tuple[Inputs, Measured]":
-    """Return a sample of the training rows' inputs, and the validation rows."""
-    from components.optimization.core import TENTH, Rows
-    from components.tabular import inputs
-
-    sample = package.read_reference(args.model).dropna(subset=model.tabular.columns)
-    config = parse(args.config)
-    fold = splits.fold(config, model.lineage.validation.last)
-    columns = ["event_time", "customer", "label", *model.tabular.columns]
-    history = tables.read_table(args.features).read(Days(fold.train.first, fold.test.last), columns)
-    rows = splits.test_rows(history, fold, config.protocol.drop_compromised)
-    labels = rows["label"].to_numpy(dtype="int8")
-    limit = TENTH * config.evaluation.tolerance
-    measured = Rows(inputs.matrix(model.tabular, rows), labels, model.threshold, limit)
-    return inputs.matrix(model.tabular, sample), measured
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import average_precision_score
 
 from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
 from components.common.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
@@ -15,16 +14,15 @@ from components.common.contracts.section import Estimate
 from components.common.contracts.verdict import Decision, Measure, Verdict
 from components.common.graph import CPU
 from components.optimization.forms import Form
-from components.tabular import bootstrap
-from components.tabular.bootstrap import Interval
+from nightshift.stats.bootstrap import Interval
+from nightshift.tasks.protocol import OptimizationRows
 
 Inputs = npt.NDArray[Any]
 Floats = npt.NDArray[np.floating[Any]]
 Scores = npt.NDArray[np.float32]
-Labels = npt.NDArray[np.integer[Any]]
 Clock = Callable[[], float]
 
-TENTH = 0.1  # of the average precision that a fresher model may lose: a form of the same model has no such excuse
+TENTH = 0.1  # of what a fresher model may lose of the metric: a form of the same model has no such excuse
 FLIPPED = 0.001  # share of the rows on which it may decide otherwise
 FASTER = 0.8  # of the original's median time a row, at most; less is no reason to serve another graph
 SLOWER = 1.05  # of the original's median time of many rows, at most
@@ -32,70 +30,6 @@ ROUNDS = 300
 MANY_ROUNDS = 30
 # of turns with one row, and of turns with many, for each form; large networks have fewer rounds then, but a few always
 SECONDS, FEWEST = 10.0, 5
-
-
-class Measured(Protocol):
-    """What forms are measured on, and by what."""
-
-    metric: ClassVar[str]  # of which a form may lose a little
-    many: ClassVar[int]  # rows of a large call
-
-    @property
-    def inputs(self) -> Inputs:
-        """What the graph takes of the validation rows, (n, ...)."""
-
-    @property
-    def limit(self) -> float:
-        """How much of the metric a form may lose, at the high end of the interval."""
-
-    @property
-    def is_decidable(self) -> bool:
-        """Whether the metric has a meaning."""
-
-    def decided(self, scores: Scores) -> npt.NDArray[Any]:
-        """Return what is decided by scores, (n,)."""
-
-    def quality(self, scores: Scores) -> float:
-        """Return the metric."""
-
-    def resampled(self, scores: Scores) -> Floats:
-        """Return the metric of every resample of the rows, which are the same for all scores."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a table that a model flags or does not.
-
-    Attributes:
-        inputs: of the validation rows, (n, width).
-        labels: 0 or 1, (n,).
-        threshold: score from which an event is flagged.
-        limit: average precision that a form may lose, at the high end of the interval.
-    """
-
-    metric: ClassVar = "average precision"
-    many: ClassVar = 1024
-    inputs: Inputs
-    labels: Labels
-    threshold: float
-    limit: float
-
-    @property
-    def is_decidable(self) -> bool:
-        """Whether both classes are there."""
-        return 0 < int(self.labels.sum()) < len(self.labels)
-
-    def decided(self, scores: Scores) -> npt.NDArray[Any]:
-        """Return which rows are flagged."""
-        return scores >= self.threshold
-
-    def quality(self, scores: Scores) -> float:
-        """Return the average precision."""
-        return float(average_precision_score(self.labels, scores))
-
-    def resampled(self, scores: Scores) -> Floats:
-        """Return the average precision of every resample."""
-        return bootstrap.average_precision(self.labels, scores)
 
 
 @dataclass(frozen=True)
@@ -114,7 +48,7 @@ class Effect:
 NONE = Effect(None, None)
 
 
-def attempts(forms: Sequence[Form], rows: Measured, clock: Clock = time.perf_counter) -> list[Attempt]:
+def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.perf_counter) -> list[Attempt]:
     """Measure forms of a graph, the original first, and judge each.
 
     Only the original and forms that are clearly faster score all rows: that takes minutes of a large network, and
@@ -148,7 +82,7 @@ def _scored(form: Form, inputs: Inputs, many: int) -> tuple[Form, Scores | None]
 
 
 def latencies(
-    running: Mapping[str, Callable[[Inputs], Scores]], rows: Measured, clock: Clock = time.perf_counter
+    running: Mapping[str, Callable[[Inputs], Scores]], rows: OptimizationRows, clock: Clock = time.perf_counter
 ) -> dict[str, list[Latency]]:
     """Return the median time of calls with one row and with many; the forms take turns, so that noise meets all."""
     found: dict[str, list[Latency]] = {name: [] for name in running}
@@ -174,7 +108,7 @@ def _rounds(most: int, seconds: float, clock: Clock) -> Iterator[int]:
         yield number
 
 
-def effects_of(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Effect]:
+def effects_of(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Effect]:
     """Return what the scores of each form, of the same rows, change."""
     flagged = {name: rows.decided(found) for name, found in scores.items()}
     flipped = {name: float(np.mean(found != flagged[ORIGINAL])) for name, found in flagged.items()}
@@ -182,7 +116,7 @@ def effects_of(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Effect
     return {name: Effect(losses.get(name), share) for name, share in flipped.items()}
 
 
-def _losses(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
+def _losses(rows: OptimizationRows, scores: Mapping[str, Scores]) -> dict[str, Estimate]:
     """Return how much of the metric each form loses, with its paired 95 % interval."""
     original = scores[ORIGINAL]
     others = {name: found for name, found in scores.items() if not np.array_equal(found, original)}
@@ -195,7 +129,7 @@ def _losses(rows: Measured, scores: Mapping[str, Scores]) -> dict[str, Estimate]
     return found
 
 
-def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: Measured) -> Attempt:
+def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: OptimizationRows) -> Attempt:
     accepted, reason = _judged(form, times, found, rows)
     return Attempt(
         name=form.name,
@@ -209,7 +143,7 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows
     )
 
 
-def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: Measured) -> tuple[bool, str]:
+def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: OptimizationRows) -> tuple[bool, str]:
     """Return whether a form may take the original's place, and why."""
     if form.graph is None:
         return False, form.missing

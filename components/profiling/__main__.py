@@ -3,21 +3,14 @@
 import os
 import sys
 from argparse import Namespace
-from typing import TYPE_CHECKING
 
-from components.common import splits, step, storage
-from components.common.config import Config, parse
-from components.common.config.classes import Classes
-from components.common.contracts import package, profile, tables
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.profile import PhaseName
+from components.common import step, storage
+from components.common.context import StepContext
+from components.common.contracts import profile
 from components.common.contracts.section import write_section
-from components.common.dates import parse_date
-from components.common.splits import Days
 from components.profiling import alone, section
-
-if TYPE_CHECKING:
-    from components.profiling.core import Trained, Watch
+from nightshift import tasks
+from nightshift.tasks.protocol import TrainingSetup
 
 
 def parser() -> step.Parser:
@@ -37,21 +30,17 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, float]:
     """Measure and save."""
-    config, day = parse(args.config), parse_date(args.date)
+    context = StepContext(args)
+    setup = TrainingSetup(context.config, context.plan, context.features, args.device)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     from components.neural import devices
     from components.profiling import core
 
     devices.torch_device(args.device)
-    model = package.load(args.model)
-    watch = core.Watch(args.device == "cuda")
-    table, days = tables.read_table(args.features), splits.plan(config, day).test.train
-    if isinstance(config.task, Classes):
-        subject = _network(config, args.device, model, (table, days), watch)
-    else:
-        subject = _candidate(config, args.device, model, (table, days), watch)
-    count = len(subject.inputs)
+    watch, model = core.Watch(args.device == "cuda"), context.model
+    subject = tasks.find(context.config.task.kind).profiling.selected_fit(setup, model, watch.phase)
+    count, days = len(subject.inputs), context.plan.test.train
     step.log.info("fitting %s again, on %d rows of %s, on %s", model.selected, count, days, args.device)
     found, trace = core.measure(subject, watch, model.graph(model.selected).sha256)
     step.log.info("%.0f rows per second. %s", found.rows_per_second, found.diagnosis)
@@ -65,36 +54,6 @@ def body(args: Namespace) -> dict[str, float]:
         "scored_rows_per_second": many.rows_per_second,
         "single_rows_per_second": one.rows_per_second,
     }
-
-
-def _candidate(
-    config: Config, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
-) -> "Trained":
-    """Return the selected candidate of a table's rows, and measure what comes before its fit."""
-    from components.profiling import core
-    from components.tabular import inputs
-
-    table, days = rows
-    with watch.phase(PhaseName.READ):
-        frame = table.read(days, ["label", *model.tabular.columns])
-    with watch.phase(PhaseName.MATRIX):
-        matrix, labels = inputs.matrix(model.tabular, frame), frame["label"].to_numpy(dtype="int8")
-    return core.selected(model, config.tabular, device, (matrix, labels))
-
-
-def _network(
-    config: Config, device: str, model: ModelPackage, rows: tuple[tables.Table, Days], watch: "Watch"
-) -> "Trained":
-    """Return the selected model of images or texts, and measure what comes before its fit."""
-    from components.classes.shards import Items
-    from components.profiling.classes import Subject
-
-    with watch.phase(PhaseName.READ):
-        items = Items.of(*rows)
-    subject = Subject.of(config.classes, device, model.selected, items)
-    with watch.phase(PhaseName.MATRIX):
-        assert len(subject.inputs) == len(items.rows)
-    return subject
 
 
 if __name__ == "__main__":

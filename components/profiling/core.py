@@ -2,30 +2,24 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy.typing as npt
 import torch
 
-from components.common.config.tabular import CandidateKind, Tabular
-from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
 from components.common.graph import Graph
 from components.common.memory import peak_memory
-from components.neural.recipes import mlp
 from components.profiling import instruments, sampling
 from components.profiling.traces import analysis, kineto
 from components.profiling.traces.analysis import Known
-from components.tabular.scaler import Matrix
-from components.training import estimators
-from components.training.estimators import Fitted, Job, Labels
+from nightshift.tasks.protocol import ProfiledFit
 
-PROFILED_STEPS = 60  # of the MLP: the trace of a whole fit would have millions of events
-SINGLE_CALLS, BATCH = 500, 4096
+SINGLE_CALLS = 500
 MUCH_WAITING = 0.2
 DOING = {
     PhaseName.READ: "reading the rows",
@@ -34,81 +28,6 @@ DOING = {
     PhaseName.EXPORT: "the export to ONNX",
     PhaseName.SCORE: "scoring the training rows",
 }
-
-
-class Trained(Protocol):
-    """A model whose training is measured."""
-
-    batch: ClassVar[int]  # rows of a large call
-
-    @property
-    def name(self) -> str:
-        """The candidate."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of candidate."""
-
-    @property
-    def device(self) -> str:
-        """`cpu` or `cuda`."""
-
-    @property
-    def is_network(self) -> bool:
-        """Whether PyTorch trains it."""
-
-    @property
-    def inputs(self) -> npt.NDArray[Any]:
-        """What its graph takes of the training rows, (n, ...)."""
-
-    def fit(self) -> Fitted:
-        """Fit it, as the training does."""
-
-    def brief(self) -> Callable[[], Fitted]:
-        """Return a fit short enough for a trace that shows every operation."""
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A candidate of a table.
-
-    Attributes:
-        name: of the candidate.
-        kind: of the candidate.
-        job: its parameters and circumstances, those of the training.
-        inputs: of the training rows, float32 (n, d).
-        labels: 0 or 1, int8 (n,).
-    """
-
-    batch: ClassVar = BATCH
-    name: str
-    kind: CandidateKind
-    job: Job
-    inputs: Matrix
-    labels: Labels
-
-    @property
-    def device(self) -> str:
-        """Where it is trained."""
-        return self.job.device
-
-    @property
-    def is_network(self) -> bool:
-        """Whether PyTorch trains it."""
-        return self.kind == CandidateKind.MLP
-
-    def fit(self) -> Fitted:
-        """Fit it, as the training does."""
-        return estimators.fit(self.kind, self.job, self.inputs, self.labels)
-
-    def brief(self) -> Callable[[], Fitted]:
-        """Return the first steps of an MLP's fit; the whole fit of another candidate, on one thread on the CPU."""
-        if self.is_network:
-            batch = mlp.parameters(self.job.field, self.job.parameters).batch_size
-            rows, job = batch * PROFILED_STEPS, replace(self.job, parameters={**self.job.parameters, "epochs": 1})
-            return replace(self, job=job, inputs=self.inputs[:rows], labels=self.labels[:rows]).fit
-        # cProfile sees one thread only
-        return self.fit if self.device == "cuda" else replace(self, job=replace(self.job, threads=1)).fit
 
 
 @dataclass
@@ -129,22 +48,7 @@ class Watch:
         self.seconds[name] = time.perf_counter() - started
 
 
-def selected(model: ModelPackage, task: Tabular, device: str, rows: tuple[Matrix, Labels]) -> Subject:
-    """Return the selected candidate of a package, to be fitted as the training did.
-
-    Args:
-        model: names the candidate, its kind and its parameters.
-        task: seed and threads.
-        device: `cpu` or `cuda`.
-        rows: inputs of the training rows, float32 (n, d), and their labels, int8 (n,).
-    """
-    candidate = model.candidates[model.selected]
-    field = f"task.candidates.{model.selected}.parameters"
-    job = Job(field, candidate.parameters, task.seed, task.threads, device)
-    return Subject(model.selected, CandidateKind(candidate.kind), job, *rows)
-
-
-def measure(subject: Trained, watch: Watch, trained_sha256: str) -> tuple[Profile, bytes]:
+def measure(subject: ProfiledFit, watch: Watch, trained_sha256: str) -> tuple[Profile, bytes]:
     """Measure a model's training.
 
     Args:
@@ -186,7 +90,7 @@ def measure(subject: Trained, watch: Watch, trained_sha256: str) -> tuple[Profil
     return found, trace
 
 
-def profiled(subject: Trained, watch: Watch) -> tuple[list[Operation], bytes]:
+def profiled(subject: ProfiledFit, watch: Watch) -> tuple[list[Operation], bytes]:
     """Fit again with a profiler attached; return the operations with the largest shares, and a trace.
 
     PyTorch's profiler sees the GPU kernels of other libraries too; of a network it sees the first steps.
@@ -226,7 +130,7 @@ def findings(trace: bytes) -> list[Finding]:
     return analysis.analyze([kineto.read(BytesIO(trace), TRACE)], Known()).diagnosis
 
 
-def _peak(subject: Trained) -> int:
+def _peak(subject: ProfiledFit) -> int:
     """Return the highest memory use so far, in bytes."""
     if subject.device != "cuda":
         return peak_memory()

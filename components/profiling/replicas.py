@@ -15,7 +15,7 @@ from typing import Any
 from components.common.contracts.profile import Finding
 from components.common.errors import UserError
 from components.profiling import tuning
-from components.profiling.tuning import Network
+from nightshift.tasks.protocol import Network
 
 SMALL_BUCKETS = "small-buckets"
 FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are of `components/neural/shares.py`

@@ -19,6 +19,7 @@ from components.common.config.neural import Compile, Compression, Precision
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 from components.common.interpreter import isolated
+from nightshift.tasks.protocol import Network
 
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
@@ -26,21 +27,6 @@ ENDED = "it ended; what it says stands above"
 FIGURES = {Precision.FLOAT32: "fp32"}  # as the hardware table names them, where it does not as the config
 
 Value = int | str | bool
-
-
-@dataclass(frozen=True)
-class Network:
-    """A network of a config.
-
-    Attributes:
-        kind: its recipe's.
-        shape: what the recipe has beside its parameters, by name.
-        parameters: all of them, with those that the config leaves out.
-    """
-
-    kind: str
-    shape: Mapping[str, int]
-    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -128,7 +114,7 @@ AXES: dict[str, Callable[[Variant, Setting], Iterable[Value]]] = {
     PROCESSES: lambda _, on: on.processes,
     "threads": _threads,
     "precision": _precisions,
-    "channels_last": lambda _, on: (True, False) if on.network.kind == "resnet" else (),
+    "channels_last": lambda _, on: (True, False) if "side" in on.network.shape else (),
     "compile": _compiled,
     "recompute": lambda _, __: (False,),
     "microbatches": _microbatches,

@@ -26,9 +26,10 @@ from components.common.splits import Days
 from components.release import core, section
 from components.release.core import Moment
 from components.release.targets import BadVersionError, Part, Target, bring, places
+from nightshift import tasks
 
 if TYPE_CHECKING:
-    from components.common.sequential import Floats
+    pass
 
 
 def parser() -> step.Parser:
@@ -158,18 +159,7 @@ def _labeled(job: Job, record: Release) -> Days:
 def _compared(job: Job, record: Release, table: Table, day: date) -> Tally:
     """Return what a day's labels say: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
-    return sequential.paired(*_losses(job.config)(table, day, uris))
-
-
-def _losses(config: Config) -> "Callable[[Table, date, list[str]], list[Floats]]":
-    """Return what says how wrong versions are about a day, for the task."""
-    if config.columns.content:
-        from components.classes import losses as of_classes
-
-        return of_classes.of
-    from components.tabular import losses as of_tables
-
-    return of_tables.of
+    return sequential.paired(*tasks.find(job.config.task.kind).release.losses(table, day, uris))
 
 
 def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:

@@ -24,14 +24,11 @@ from components.reporting.summary import (
     Verdicts,
     Window,
     Windows,
-    score_names,
 )
+from nightshift import tasks
 
 Json = dict[str, Any]
 P = TypeVar("P", bound=Part)
-
-# what evaluation.json calls a model's metrics, in the order of `score_names`
-SCORES = ("auc_roc", "average_precision", "precision_at_k", "precision_at_k_ceiling")
 
 
 @dataclass(frozen=True)
@@ -269,15 +266,8 @@ def _window(days: Days) -> Window:
 
 def _models(head: Head, found: Found) -> dict[str, dict[str, float | None]]:
     models: Json = found.file("evaluation").get("models", {})
-    if head.config.columns.content:
-        return dict(models)
-    names = score_names(head.config.evaluation.top_k)
-    return {model: named_scores(scores, names) for model, scores in models.items()}
-
-
-def named_scores(scores: Json, names: tuple[str, ...]) -> dict[str, float | None]:
-    """Return a model's metrics under the summary's names."""
-    return {name: scores[score] for name, score in zip(names, SCORES, strict=True)}
+    names = tasks.find(head.config.task.kind).metrics.summarized(head.config)
+    return {model: {names[name]: value for name, value in scores.items()} for model, scores in models.items()}
 
 
 def _verdicts(found: Found) -> Verdicts:

@@ -8,12 +8,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from components.common.config.section import Kind
+from components.common.config import parse
+from nightshift import tasks
 
 State = Literal["done", "failed", "skipped", "reused"]
-
-
-CLASS_SCORES = ("accuracy", "top_5_accuracy", "macro_f1", "auc_roc", "log_loss", "calibration_error")
 
 
 def _utc(moment: datetime) -> datetime:
@@ -21,11 +19,6 @@ def _utc(moment: datetime) -> datetime:
 
 
 Moment = Annotated[datetime, AfterValidator(_utc)]
-
-
-def score_names(top_k: int) -> tuple[str, str, str, str]:
-    """Return the names of a model's metrics, which say how many entities can be checked per day."""
-    return "auc_roc", "average_precision", f"precision_at_{top_k}", f"precision_at_{top_k}_ceiling"
 
 
 class Part(BaseModel):
@@ -179,9 +172,8 @@ class Summary(Part):
 
     @model_validator(mode="after")
     def _metrics_are_those_of_the_task(self) -> Self:
-        expected = set(CLASS_SCORES)
-        if self.config["task"]["kind"] == Kind.TABULAR:
-            expected = set(score_names(self.config["evaluation"]["top_k"]))
+        config = parse(self.config)
+        expected = set(tasks.find(config.task.kind).metrics.summarized(config).values())
         for name, scores in self.models.items():
             if set(scores) != expected:
                 raise ValueError(f"metrics of {name!r} are {sorted(scores)}, not {sorted(expected)}")

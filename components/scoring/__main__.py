@@ -1,57 +1,59 @@
 """Flags in, files out: see `components/scoring/__init__.py`."""
 
 from argparse import Namespace
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from components.common import release, splits, step, storage
-from components.common.config import Config, parse
+from components.common.context import StepContext
 from components.common.contracts import package, tables
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import write_section
-from components.common.contracts.state import State
-from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.release import Place
 from components.scoring import section
+from nightshift import tasks
+from nightshift.tasks.protocol import DayScorer, Scoring
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from components.classes.scorer import Scorer as ClassScorer
     from components.scoring.answered import Answered
-    from components.tabular.inputs import Scorer
 
+SCHEMA = 2  # of the columns; a new number makes every day anew
 QUANTILES = [0.1, 0.5, 0.9, 0.99, 0.999]  # of a day's scores, few of which are high
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model comes from.
+    """The model that scores.
 
     Attributes:
         uri: its folder.
         version: its number in the registry, `unregistered` before it has one.
-        evaluated: its average precision, or accuracy, on the test days, known of a registered version.
+        evaluated: the metric of its promise on the test days, known of a registered version.
     """
 
     uri: str
     version: str
     evaluated: float | None = None
 
+    @property
+    def model(self) -> ModelPackage:
+        """Its manifest."""
+        return package.load(self.uri)
+
 
 @dataclass(frozen=True)
 class Job:
     """What scores which table, and where the scores go."""
 
-    config: Config
-    lake: str
-    features: tables.Table
+    context: StepContext
     source: Source
     model: ModelPackage
-    scorer: "Scorer | ClassScorer"
+    scoring: Scoring
+    scorer: DayScorer
 
     @property
     def trained_until(self) -> date:
@@ -60,10 +62,10 @@ class Job:
 
     def uri(self, day: date) -> str:
         """Return where a day's scores lie: the name is a hash of the features and the model they are made from."""
-        from components.scoring import core
-
-        made_from = [core.SCHEMA, self.features.partition(day).sha256, self.model.sha256, self.source.version]
-        return tables.partition_uri(self.lake, self.config.name, "scores", day, storage.fingerprint(made_from))
+        features = self.context.features.partition(day)
+        made_from = [SCHEMA, features.sha256, self.model.sha256, self.source.version]
+        lake, name = self.context.state.lake, self.context.config.name
+        return tables.partition_uri(lake, name, "scores", day, storage.fingerprint(made_from))
 
 
 def parser() -> step.Parser:
@@ -81,11 +83,9 @@ def parser() -> step.Parser:
 
 def body(args: Namespace) -> dict[str, Any]:
     """Score the days that the lake lacks, then write what the drift step needs."""
-    config, day, state = parse(args.config), parse_date(args.date), State.parse(args.state)
-    source = Source(args.model, "unregistered") if args.model else _champion(Place.of(state, config.name))
-    model, table = package.load(source.uri), tables.read_table(args.features)
-    job = Job(config, state.lake, table, source, model, _scorer(source, model))
-    days = splits.watched(config, day, job.trained_until)
+    context = StepContext(args)
+    job, day = _job(context, args.model), context.day
+    days = splits.watched(context.config, day, job.trained_until)
     if job.trained_until >= days.newest.first:
         # a backfill of past days does this; it is no reason to stop
         told = "the model was trained until %s: its scores of %s say nothing about its quality"
@@ -93,10 +93,10 @@ def body(args: Namespace) -> dict[str, Any]:
     parts = [tables.find_partition(job.uri(each)) or _write(job, each) for each in days]
     scored = storage.read_frame(parts[-1].uri)
     flagged = int(scored["flagged"].sum()) if "flagged" in scored else None
-    step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, source.version)
+    step.log.info("%s: %d rows scored by version %s", day, parts[-1].rows, job.source.version)
     quantiles = {str(q): float(value) for q, value in scored["score"].quantile(QUANTILES).dropna().items()}
-    answered = None if args.model else _answered(job, day, scored)
-    write_section(args.scores, section.build(parts, source.version, flagged, quantiles, answered))
+    answered = None if args.model else _answered(job, scored)
+    write_section(args.scores, section.build(parts, job.source.version, flagged, quantiles, answered))
     counted = {} if flagged is None else {"flagged": flagged}
     _save(args.scores, job, tables.Table("scores", parts, {**_details(job), **counted}))
     if answered:  # zeros too: a metric that is there always can be watched
@@ -104,14 +104,11 @@ def body(args: Namespace) -> dict[str, Any]:
     return {"rows": parts[-1].rows, "score_quantile": quantiles, **counted}
 
 
-def _scorer(source: Source, model: ModelPackage) -> "Scorer | ClassScorer":
-    if model.has_classes:
-        from components.classes import scorer
-
-        return scorer.Scorer(source.uri, model)
-    from components.tabular.inputs import Scorer
-
-    return Scorer(source.uri, model)
+def _job(context: StepContext, uri: str | None) -> Job:
+    source = Source(uri, "unregistered") if uri else _champion(Place.of(context.state, context.config.name))
+    model = source.model
+    scoring = tasks.find(model.kind).scoring
+    return Job(context, source, model, scoring, scoring.scorer(source.uri, model))
 
 
 def _champion(place: Place) -> Source:
@@ -121,43 +118,24 @@ def _champion(place: Place) -> Source:
             f"registry {place.registry} has no champion of {place.name!r} to score with; "
             "run training first: nightshift run"
         )
-    evaluated = version.tags.get(promise(package.load(version.uri)))
-    return Source(version.uri, str(version.version), float(evaluated) if evaluated else None)
+    source = Source(version.uri, str(version.version))
+    evaluated = version.tags.get(tasks.find(source.model.kind).metrics.PROMISE)
+    return replace(source, evaluated=float(evaluated)) if evaluated else source
 
 
 def _write(job: Job, day: date) -> tables.Partition:
-    step.log.info("scoring %d rows of %s", job.features.partition(day).rows, day)
-    if job.model.has_classes:
-        return tables.write_partition(job.uri(day), day, _classified(job, job.features.partition(day)), {})
-    return tables.write_batches(job.uri(day), day, _scored(job, job.features.partition(day)))
+    step.log.info("scoring %d rows of %s", job.context.features.partition(day).rows, day)
+    batches = job.scorer.batches(job.context.features, day)
+    versioned = (rows.assign(model_version=job.source.version) for rows in batches)
+    return tables.write_batches(job.uri(day), day, versioned)
 
 
-def _classified(job: Job, part: tables.Partition) -> "pd.DataFrame":
-    from components.classes import shards
-    from components.scoring import core
-
-    shards.check(job.features, job.model.classes)
-    rows, inputs = storage.read_frame(part.uri, list(core.KEYS)), shards.mapped(part)
-    return core.classified(rows, inputs, job.model, job.source.version, job.scorer.graph)
-
-
-def _scored(job: Job, part: tables.Partition) -> "Iterator[pd.DataFrame]":
-    from components.scoring import core
-
-    columns = [*core.KEYS, *job.model.tabular.columns]
-    # of a day without rows there is no batch, and its scores need columns all the same
-    batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
-    for rows in batches:
-        yield core.scored(rows, job.model, job.source.version, job.scorer.score)
-
-
-def _answered(job: Job, day: date, scored: "pd.DataFrame") -> "Answered":
+def _answered(job: Job, scored: "pd.DataFrame") -> "Answered":
     from components.scoring import answered
 
-    if job.model.has_classes:
-        scored = scored.assign(content=storage.read_frame(job.features.partition(day).uri, ["content"])["content"])
-    folder = storage.join(job.lake, job.config.name, "predictions")
-    return answered.compared(folder, day, scored, job.source.version)
+    state, config, day = job.context.state, job.context.config, job.context.day
+    known = job.scoring.identified(scored, job.context.features.partition(day))
+    return answered.compared(storage.join(state.lake, config.name, "predictions"), day, known, job.source.version)
 
 
 def _details(job: Job) -> dict[str, Any]:
@@ -172,16 +150,11 @@ def _details(job: Job) -> dict[str, Any]:
 
 def _promised(job: Job) -> dict[str, Any] | None:
     """Return what to expect of the model and where it was measured, or None when nobody has."""
-    metric = promise(job.model)
+    metric = tasks.find(job.model.kind).metrics.PROMISE
     if job.source.evaluated is not None:
         return {"metric": metric, "value": job.source.evaluated, "measured": "when it was evaluated"}
     validated = job.model.candidates[job.model.selected].validation.get(metric)
     return None if validated is None else {"metric": metric, "value": validated, "measured": "on its validation days"}
-
-
-def promise(model: ModelPackage) -> str:
-    """Return the metric by which a model is held to what was measured of it."""
-    return "accuracy" if model.has_classes else "average_precision"
 
 
 def _save(folder: str, job: Job, scores: tables.Table) -> None:

@@ -3,26 +3,22 @@
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from components.common import splits, step, storage
-from components.common.config import Config, parse
-from components.common.config.classes import Classes
-from components.common.config.section import Section
-from components.common.config.tabular import CandidateKind, Tabular
-from components.common.config.task import Task
-from components.common.contracts import package, tables
+from components.common import step, storage
+from components.common.config import Config
+from components.common.context import StepContext
+from components.common.contracts import package
 from components.common.contracts.section import write_section
-from components.common.contracts.state import State
-from components.common.dates import parse_date
 from components.common.errors import UserError
 from components.common.lineage import code_version
 from components.common.prices import MACHINE
-from components.common.splits import Days
 from components.neural import preemption
 from components.training import section
 from components.training.trainjob import TrainJob, Work, here
+from nightshift import tasks
+from nightshift.tasks.protocol import Training, TrainingSetup
 
 if TYPE_CHECKING:
     from components.training.core import Trained
@@ -48,24 +44,25 @@ def parser() -> step.Parser:
 
 def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[str, float | None]:
     """Train and save; processes that torchrun has started train networks together, and the first one does the rest."""
-    config = parse(args.config)
+    context = StepContext(args)
+    config = context.config
     if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
-        return _elsewhere(args, trainjob(_work(args, config)))
+        return _elsewhere(context, trainjob(_work(args, config)))
     from components.neural import devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
         if step.is_first():
-            place = _checkpoints(args, config, code_version())
-            _check_writable(args.model, place)
-            measured = _saved(args, _trained(args, config, place), config)
-            storage.remove_folder(place)
+            folder = _checkpoints(context, code_version())
+            _check_writable(args.model, folder)
+            measured = _saved(args.model, _trained(context, folder, config), config)
+            storage.remove_folder(folder)
             return measured
         step.log.setLevel(logging.WARNING)
-        if networks := _networks(config.task):
+        if networks := _training(config).networks(config.task):
             task = config.task.model_copy(update={"candidates": networks})
             try:
-                place = _checkpoints(args, config, code_version())
-                _trained(args, config.model_copy(update={"task": task}), place)
+                folder = _checkpoints(context, code_version())
+                _trained(context, folder, config.model_copy(update={"task": task}))
             except UserError:
                 if os.environ.get(LOCAL) == "0":  # of each machine the first process says it, in that machine's log
                     raise
@@ -86,16 +83,6 @@ def _check_writable(*folders: str) -> None:
             storage.remove_folder(folder)
 
 
-def _networks(task: Task) -> Mapping[str, Section]:
-    """Return the candidates that several processes train together."""
-    if isinstance(task, Tabular):
-        return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
-    assert isinstance(task, Classes)
-    from components.training.classes import FAMILIES
-
-    return {name: each for name, each in task.candidates.items() if FAMILIES[type(task)].is_network(task, name)}
-
-
 def _work(args: Namespace, config: Config) -> Work:
     """Return this step as the work of several machines."""
     flags = [word for name in FLAGS for word in (f"--{name}", getattr(args, name))]
@@ -103,75 +90,52 @@ def _work(args: Namespace, config: Config) -> Work:
     return Work(tuple(flags), config.task.trainer.nodes, variables)
 
 
-def _elsewhere(args: Namespace, trainjob: TrainJob) -> dict[str, float | None]:
+def _elsewhere(context: StepContext, trainjob: TrainJob) -> dict[str, float | None]:
     """Have several machines run this step together, and take what they have written for its own."""
     with preemption.heeded() as notice:
         trainjob.run(notice)
-    if not storage.exists(storage.join(args.model, package.MANIFEST)):
+    uri = context.args.model
+    if not storage.exists(storage.join(uri, package.MANIFEST)):
         raise UserError(
-            f"the TrainJob is complete, but there is no model at {args.model}: its pods have written somewhere else; "
+            f"the TrainJob is complete, but there is no model at {uri}: its pods have written somewhere else; "
             "keep runs in an object store, or on a volume that the runtime mounts (infra/kubernetes/base/training.yaml)"
         )
-    return _measured(package.load(args.model), parse(args.config))
+    return _measured(package.load(uri), context.config)
 
 
-def _trained(args: Namespace, config: Config, checkpoints: str) -> "Trained":
+def _trained(context: StepContext, checkpoints: str, config: Config) -> "Trained":
     from components.training import core
 
-    if isinstance(config.task, Classes):
-        return _trained_on_classes(args, config, checkpoints)
-    plan, table = splits.plan(config, parse_date(args.date)), tables.read_table(args.features)
-    inputs = table.details["numeric"], table.details["categorical"]
-    setting = core.Setting(config, *inputs, args.device, checkpoints=checkpoints)
-    columns = ["event_time", "customer", "label", *setting.numeric, *setting.categorical]
-    features = table.read(Days(plan.validation.train.first, plan.test.train.last), columns)
+    table, plan, device = context.features, context.plan, context.args.device
+    rows = _training(config).rows(TrainingSetup(config, plan, table, device, checkpoints))
     lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
-    lineage["code_version"] = code_version()
-    return core.train(setting, plan, features, lineage)
+    return core.train(config, plan, rows, device, {**lineage, "code_version": code_version()})
 
 
-def _trained_on_classes(args: Namespace, config: Config, checkpoints: str) -> "Trained":
-    from components.classes import preprocessing, shards
-    from components.classes.shards import Items
-    from components.training import classes
-    from components.training.networks import Setting
-
-    plan, table = splits.plan(config, parse_date(args.date)), tables.read_table(args.features)
-    shards.check(table, preprocessing.of(config.classes))
-    items = Items.of(table, Days(plan.validation.train.first, plan.test.train.last))
-    lineage = {"features_sha256": table.sha256, "events_sha256": table.details["events_sha256"]}
-    lineage["code_version"] = code_version()
-    return classes.train(Setting(config.classes, args.device, checkpoints), plan, items, lineage)
+def _training(config: Config) -> Training:
+    return tasks.find(config.task.kind).training
 
 
-def _checkpoints(args: Namespace, config: Config, code: str) -> str:
+def _checkpoints(context: StepContext, code: str) -> str:
     """Return where a training's checkpoints lie: those of other rows, settings or code lie elsewhere.
 
     How processes share the work is not among the settings, nor is what the config says of other steps.
     """
+    config = context.config
     task = config.task.model_dump(mode="json", exclude={"trainer"})
-    plan, rows = splits.plan(config, parse_date(args.date)), tables.read_table(args.features).sha256
-    root, made_of = State.parse(args.state).checkpoints, [task, plan, rows, args.device, code]
-    return storage.join(root, config.name, "training", storage.fingerprint(made_of)[:16])
+    made_of = [task, context.plan, context.features.sha256, context.args.device, code]
+    return storage.join(context.state.checkpoints, config.name, "training", storage.fingerprint(made_of)[:16])
 
 
-def _saved(args: Namespace, trained: "Trained", config: Config) -> dict[str, float | None]:
-    write_section(args.model, section.build(trained.package, _metrics(config)))
-    package.save(args.model, trained.package, trained.graphs, trained.reference, trained.files)
+def _saved(uri: str, trained: "Trained", config: Config) -> dict[str, float | None]:
+    write_section(uri, section.build(trained.package, tasks.find(config.task.kind).metrics.shown(config)))
+    package.save(uri, trained.package, trained.graphs, trained.reference, trained.files)
     return _measured(trained.package, config)
 
 
 def _measured(model: package.ModelPackage, config: Config) -> dict[str, float | None]:
     measured = model.candidates[model.selected].validation
-    return {name: measured[name] for name in _metrics(config)}
-
-
-def _metrics(config: Config) -> dict[str, str]:
-    """Return which metrics are shown -> what they are called."""
-    if config.columns.content:
-        return {"accuracy": "Accuracy", "macro_f1": "Macro F1", "log_loss": "Log loss"}
-    precision = f"Precision at {config.evaluation.top_k}"
-    return {"auc_roc": "ROC AUC", "average_precision": "Average precision", "precision_at_k": precision}
+    return {name: measured[name] for name in tasks.find(config.task.kind).metrics.shown(config)}
 
 
 if __name__ == "__main__":

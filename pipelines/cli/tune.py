@@ -7,7 +7,6 @@ from pathlib import Path
 
 from components.common import storage
 from components.common.config import Config, parse
-from components.common.config.tabular import Tabular
 from components.common.contracts.verdict import Decision
 from components.common.errors import UserError
 from components.common.figures import written
@@ -15,7 +14,6 @@ from components.profiling import tuning
 from components.profiling.tuning import (
     AXES,
     PROCESSES,
-    Network,
     Search,
     Setting,
     Side,
@@ -25,7 +23,8 @@ from components.profiling.tuning import (
     Tuned,
     Variant,
 )
-from components.tabular import windows
+from nightshift import tasks
+from nightshift.tasks.protocol import Network
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.configs import edits
@@ -144,16 +143,7 @@ def chosen(config: Config, named: str | None) -> str:
 
 def network_of(config: Config, name: str, inputs: int | None) -> Network:
     """Return a network of a config; of a table, with so many inputs, by default those of the config."""
-    if not isinstance(config.task, Tabular):
-        from components.profiling import classes  # PyTorch
-
-        return classes.network(config.classes, name)
-    from components.neural.recipes import mlp  # as well
-
-    numeric = windows.numeric_inputs(windows.of(config), config.columns.numeric)
-    candidate = config.task.candidates[name]
-    parameters = mlp.parameters(f"task.candidates.{name}.parameters", candidate.parameters).model_dump(mode="json")
-    return Network(candidate.kind, {"inputs": inputs or len(numeric) + len(config.columns.categorical)}, parameters)
+    return tasks.find(config.task.kind).profiling.network(config, name, inputs)
 
 
 def width(shape: Mapping[str, int]) -> str:

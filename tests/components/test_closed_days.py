@@ -19,10 +19,10 @@ from components.drift import __main__ as drift
 from components.evaluation import __main__ as evaluation
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
-from components.ingestion import simulator
 from components.monitoring import __main__ as monitoring
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
+from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 
 SUNDAY, MONDAY = date(2025, 7, 6), date(2025, 7, 7)

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
-from components.classes import preprocessing
 from components.common.config import parse
 from components.common.config.classes import Texts
 from components.common.contracts import package, tables
 from components.common.contracts.package import DecisionRule, Signature
+from nightshift.tasks.texts import candidates
 from tests import packages
 from tests.components import pictures
 from tests.components.pictures import Weights
@@ -78,7 +78,7 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None) -> str:
     manifest = packages.manifest(
         graphs,
         signature=Signature.of_texts(made.length, len(made.classes)),
-        preprocessing=preprocessing.of(made),
+        preprocessing=candidates.preprocessing(made),
         decision=DecisionRule(threshold=None),
     )
     package.save(str(folder), manifest, graphs, pd.DataFrame())

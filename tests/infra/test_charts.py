@@ -22,7 +22,7 @@ ACCOUNTS = (
 
 def texts() -> list[str]:
     """Everything that is written down about a cluster, but for what is compiled from it."""
-    folders = [ROOT / name for name in ("components", "docs", "infra", "pipelines")]
+    folders = [ROOT / name for name in ("components", "docs", "infra", "nightshift", "pipelines")]
     paths = [path for folder in folders for path in folder.rglob("*") if "compiled" not in path.parts]
     return [path.read_text() for path in paths if path.suffix in {".md", ".py", ".sh", ".tf", ".yaml"}]
 

@@ -28,7 +28,7 @@ class ImageNetwork(Network):
 
 
 class TextNetwork(Network):
-    """A model that takes tokens; `components/training/texts.py` fits each kind."""
+    """A model that takes tokens; `nightshift/tasks/texts/candidates.py` fits each kind."""
 
     kind: Literal["bert", "tfidf"]
 

@@ -11,7 +11,7 @@ from components.common.config.task import CandidateName, Task
 
 
 class CandidateKind(StrEnum):
-    """The kinds of candidates; `components/training/estimators.py` has an estimator for each."""
+    """The kinds of candidates; `nightshift/tasks/tabular/estimators.py` has an estimator for each."""
 
     XGBOOST = "xgboost"
     MLP = "mlp"

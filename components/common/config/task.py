@@ -14,6 +14,7 @@ CandidateName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$", ma
 class Task(Section):
     """What every task has."""
 
+    kind: str
     seed: Seed = 0
     trainer: Trainer = Trainer()
 

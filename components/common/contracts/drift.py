@@ -5,6 +5,7 @@ from pydantic import Field
 from components.common.contracts.artifact import Artifact, Part, Window
 
 FILE = "drift.json"
+SCORE = "score"  # the column that a model adds
 
 
 class Column(Part):

@@ -260,6 +260,11 @@ class ModelPackage(Artifact):
         return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}])
 
     @property
+    def kind(self) -> str:
+        """The task it is a model of."""
+        return self.preprocessing.kind
+
+    @property
     def tabular(self) -> Tabular:
         """How events become the input of a tabular model.
 

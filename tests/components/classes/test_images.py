@@ -115,7 +115,7 @@ def test_a_picture_that_says_it_lies_on_its_side_is_turned_upright():
 
 
 def test_a_bomb_is_refused_before_it_takes_memory():
-    from components.ingestion.pictures import _bomb
+    from nightshift.tasks.images.simulator import _bomb
 
     for limit in (LIMIT, 89_478_485):
         with pytest.raises(UnusableError, match="decompression_bomb"):

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.classes import losses, metrics
+from components.classes import metrics
 from components.classes.scorer import Scorer
 from components.classes.shards import place
 from components.common.contracts import package, tables
 from components.common.errors import UserError
+from nightshift.tasks.classification.release import losses
 from tests.components import pictures
 
 DAY = date(2024, 3, 10)
@@ -38,16 +39,16 @@ def expected(uri: str) -> np.ndarray:
 
 
 def test_each_labeled_item_is_an_observation_of_every_version(tmp_path, uris) -> None:
-    found = losses.of(written(tmp_path), DAY, uris)
+    found = losses(written(tmp_path), DAY, uris)
     assert [each.tolist() for each in found] == [expected(uri).tolist() for uri in uris]
 
 
 def test_a_group_is_one_observation(tmp_path, uris) -> None:
-    (found, _) = losses.of(written(tmp_path, group=["a", "b", "c", "a", "a"]), DAY, uris)
+    (found, _) = losses(written(tmp_path, group=["a", "b", "c", "a", "a"]), DAY, uris)
     first = expected(uris[0])
     assert found == pytest.approx([first[[0, 2, 3]].mean(), first[1]])
 
 
 def test_versions_of_other_inputs_are_not_compared(tmp_path, uris) -> None:
     with pytest.raises(UserError, match=r"of .*'side': 8.* takes .*16.*; .*`nightshift release abort`"):
-        losses.of(written(tmp_path, side=8), DAY, uris)
+        losses(written(tmp_path, side=8), DAY, uris)

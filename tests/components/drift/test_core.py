@@ -13,8 +13,11 @@ from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score
 
 from components.common.config.policy import Drift
-from components.common.contracts.verdict import Measure
+from components.common.contracts.drift import Column, Promise, Signal
+from components.common.contracts.verdict import Measure, Verdict
 from components.drift import core
+from nightshift.stats import shift
+from nightshift.tasks.tabular import drift
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
 LIMITS = Drift(psi=0.2, wasserstein=0.2, max_drifted_share=0.5)
@@ -27,8 +30,8 @@ def psi(reference: np.ndarray, current: np.ndarray) -> float:
     return column(reference, current).psi
 
 
-def column(reference: np.ndarray, current: np.ndarray) -> core.Column:
-    (found,) = core.compare(pd.DataFrame({"x": reference}), [pd.DataFrame({"x": current})], ["x"], LIMITS)
+def column(reference: np.ndarray, current: np.ndarray) -> Column:
+    (found,) = shift.compare(pd.DataFrame({"x": reference}), [pd.DataFrame({"x": current})], ["x"], LIMITS)
     return found
 
 
@@ -37,7 +40,7 @@ def normal(mean: float = 0, size: int = 5000, seed: int = 0) -> np.ndarray:
 
 
 def test_the_stability_index_is_the_sum_of_share_differences_times_log_ratios() -> None:
-    found = core.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25]))
+    found = shift.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25]))
 
     assert found == pytest.approx(0.25 * np.log(0.75 / 0.5) - 0.25 * np.log(0.25 / 0.5))
 
@@ -45,10 +48,10 @@ def test_the_stability_index_is_the_sum_of_share_differences_times_log_ratios() 
 @given(expected=SHARES, actual=SHARES)
 @settings(deadline=None)
 def test_the_stability_index_is_symmetric_and_never_negative(expected: np.ndarray, actual: np.ndarray) -> None:
-    found = core.stability_index(expected, actual)
+    found = shift.stability_index(expected, actual)
 
     assert found >= 0
-    assert found == pytest.approx(core.stability_index(actual, expected))
+    assert found == pytest.approx(shift.stability_index(actual, expected))
 
 
 @given(sample=SAMPLES)
@@ -76,7 +79,7 @@ def test_the_order_of_rows_does_not_matter(reference: np.ndarray, current: np.nd
 @given(reference=SAMPLES, current=SAMPLES)
 @settings(deadline=None)
 def test_every_row_is_in_one_bin(reference: np.ndarray, current: np.ndarray) -> None:
-    bins = core.Numbers.of(reference)
+    bins = shift.Numbers.of(reference)
     rows, finite, _ = bins.count(pd.Series(current))
 
     assert (np.diff(bins.edges) > 0).all()
@@ -89,10 +92,10 @@ def test_every_row_is_in_one_bin(reference: np.ndarray, current: np.ndarray) -> 
 def test_the_bins_of_a_continuous_column_hold_equal_shares_of_the_reference() -> None:
     reference = normal()
 
-    bins = core.Numbers.of(reference)
+    bins = shift.Numbers.of(reference)
     shares = np.bincount(bins.coarse, weights=bins.count(pd.Series(reference))[0]) / len(reference)
     # the last bin is that of missing values
-    assert shares.tolist() == pytest.approx([*[0.1] * core.BINS, 0], abs=2 / len(reference))
+    assert shares.tolist() == pytest.approx([*[0.1] * shift.BINS, 0], abs=2 / len(reference))
 
 
 def test_a_shift_of_one_standard_deviation_is_noticed_by_both_measures() -> None:
@@ -151,7 +154,7 @@ def test_the_distance_is_off_by_no_more_than_values_lie_from_their_bins_mean(
     found, values = column(reference, current).wasserstein, [side[np.isfinite(side)] for side in (reference, current)]
     if found is None:
         return
-    edges, spread = core.Numbers.of(reference).edges, values[0].std()
+    edges, spread = shift.Numbers.of(reference).edges, values[0].std()
 
     def within(side: np.ndarray) -> float:
         at = pd.Series(np.searchsorted(edges, side))
@@ -180,7 +183,7 @@ def test_rows_may_come_in_batches_of_any_size(sample: np.ndarray, cuts: list[int
     bounds = [0, *sorted(cuts), len(frame)]
     batches = [frame.iloc[a:b] for a, b in pairwise(bounds)]
 
-    whole, parts = (core.compare(frame, rows, ["x"], LIMITS) for rows in ([frame], batches))
+    whole, parts = (shift.compare(frame, rows, ["x"], LIMITS) for rows in ([frame], batches))
     assert [found.psi for found in parts] == [found.psi for found in whole]
     assert (parts[0].wasserstein or 0) == pytest.approx(whole[0].wasserstein or 0, abs=1e-6)
 
@@ -203,7 +206,7 @@ def test_a_constant_column_that_is_left_in_any_direction_has_drifted(value: floa
 def test_a_flag_is_binned_by_value() -> None:
     reference, current = np.arange(1000) % 10 == 0, np.arange(1000) % 10 < 4
 
-    expected = core.stability_index(np.array([0.9, 0.1]), np.array([0.6, 0.4]))
+    expected = shift.stability_index(np.array([0.9, 0.1]), np.array([0.6, 0.4]))
     assert psi(reference.astype(float), current.astype(float)) == pytest.approx(expected)
 
 
@@ -243,16 +246,16 @@ def test_a_single_row_in_a_bin_that_was_empty_is_no_shift() -> None:
 def test_a_category_is_compared_by_its_share() -> None:
     before, now = pd.DataFrame({"c": ["a", "a", "b", "b"]}), pd.DataFrame({"c": ["a", "a", "a", "b"]})
 
-    (found,) = core.compare(before, [now], [], LIMITS)
+    (found,) = shift.compare(before, [now], [], LIMITS)
 
-    assert found.psi == pytest.approx(core.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25])))
+    assert found.psi == pytest.approx(shift.stability_index(np.array([0.5, 0.5]), np.array([0.75, 0.25])))
     assert (found.wasserstein, found.reference_mean, found.current_mean) == (None, None, None)
 
 
 def test_a_new_category_is_noticed() -> None:
     before, now = pd.DataFrame({"c": ["a"] * 100}), pd.DataFrame({"c": ["a"] * 90 + ["b"] * 10})
 
-    (found,) = core.compare(before, [now], [], LIMITS)
+    (found,) = shift.compare(before, [now], [], LIMITS)
 
     assert found.drifted
 
@@ -260,9 +263,9 @@ def test_a_new_category_is_noticed() -> None:
 def test_categories_that_the_reference_lacks_share_one_bin() -> None:
     before, now = pd.DataFrame({"c": ["a", "b"]}), pd.DataFrame({"c": ["a", "x", "y", "b"]})
 
-    (found,) = core.compare(before, [now], [], LIMITS)
+    (found,) = shift.compare(before, [now], [], LIMITS)
 
-    assert found.psi == pytest.approx(core.stability_index(np.array([0.5, 0.5, 0]), np.array([0.25, 0.25, 0.5])))
+    assert found.psi == pytest.approx(shift.stability_index(np.array([0.5, 0.5, 0]), np.array([0.25, 0.25, 0.5])))
 
 
 def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
@@ -273,13 +276,13 @@ def test_a_drifted_category_is_reported_by_its_index_alone() -> None:
     assert verdict.reasons[-1] == "Input country drifted: PSI 0.500 (limit 0.2)."
 
 
-def columns(*drifted: bool, score: bool = False) -> list[core.Column]:
+def columns(*drifted: bool, score: bool = False) -> list[Column]:
     figures = {"wasserstein": 0.02, "reference_mean": 0.1, "current_mean": 0.1}
-    inputs = [core.Column(name=f"x{i}", psi=0.5 + i, drifted=moved, **figures) for i, moved in enumerate(drifted)]
-    return [*inputs, core.Column(name="score", psi=0.01, drifted=score, **figures)]
+    inputs = [Column(name=f"x{i}", psi=0.5 + i, drifted=moved, **figures) for i, moved in enumerate(drifted)]
+    return [*inputs, Column(name="score", psi=0.01, drifted=score, **figures)]
 
 
-def judged(found: list[core.Column], *others: core.Signal) -> core.Verdict:
+def judged(found: list[Column], *others: Signal) -> Verdict:
     return core.judge("sha", found, [*core.shifts(found, LIMITS), *others], LIMITS)
 
 
@@ -293,7 +296,7 @@ def judged(found: list[core.Column], *others: core.Signal) -> core.Verdict:
     ],
 )
 def test_data_have_drifted_when_too_many_inputs_have_or_the_score_has(
-    found: list[core.Column], decision: str, share: float
+    found: list[Column], decision: str, share: float
 ) -> None:
     verdict = judged(found)
 
@@ -317,9 +320,9 @@ def test_the_published_features_are_stable_over_two_weeks_and_raised_amounts_are
     reference, current = pd.concat(days[:7])[inputs], pd.concat(days[-7:])[inputs]
     assert len(inputs) == 15
 
-    found = core.compare(reference, [current], inputs, Drift())
+    found = shift.compare(reference, [current], inputs, Drift())
     dearer = current.assign(TX_AMOUNT=current["TX_AMOUNT"] * 1.5)
-    raised = core.compare(reference, [dearer], inputs, Drift())
+    raised = shift.compare(reference, [dearer], inputs, Drift())
 
     assert max(moved.psi for moved in found) < 0.05
     assert max(moved.wasserstein or 0 for moved in found) < 0.1
@@ -342,30 +345,30 @@ def scored(positives: int, hidden: int = 0) -> np.ndarray:
     """Ranks of 1000 legitimate rows and positives, all of which score higher but for the hidden ones."""
     truth = np.repeat([0, 1], [1000, positives]).astype(np.int8)
     scores = np.repeat([0.2, 0.01, 0.9], [1000, hidden, positives - hidden]).astype(np.float32)
-    return core.rank(truth, scores)
+    return drift.rank(truth, scores)
 
 
 def test_a_model_that_no_longer_finds_frauds_has_decayed() -> None:
-    promise = core.Promise(metric="average_precision", value=0.9, measured="when it was evaluated")
-    found = core.performance(scored(300, hidden=100), promise, LIMITS)
+    promise = Promise(metric="average_precision", value=0.9, measured="when it was evaluated")
+    found = drift.performance(scored(300, hidden=100), promise, LIMITS)
 
     assert found.raised
     assert found.reason.endswith("(300 positives), 0.900 when it was evaluated.")
     assert found.value == pytest.approx(0.9 - (200 + 100 * 300 / 1300) / 300)
-    assert not core.performance(scored(300), promise, LIMITS).raised
+    assert not drift.performance(scored(300), promise, LIMITS).raised
 
 
 def test_few_frauds_say_nothing_about_the_model_or_of_fraud() -> None:
     frame = pd.DataFrame({"x": normal(size=199)})
 
     assert (
-        core.performance(
-            scored(199, hidden=199), core.Promise(metric="average_precision", value=0.9, measured="once"), LIMITS
+        drift.performance(
+            scored(199, hidden=199), Promise(metric="average_precision", value=0.9, measured="once"), LIMITS
         ).value
         is None
     )
-    assert core.positives(frame, frame + 9, ["x"], LIMITS).value is None
-    assert core.positives(frame[:49], pd.concat([frame, frame]) + 9, ["x"], LIMITS).value is None
+    assert drift.positives(frame, frame + 9, ["x"], LIMITS).value is None
+    assert drift.positives(frame[:49], pd.concat([frame, frame]) + 9, ["x"], LIMITS).value is None
 
 
 @given(data=st.data(), rows=st.integers(2, 50))
@@ -376,7 +379,7 @@ def test_average_precision_from_ranks_is_scikit_learns(data: st.DataObject, rows
     scores = np.array(data.draw(st.lists(levels, min_size=rows, max_size=rows)), dtype=np.float32)
     assume(truth.any())
 
-    assert core.average_precision(core.rank(truth, scores)) == pytest.approx(average_precision_score(truth, scores))
+    assert drift.average_precision(drift.rank(truth, scores)) == pytest.approx(average_precision_score(truth, scores))
 
 
 def test_ranks_of_many_rows_lose_almost_nothing() -> None:
@@ -385,18 +388,18 @@ def test_ranks_of_many_rows_lose_almost_nothing() -> None:
     scores = (rng.beta(1, 20, len(truth)) + 0.2 * truth * rng.random(len(truth))).clip(0, 1).astype(np.float32)
 
     exact = average_precision_score(truth, scores)
-    assert core.average_precision(core.rank(truth, scores)) == pytest.approx(exact, abs=1e-3)
+    assert drift.average_precision(drift.rank(truth, scores)) == pytest.approx(exact, abs=1e-3)
 
 
 def test_positives_that_move_among_themselves_are_noticed_and_the_input_is_named() -> None:
     before = pd.DataFrame({"amount": normal(size=300), "night": np.arange(300) % 6 == 0}).astype(float)
     now = before.assign(night=1.0)
 
-    found = core.positives(before, now, ["amount", "night"], LIMITS)
+    found = drift.positives(before, now, ["amount", "night"], LIMITS)
 
     assert found.raised
     assert "night moved most" in found.reason
-    assert not core.positives(before, before, ["amount", "night"], LIMITS).raised
+    assert not drift.positives(before, before, ["amount", "night"], LIMITS).raised
 
 
 def test_any_raised_signal_makes_the_verdict_and_is_among_its_reasons() -> None:
@@ -405,5 +408,5 @@ def test_any_raised_signal_makes_the_verdict_and_is_among_its_reasons() -> None:
     verdict = judged(columns(False), late)
 
     assert verdict.decision == "fail"
-    assert verdict.measures[-1] == Measure(name="labels", value=0, limit=core.LABELLED)
+    assert verdict.measures[-1] == Measure(name="labels", value=0, limit=core.LABELED)
     assert late.reason in verdict.reasons

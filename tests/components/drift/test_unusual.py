@@ -2,7 +2,7 @@
 
 import json
 from argparse import Namespace
-from datetime import date
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,16 +10,23 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from components.classes import tokens
 from components.common import storage
-from components.common.config import parse
-from components.common.contracts import package, tables
+from components.common.context import StepContext
+from components.common.contracts import tables
 from components.common.contracts.section import Pictures, Table
-from components.drift import unusual
-from components.drift.__main__ import Job, _extremes
-from components.drift.unusual import SHOWN
+from components.drift.__main__ import _inputs
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
+from nightshift.tasks.classification import unusual
+from nightshift.tasks.classification.drift import comparison
+from nightshift.tasks.classification.unusual import SHOWN
+from nightshift.tasks.images import display as images
+from nightshift.tasks.texts import candidates
+from nightshift.tasks.texts import display as texts
+from tests import packages
 from tests.components import pictures, topics
 from tests.components.states import state
+
+SHOW = partial(images.show, "nowhere", packages.manifest({"network": b""}))
 
 
 def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_beside_them():
@@ -32,7 +39,7 @@ def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_b
         {"event_id": [f"image {each}" for each in range(0, 80, 2)], "predicted": "cat"}, range(0, 80, 2)
     )
     pixels = random.integers(0, 256, (80, 8, 8, 1), dtype=np.uint8)
-    least, most = unusual.blocks(rows, pixels, (reference, newest), unusual.pictures)
+    least, most = unusual.blocks(rows, pixels, (reference, newest), SHOW)
     assert isinstance(least, Pictures)
     assert isinstance(most, Pictures)
     assert (least.pictures[0].note, least.pictures[0].caption) == ("image 14", "taken for cat")
@@ -44,7 +51,7 @@ def test_the_images_furthest_from_the_reference_come_first_and_the_nearest_are_b
 def test_few_images_are_shown_as_both():
     rows = pd.DataFrame({"event_id": [1, 2], "predicted": ["cat", "dog"]})
     seen = (np.eye(30, 2), np.array([[0.0, 0.0], [5.0, 5.0]]))
-    least, most = unusual.blocks(rows, np.zeros((2, 8, 8, 3), np.uint8), seen, unusual.pictures)
+    least, most = unusual.blocks(rows, np.zeros((2, 8, 8, 3), np.uint8), seen, SHOW)
     assert isinstance(least, Pictures)
     assert isinstance(most, Pictures)
     assert [each.note for each in least.pictures] == ["2", "1"]
@@ -53,7 +60,8 @@ def test_few_images_are_shown_as_both():
 
 def test_texts_of_hashed_words_are_named_and_not_spelled():
     rows = pd.DataFrame({"event_id": ["a"], "predicted": ["sports"]}, [1])
-    found = unusual.texts(b"", "Unusual", rows, np.array([[1, 7, 0]], np.int32))
+    model = packages.manifest({"words": b""}, preprocessing=candidates.preprocessing(topics.task()))
+    found = texts.show("nowhere", model, "Unusual", rows, np.array([[1, 7, 0]], np.int32))
     assert [row.cells for row in found.rows] == [["a", "sports", tokens.HASHED]]
 
 
@@ -72,9 +80,7 @@ def test_the_report_of_a_day_spells_its_texts_by_the_model_s_own_tokenizer(tmp_p
     scores = str(tmp_path / "scores")
     scoring.body(Namespace(**given, scores=scores))
 
-    manifests = (tables.read_table(uri) for uri in (given["features"], f"{scores}/scores.json"))
-    made = (package.load(scores), package.read_reference(scores))
-    least, most = _extremes(Job(parse(config), date.fromisoformat(pictures.DATE), *manifests, *made), scores)
+    least, most = comparison(_inputs(StepContext(Namespace(**given | {"scores": scores})))).examples()
     assert isinstance(least, Table)
     assert isinstance(most, Table)
     day = tables.read_table(str(tmp_path / "events.json")).partitions[-1]

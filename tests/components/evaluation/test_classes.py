@@ -12,10 +12,10 @@ from components.common.contracts import evaluation, package, verdict
 from components.common.contracts.section import read_section
 from components.common.contracts.verdict import Decision
 from components.common.registry import Version
-from components.evaluation import classes
 from components.evaluation.__main__ import evaluate
-from components.evaluation.classes import Rows
 from components.training import __main__ as training
+from nightshift.tasks.classification import judging
+from nightshift.tasks.classification.judging import Rows
 from tests import packages
 from tests.components import pictures
 from tests.components.states import state
@@ -32,13 +32,13 @@ def scores(wrong: int, shift: int = 1) -> np.ndarray:
     return 0.9 * np.eye(4)[taken] + 0.025
 
 
-def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int | None = None):
-    found = classes.measure(ROWS, scores(wrong), MODEL, version)
-    return classes.Contender(sha256, until, found.metrics, found.counts, found.groups, found.resamples, version)
+def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int = 0):
+    found = judging.measure(ROWS, scores(wrong), MODEL, version)
+    return judging.Contender(sha256, until, found.metrics, found.counts, found.groups, found.resamples, version)
 
 
 def judged(challenger, champion="There was no champion to compare with.", **limits):
-    return classes.judge(challenger, champion, pictures.parsed(evaluation=limits))
+    return judging.judge(challenger, champion, pictures.parsed(evaluation=limits))
 
 
 def champion(wrong: int, until: str = "2024-03-19"):
@@ -54,7 +54,7 @@ def test_without_a_champion_the_floors_are_all_there_is_to_pass():
 
 def test_the_weakest_class_has_a_floor_of_its_own():
     taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
-    weak = classes.measure(ROWS, np.eye(4)[taken], MODEL)
+    weak = judging.measure(ROWS, np.eye(4)[taken], MODEL)
     found = judged(weak, min_accuracy=0.5, min_class_recall=0.1)
     assert found.decision is Decision.FAIL
     assert found.reasons[-1] == "Recall of class 'square' is 0.000, below the floor 0.1."
@@ -68,7 +68,7 @@ def test_with_few_rows_nothing_is_decided():
 @pytest.mark.parametrize(("groups", "decision"), [(19, Decision.UNDECIDED), (20, Decision.PASS)])
 def test_with_few_groups_nothing_is_decided_however_many_their_rows(groups, decision):
     grouped = Rows(ROWS.labels, np.arange(400) % groups, CLASSES)
-    found = judged(classes.measure(grouped, scores(0), MODEL))
+    found = judged(judging.measure(grouped, scores(0), MODEL))
     assert found.decision is decision
     assert found.value("test_groups") == groups
     few = "The 400 test rows are of 19 groups; at least 20 are needed to decide."
@@ -95,11 +95,11 @@ SQUARE = int((ROWS.labels == 2).sum())
 SAID = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
 
 
-def without_square(sha256: str = "new", version: int | None = None) -> classes.Contender:
+def without_square(sha256: str = "new", version: int = 0) -> judging.Contender:
     """A model that no training row has shown a square, and that is right otherwise."""
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
     taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
-    found = classes.measure(ROWS, 0.9 * np.eye(4)[taken] + 0.025, model, version)
+    found = judging.measure(ROWS, 0.9 * np.eye(4)[taken] + 0.025, model, version)
     return replace(found, sha256=sha256, trained_until="2024-03-20" if version is None else "2024-03-19")
 
 
@@ -128,7 +128,7 @@ def test_a_class_that_no_training_row_has_is_said_and_never_forgotten(rival, lim
 def test_a_class_without_training_rows_and_without_test_rows_is_nobody_s_loss():
     rows = Rows(np.where(ROWS.labels == 2, 1, ROWS.labels), ROWS.groups, CLASSES)
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
-    found = judged(classes.measure(rows, np.eye(4)[rows.labels], model), min_accuracy=0.5)
+    found = judged(judging.measure(rows, np.eye(4)[rows.labels], model), min_accuracy=0.5)
     assert found.value("unlearned_class_rows") == 0
     assert "no training row" not in str(found.reasons)
 
@@ -145,7 +145,7 @@ def test_the_gain_is_paired():
 
 
 def test_calibration_adds_up_to_all_rows():
-    curve = classes.calibration(ROWS, scores(40))
+    curve = judging.calibration(ROWS, scores(40))
     assert sum(curve.count) == 400
     assert curve.predicted == pytest.approx([0.925])
     assert curve.observed == pytest.approx([0.9])

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from components.classes import statistics
 from components.classes.scorer import AT_ONCE
 from components.common.contracts.package import Texts
-from components.evaluation.classes_slices import slices
+from nightshift.tasks.classification import descriptors
+from nightshift.tasks.classification.slices import slices
 
 SEEN = Texts(classes=["new", "old"], length=8, tokenizer=None, tokenizer_sha256="", vocabulary=100, pad=0)
 
@@ -19,7 +19,7 @@ def test_every_row_is_in_one_third_of_each_statistic():
     found = slices(SEEN, tokens(*np.repeat([2, 4, 6], AT_ONCE)), right)
     by_length = [(each.name, each.rows, each.accuracy) for each in found if each.name.startswith("tokens")]
     assert by_length == [("tokens up to 2", 256, 0.5), ("tokens 2 to 4", 256, 0.5), ("tokens above 4", 256, 0.5)]
-    for name in statistics.names(SEEN):
+    for name in descriptors.names(SEEN):
         assert sum(each.rows for each in found if each.name.startswith(name)) == len(right)
 
 

@@ -1,5 +1,7 @@
 """The gate and the curves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,8 +14,9 @@ from components.common.config.policy import Evaluation
 from components.common.contracts.evaluation import Cost, PrecisionRecall
 from components.common.contracts.verdict import Opponent
 from components.common.errors import UserError
-from components.evaluation import core
-from components.tabular.metrics import Metrics
+from nightshift.stats.comparison import Estimate
+from nightshift.stats.ranking import Metrics
+from nightshift.tasks.tabular import judging
 from tests import packages
 
 GATE = Evaluation(top_k=20, min_positives=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
@@ -32,17 +35,17 @@ def measured(average_precision: float | None) -> Metrics:
 
 def contender(
     average_precision: float | None, spread: float = 0.0, until: str = OLD, sha256: str = "new"
-) -> core.Contender:
+) -> judging.Contender:
     """A model whose resampled average precision lies evenly within its value +- spread."""
     resamples = {"precision_at_k": np.full(101, 0.2), "cost": np.full(101, 150.0)}
     if average_precision is not None:
         resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
     cost = Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
-    return core.Contender(sha256, until, measured(average_precision), cost, resamples)
+    return judging.Contender(sha256, until, measured(average_precision), cost, resamples)
 
 
-def reigning(model: core.Contender) -> core.Champion:
-    return core.Champion(**vars(model), version=7)
+def reigning(model: judging.Contender) -> judging.Contender:
+    return replace(model, version=7)
 
 
 def window(seed: int, rows: int = 6000, positives: int = 200) -> pd.DataFrame:
@@ -56,13 +59,13 @@ def window(seed: int, rows: int = 6000, positives: int = 200) -> pd.DataFrame:
     return frame
 
 
-def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Contender:
+def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> judging.Contender:
     """A model, named by its seed, that sees the signal through some noise."""
     rng = np.random.default_rng(seed)
     scores = 1 / (1 + np.exp(-(rows["signal"] - 3 + noise * rng.normal(size=len(rows))))).to_numpy()
     made_from = packages.lineage(train=packages.DAYS.model_copy(update={"last": until}))
     model = packages.manifest({"only": str(seed).encode()}, made_from=made_from)
-    return core.measure(rows, scores, model, GATE)
+    return judging.measure(rows, scores, model, GATE)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,7 @@ def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> core.Cont
 def test_a_challenger_without_a_champion_is_promoted_when_the_floors_hold(
     average_precision: float | None, positives: int, decision: str, says: str
 ) -> None:
-    verdict = core.judge(contender(average_precision), NONE_YET, positives, GATE)
+    verdict = judging.judge(contender(average_precision), NONE_YET, positives, GATE)
 
     assert verdict.decision == decision
     assert verdict.reasons[0] == NONE_YET
@@ -107,7 +110,7 @@ def test_a_challenger_wins_when_better_beyond_noise_or_not_worse_and_fresher(
 ) -> None:
     champion = reigning(contender(0.6, until=OLD, sha256="old"))
 
-    verdict = core.judge(contender(0.6 + gain, spread, until), champion, 100, GATE)
+    verdict = judging.judge(contender(0.6 + gain, spread, until), champion, 100, GATE)
 
     assert verdict.decision == decision
     assert says in " ".join(verdict.reasons)
@@ -116,7 +119,7 @@ def test_a_challenger_wins_when_better_beyond_noise_or_not_worse_and_fresher(
 def test_the_reasons_carry_the_figures_with_their_intervals() -> None:
     champion = reigning(contender(0.6, sha256="old"))
 
-    verdict = core.judge(contender(0.7, 0.1), champion, 100, GATE)
+    verdict = judging.judge(contender(0.7, 0.1), champion, 100, GATE)
 
     assert verdict.reasons[0] == (
         "The challenger's average precision is 0.700 [0.605, 0.795], that of champion version 7 0.600 [0.600, 0.600] "
@@ -133,15 +136,15 @@ def test_a_model_that_sees_more_wins_and_one_that_sees_less_loses(seed: int, unt
     rows = window(seed)
     sharp, blurred = scorer(rows, 0.2, 1, until), scorer(rows, 1.5, 2, until)
 
-    assert core.judge(sharp, reigning(blurred), 200, GATE).decision == "pass"
-    assert core.judge(blurred, reigning(sharp), 200, GATE).decision == "fail"
+    assert judging.judge(sharp, reigning(blurred), 200, GATE).decision == "pass"
+    assert judging.judge(blurred, reigning(sharp), 200, GATE).decision == "fail"
 
 
 def test_ten_equals_in_a_row_of_the_same_days_never_replace_the_champion() -> None:
     rows = window(0)
     champion = reigning(scorer(rows, 0.1, 0, OLD))
 
-    decisions = [core.judge(scorer(rows, 0.1, seed, OLD), champion, 200, GATE).decision for seed in range(1, 11)]
+    decisions = [judging.judge(scorer(rows, 0.1, seed, OLD), champion, 200, GATE).decision for seed in range(1, 11)]
 
     assert decisions == ["fail"] * 10
 
@@ -150,15 +153,15 @@ def test_an_equal_of_newer_days_replaces_the_champion_once_and_not_back() -> Non
     rows = window(0)
     older, newer = scorer(rows, 0.02, 1, OLD), scorer(rows, 0.02, 2, NEW)
 
-    assert core.judge(newer, reigning(older), 200, GATE).decision == "pass"
-    assert core.judge(older, reigning(newer), 200, GATE).decision == "fail"
+    assert judging.judge(newer, reigning(older), 200, GATE).decision == "pass"
+    assert judging.judge(older, reigning(newer), 200, GATE).decision == "fail"
 
 
 def test_a_model_that_has_seen_the_labels_is_refused_although_it_is_better_than_the_champion() -> None:
     rows = window(0)
     leaked = rows.assign(signal=6.0 * rows["label"].astype(float))
 
-    verdict = core.judge(scorer(leaked, 0.5, 1, NEW), reigning(scorer(rows, 0.1, 2, OLD)), 200, GATE)
+    verdict = judging.judge(scorer(leaked, 0.5, 1, NEW), reigning(scorer(rows, 0.1, 2, OLD)), 200, GATE)
 
     assert verdict.decision == "fail"
     assert "too good to be true, a feature probably leaks the label" in verdict.reasons[0]
@@ -167,14 +170,14 @@ def test_a_model_that_has_seen_the_labels_is_refused_although_it_is_better_than_
 def test_too_few_positives_decide_nothing_however_good_the_model_is() -> None:
     rows = window(0, positives=49)
 
-    verdict = core.judge(scorer(rows, 0.1, 1, NEW), reigning(scorer(rows, 2.0, 2, OLD)), 49, GATE)
+    verdict = judging.judge(scorer(rows, 0.1, 1, NEW), reigning(scorer(rows, 2.0, 2, OLD)), 49, GATE)
 
     assert verdict.decision == "undecided"
     assert verdict.reasons == ["The test days hold 49 positives; at least 50 are needed to decide."]
 
 
 def test_a_challenger_identical_to_the_champion_changes_nothing() -> None:
-    verdict = core.judge(contender(0.6, until=NEW), reigning(contender(0.6)), 100, GATE)
+    verdict = judging.judge(contender(0.6, until=NEW), reigning(contender(0.6)), 100, GATE)
 
     assert verdict.decision == "undecided"
     assert verdict.reasons == ["The challenger is identical to champion version 7."]
@@ -186,13 +189,13 @@ def test_a_window_without_frauds_is_measured_as_far_as_it_goes_and_refused() -> 
     found = scorer(rows, 0.1, 1, NEW)
 
     assert set(found.estimates()) == {"precision_at_k", "cost"}
-    assert core.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "undecided"
+    assert judging.judge(found, reigning(scorer(rows, 0.1, 2, OLD)), 0, GATE).decision == "undecided"
 
 
 def test_the_measures_are_the_figures_with_their_limits_and_intervals() -> None:
     champion = reigning(contender(0.6, sha256="old"))
 
-    verdict = core.judge(contender(0.7, 0.1), champion, 100, GATE)
+    verdict = judging.judge(contender(0.7, 0.1), champion, 100, GATE)
 
     found = {measure.name: measure for measure in verdict.measures}
     assert (found["positives"].value, found["positives"].limit) == (100, 50)
@@ -208,7 +211,7 @@ def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
     limits = Evaluation(cost_missed_positive=2, cost_alert=3)
     labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
 
-    assert core.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]
+    assert judging.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]
 
 
 def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> None:
@@ -229,24 +232,24 @@ def test_the_cost_is_that_of_the_models_own_threshold_per_thousand_events() -> N
 @pytest.mark.parametrize(
     ("estimate", "text"),
     [
-        (core.Estimate(0.6054, 0.7037, 0.6571), "0.657 [0.605, 0.704]"),
-        (core.Estimate(-0.0112, 0.0104, -0.0001), "0.000 [-0.011, 0.010]"),
-        (core.Estimate(-19.4, -2.1, -11.2), "-11 [-19, -2]"),
+        (Estimate(0.6054, 0.7037, 0.6571), "0.657 [0.605, 0.704]"),
+        (Estimate(-0.0112, 0.0104, -0.0001), "0.000 [-0.011, 0.010]"),
+        (Estimate(-19.4, -2.1, -11.2), "-11 [-19, -2]"),
     ],
 )
-def test_an_estimate_reads_as_a_value_and_its_interval(estimate: core.Estimate, text: str) -> None:
+def test_an_estimate_reads_as_a_value_and_its_interval(estimate: Estimate, text: str) -> None:
     assert str(estimate) == text
 
 
 def test_every_floor_that_is_missed_is_named() -> None:
-    verdict = core.judge(contender(0.1), reigning(contender(0.6, sha256="old")), 3, GATE)
+    verdict = judging.judge(contender(0.1), reigning(contender(0.6, sha256="old")), 3, GATE)
 
     assert len(verdict.reasons) == 2
 
 
 def test_a_test_window_without_rows_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="no rows left to evaluate on"):
-        core.checked(pd.DataFrame({"event_time": pd.to_datetime([]), "label": pd.array([], dtype="Int8")}))
+        judging.checked(pd.DataFrame({"event_time": pd.to_datetime([]), "label": pd.array([], dtype="Int8")}))
 
 
 def test_a_due_label_that_is_missing_is_named_by_its_day() -> None:
@@ -258,7 +261,7 @@ def test_a_due_label_that_is_missing_is_named_by_its_day() -> None:
     )
 
     with pytest.raises(UserError, match="2 test rows have no label although it is due, the first on 2024-03-19"):
-        core.checked(rows)
+        judging.checked(rows)
 
 
 def test_the_precision_recall_curve_is_the_exact_one_with_fewer_points() -> None:
@@ -267,9 +270,9 @@ def test_the_precision_recall_curve_is_the_exact_one_with_fewer_points() -> None
     scores = rng.random(20_000) + labels * rng.random(20_000)
     precision, recall, _ = precision_recall_curve(labels, scores)
 
-    curve = core.precision_recall(labels, scores)
+    curve = judging.precision_recall(labels, scores)
 
-    assert 100 < len(curve.recall) <= core.POINTS
+    assert 100 < len(curve.recall) <= judging.POINTS
     assert set(zip(curve.recall, curve.precision, strict=True)) <= set(zip(recall, precision, strict=True))
     assert curve.recall == sorted(curve.recall)
     assert max(np.diff(curve.recall)) < 0.02
@@ -277,7 +280,9 @@ def test_the_precision_recall_curve_is_the_exact_one_with_fewer_points() -> None
 
 
 def test_a_window_without_frauds_has_no_precision_recall_curve() -> None:
-    assert core.precision_recall(np.zeros(5, dtype=np.int8), np.arange(5.0)) == PrecisionRecall(recall=[], precision=[])
+    assert judging.precision_recall(np.zeros(5, dtype=np.int8), np.arange(5.0)) == PrecisionRecall(
+        recall=[], precision=[]
+    )
 
 
 def test_scores_that_are_probabilities_lie_on_the_diagonal() -> None:
@@ -285,13 +290,13 @@ def test_scores_that_are_probabilities_lie_on_the_diagonal() -> None:
     scores = rng.beta(0.1, 5, 200_000)
     labels = (rng.random(200_000) < scores).astype(np.int8)
 
-    bins = core.calibration(labels, scores)
+    bins = judging.calibration(labels, scores)
 
     predicted, observed, count = map(np.array, (bins.predicted, bins.observed, bins.count))
     assert (abs(observed - predicted) < 4 * np.sqrt(predicted / count)).all()
-    assert len(bins.count) == core.CALIBRATION_BINS
+    assert len(bins.count) == judging.CALIBRATION_BINS
     assert bins.predicted == sorted(bins.predicted)
-    assert bins.count[-1] <= 2 * core.SMALLEST_BIN < bins.count[0]
+    assert bins.count[-1] <= 2 * judging.SMALLEST_BIN < bins.count[0]
 
 
 @given(
@@ -302,7 +307,7 @@ def test_scores_that_are_probabilities_lie_on_the_diagonal() -> None:
 def test_every_row_is_in_one_calibration_bin_and_equal_scores_share_it(scores: np.ndarray, seed: int) -> None:
     labels = np.random.default_rng(seed).integers(0, 2, len(scores)).astype(np.int8)
 
-    bins = core.calibration(labels, scores)
+    bins = judging.calibration(labels, scores)
 
     assert sum(bins.count) == len(scores)
     assert np.dot(bins.observed, bins.count) == pytest.approx(labels.sum())

@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import average_precision_score
 
 from components.common.contracts.evaluation import Calibration
-from components.evaluation import core, explain
+from nightshift.tasks.tabular import explain, judging
 
 
 def rows(count: int = 20_000, seed: int = 0) -> pd.DataFrame:
@@ -79,8 +79,8 @@ def test_calibrated_scores_have_next_to_no_error() -> None:
     scores = rng.beta(0.5, 5, 100_000)
     labels = (rng.random(100_000) < scores).astype(np.int8)
 
-    assert explain.Calibration.of(core.calibration(labels, scores)).error < 0.005
-    assert explain.Calibration.of(core.calibration(labels, scores / 2)).error > 0.03
+    assert explain.Calibration.of(judging.calibration(labels, scores)).error < 0.005
+    assert explain.Calibration.of(judging.calibration(labels, scores / 2)).error > 0.03
 
 
 def test_the_most_important_input_comes_first_and_one_it_ignores_drops_nothing() -> None:

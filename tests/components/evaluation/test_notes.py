@@ -8,7 +8,7 @@ import pytest
 from components.common.config.policy import Evaluation
 from components.common.contracts.evaluation import Unseen
 from components.common.contracts.package import Inputs, ModelPackage
-from components.evaluation.notes import notes, unseen
+from nightshift.tasks.tabular.notes import notes, unseen
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount"], categorical={"Land": ["", "BE", "FR"], "channel": ["web"]})

@@ -9,8 +9,7 @@ from kfp import dsl
 from kfp.pipeline_spec import pipeline_spec_pb2
 from sklearn.metrics import auc, roc_auc_score
 
-from components.evaluation.core import POINTS
-from components.evaluation.visuals import CATEGORIES, classification
+from nightshift.tasks.visuals import CATEGORIES, POINTS, classification
 
 LABELS = np.array([0, 0, 1, 1, 0, 1], dtype=np.int8)
 SCORES = np.array([0.1, 0.4, 0.35, 0.8, 0.05, 0.9], dtype=np.float32)

@@ -10,7 +10,7 @@ import pandas as pd
 from components.common.config import parse
 from components.common.contracts import tables
 from components.common.splits import Days, plan
-from components.features.job import Job
+from nightshift.tasks.tabular.features.job import Job
 from tests.components.states import state
 
 CONFIG = {

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.features import shards
-from components.features.shards import Sizes
-from components.features.workers import Workers, workers
+from nightshift.tasks.tabular.features import shards
+from nightshift.tasks.tabular.features.shards import Sizes
+from nightshift.tasks.tabular.features.workers import Workers, workers
 from tests.components.features.days import FEATURES, job
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from components.common.config import Config, parse
 from components.common.errors import UserError
-from components.features import core
 from components.tabular import frames
+from nightshift.tasks.tabular.features import core
 
 CPU = frames.backend("cpu")
 HERE = Path(__file__).parent

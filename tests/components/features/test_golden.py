@@ -10,8 +10,8 @@ import yaml
 
 from components.common.config import parse
 from components.common.splits import Days, rows_of
-from components.features import core
 from components.tabular import frames
+from nightshift.tasks.tabular.features import core
 
 ROOT = Path(__file__).parents[3]
 HANDBOOK = ROOT.parent / "shared" / "data" / "handbook"

@@ -10,9 +10,9 @@ import pytest
 from components.classes import images, shards
 from components.common import storage
 from components.common.contracts import tables
-from components.features import items
-from components.features.images import view
 from components.ingestion import __main__ as ingestion
+from nightshift.tasks.classification import features as items
+from nightshift.tasks.images.views import view
 from tests.components.pictures import CONFIG, config, feature, ingest, parsed
 
 DAY, NEXT = date(2024, 3, 4), date(2024, 3, 5)

@@ -13,10 +13,9 @@ import pytest
 
 from components.common.contracts import tables
 from components.common.errors import UnavailableError, UserError
-from components.features import shards, workers
-from components.features.__main__ import write_days
-from components.features.shards import Sizes
-from components.features.workers import VARIABLE, Workers
+from nightshift.tasks.tabular.features import shards, workers, write_days
+from nightshift.tasks.tabular.features.shards import Sizes
+from nightshift.tasks.tabular.features.workers import VARIABLE, Workers
 from tests.components.features.days import CONFIG, DATE, FEATURES, flags, job, sample, write_events
 from tests.processes import content, started, wait_until
 from tests.servers import free_port

@@ -11,12 +11,12 @@ import pytest
 from components.common.config import parse
 from components.common.contracts import tables
 from components.common.splits import Days, rows_of
-from components.features import core
 from components.features.__main__ import body, parser
 from components.tabular import frames
 from components.tabular.online import snapshot
 from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import State
+from nightshift.tasks.tabular.features import core
 from tests.components.features.days import CONFIG, DATE, flags, sample, write_events
 
 

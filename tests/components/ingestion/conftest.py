@@ -12,8 +12,8 @@ import pytest
 from components.common import splits
 from components.common.config import parse
 from components.common.contracts import tables
-from components.ingestion import simulator
 from components.ingestion.__main__ import body
+from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 
 DATE = "2024-03-10"

@@ -12,7 +12,8 @@ from components.common.config import parse
 from components.common.config.source import Simulator
 from components.common.contracts import tables
 from components.common.splits import Days
-from components.ingestion import core, simulator, sources
+from components.ingestion import core, sources
+from nightshift.tasks.tabular import simulator
 
 from .conftest import CONFIG
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from components.common.times import parse_time
-from components.ingestion import columns
+from nightshift.tasks import columns
 
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2060, 1, 1))
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

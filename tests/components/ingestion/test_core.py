@@ -11,7 +11,8 @@ from pandera.errors import SchemaError, SchemaErrors
 from components.common.config import parse
 from components.common.config.source import Simulator
 from components.common.errors import UserError
-from components.ingestion import core, simulator
+from components.ingestion import core
+from nightshift.tasks.tabular import simulator
 
 from .conftest import CONFIG
 

@@ -9,7 +9,8 @@ import pytest
 from components.common import storage
 from components.common.config import parse
 from components.common.errors import UnavailableError
-from components.ingestion import digests, simulator, sources
+from components.ingestion import digests, sources
+from nightshift.tasks.tabular import simulator
 from tests.components.common import gcs
 from tests.components.common.s3 import Faulty, bucket
 from tests.processes import wait_until

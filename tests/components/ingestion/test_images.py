@@ -15,7 +15,8 @@ from components.common.config import parse
 from components.common.errors import UserError
 from components.common.splits import Days
 from components.ingestion import __main__ as ingestion
-from components.ingestion import core, pictures, sources
+from components.ingestion import core, sources
+from nightshift.tasks.images import simulator as pictures
 from tests.components import pictures as pictures_of
 from tests.components.classes.test_images import bytes_of
 from tests.components.common.config.test_classes import text as text_config

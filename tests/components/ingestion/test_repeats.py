@@ -13,7 +13,9 @@ from components.common import storage
 from components.common.config import parse
 from components.common.errors import UserError
 from components.common.splits import plan
-from components.ingestion import pictures, repeats, sentences
+from components.ingestion import repeats
+from nightshift.tasks.images import simulator as pictures
+from nightshift.tasks.texts import simulator as sentences
 from tests.components import pictures as pictures_of
 from tests.components import topics as topics_of
 

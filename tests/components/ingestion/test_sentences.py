@@ -6,7 +6,7 @@ import pandas as pd
 
 from components.common.config import parse
 from components.common.config.source import Simulator
-from components.ingestion import sentences
+from nightshift.tasks.texts import simulator as sentences
 from tests.components.common.config.test_classes import text
 from tests.components.pictures import ingest
 

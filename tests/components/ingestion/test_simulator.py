@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.common.config.source import Simulator
-from components.ingestion import simulator, world
+from nightshift.tasks.tabular import simulator, world
 
 SMALL = Simulator(customers=80, terminals=160)
 DAY = date(2024, 3, 10)

@@ -17,7 +17,7 @@ from components.common.contracts import tables
 from components.common.contracts.section import read_section
 from components.common.errors import UserError
 from components.common.splits import Days, rows_of
-from components.ingestion import simulator
+from nightshift.tasks.tabular import simulator
 from tests.components.common.s3 import Fault, Faulty, bucket
 from tests.components.common.s3 import environment as environment_of
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from components.common.config import parse
-from components.ingestion import columns as columns_
 from components.ingestion import core, sources
+from nightshift.tasks import columns as columns_
 
 from .conftest import CONFIG
 

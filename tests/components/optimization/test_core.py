@@ -10,8 +10,9 @@ from components.common.contracts.optimization import ORIGINAL, Attempt, Latency,
 from components.common.contracts.section import Estimate
 from components.common.contracts.verdict import Decision, Measure
 from components.optimization import core
-from components.optimization.core import Effect, Rows
+from components.optimization.core import Effect
 from components.optimization.forms import Form
+from nightshift.tasks.tabular.optimization import Rows
 from tests import packages
 
 RANDOM = np.random.default_rng(0)

@@ -8,7 +8,7 @@ from components.common.contracts import package
 from components.common.graph import Graph, runtime
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.optimization import forms
-from components.training import onnx_export
+from nightshift.tasks import onnx_export
 from tests.conftest import graph
 
 WIDTH = 16

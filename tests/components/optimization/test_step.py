@@ -13,8 +13,8 @@ from components.common.contracts.verdict import Verdict
 from components.common.errors import UserError
 from components.optimization import core
 from components.optimization.__main__ import body, optimize, parser
-from components.optimization.core import Rows
 from components.tabular.inputs import Scorer
+from nightshift.tasks.tabular.optimization import Rows
 from tests.components import samples
 
 

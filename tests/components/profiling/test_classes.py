@@ -8,8 +8,9 @@ from components.common.config.classes import TextNetwork
 from components.common.contracts.profile import PhaseName
 from components.common.storage import sha256
 from components.profiling import core
-from components.profiling.classes import Subject
 from components.profiling.core import Watch
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.classification.profiling import ItemFit
 from tests.components import topics
 
 
@@ -19,7 +20,7 @@ def test_weighted_words_with_parameters_of_their_own_are_measured_by_fitting_the
     labels = [task.classes[number % 4] for number in range(48)]
     rows = pd.DataFrame({"label": labels, "content": map(str, range(48))})
     texts = np.random.default_rng(0).integers(10, 512, (48, 16)).astype(np.int32)
-    subject = Subject.of(task, "cpu", "words", Items(rows, Shards([texts])))
+    subject = ItemFit("words", Setting(task, "cpu"), Items(rows, Shards([texts])), rows)
 
     watch = Watch(is_cuda=False, seconds={PhaseName.READ: 0.01, PhaseName.MATRIX: 0.01})
     profile, _ = core.measure(subject, watch, sha256(subject.fit().graph))

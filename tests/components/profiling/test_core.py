@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from components.common.config.tabular import CandidateKind
+from components.common.contracts import tables
+from components.common.contracts.package import Inputs
 from components.common.contracts.profile import Operation, PhaseName
 from components.common.storage import sha256
 from components.profiling import core, instruments
-from components.profiling.core import Subject, Watch
-from components.training import estimators
-from components.training.estimators import Job
+from components.profiling.core import Watch
+from nightshift.tasks.fitting import FitSpec
+from nightshift.tasks.protocol import TrainingSetup
+from nightshift.tasks.tabular import estimators
+from nightshift.tasks.tabular.profiling import BATCH, PROFILED_STEPS, RowFit, selected_fit
 from tests import packages
 from tests.components.profiling.traces.samples import Events, save
 from tests.components.training import samples
@@ -22,10 +26,10 @@ OPERATIONS = [Operation(name="aten::mm", calls=1, self_cpu_ms=1.0, self_device_m
 MEANT = {"boosted": "xgboost/", "net": "aten::addmm", "line": "linear_model/", "forest": "tree/"}
 
 
-def subject(name: str, rows: int = 600) -> Subject:
+def subject(name: str, rows: int = 600) -> RowFit:
     kind, parameters = samples.MODELS[name]["kind"], samples.MODELS[name]["parameters"]
-    job = Job(f"task.candidates.{name}.parameters", parameters, 0, 2, "cpu")
-    return Subject(name, CandidateKind(kind), job, *samples.matrix(rows))
+    job = FitSpec(f"task.candidates.{name}.parameters", parameters, 0, 2, "cpu")
+    return RowFit(name, CandidateKind(kind), job, *samples.matrix(rows))
 
 
 def watch() -> Watch:
@@ -35,7 +39,7 @@ def watch() -> Watch:
 @pytest.mark.parametrize("name", samples.MODELS)
 def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     one = subject(name)
-    trained = estimators.fit(one.kind, one.job, one.inputs, one.labels)
+    trained = estimators.fit(one.kind, one.spec, one.inputs, one.labels)
 
     profile, trace = core.measure(one, watch(), sha256(trained.graph))
 
@@ -43,7 +47,7 @@ def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     assert [phase.name for phase in profile.phases] == list(PhaseName)
     seconds = {phase.name: phase.seconds for phase in profile.phases}
     assert profile.rows_per_second == pytest.approx(600 / seconds["fit"], rel=0.1)
-    assert [each.batch for each in profile.scoring] == [1, core.BATCH]
+    assert [each.batch for each in profile.scoring] == [1, BATCH]
     assert profile.peak_memory_bytes > 50 * 2**20
     shares = [operation.share for operation in profile.top_operations]
     assert shares == sorted(shares, reverse=True)
@@ -53,15 +57,21 @@ def test_a_model_of_any_kind_is_measured_by_fitting_it_again(name):
     assert MEANT[name] in everything
 
 
-def test_the_selected_candidate_is_fitted_as_the_training_did():
-    task = samples.config().tabular
+def test_the_selected_candidate_is_fitted_as_the_training_did(tmp_path):
+    config = samples.config()
     named = {"line": packages.candidate("line", kind="logistic_regression", parameters={"C": 2.0})}
-    model = packages.manifest({"line": b"graph"}, candidates=named, selected="line")
-    rows = samples.matrix(10)
-    found = core.selected(model, task, "cuda", rows)
-    assert found.job == Job("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")
-    assert (found.name, found.kind, found.device) == ("line", CandidateKind.LOGISTIC_REGRESSION, "cuda")
-    assert (found.inputs is rows[0], found.labels is rows[1]) == (True, True)
+    inputs = Inputs(numeric=samples.NUMERIC, categorical={})
+    model = packages.manifest({"line": b"graph"}, candidates=named, selected="line", inputs=inputs)
+    table = tables.read_table(samples.write_features(tmp_path, samples.features()))
+    setup, clock = TrainingSetup(config, samples.plan(), table, "cuda"), watch()
+
+    fit = selected_fit(setup, model, clock.phase)
+
+    task, rows = config.tabular, table.read(samples.plan().test.train)
+    assert fit.spec == FitSpec("task.candidates.line.parameters", {"C": 2.0}, task.seed, task.threads, "cuda")
+    assert (fit.name, fit.kind, fit.device) == ("line", CandidateKind.LOGISTIC_REGRESSION, "cuda")
+    assert (fit.inputs.shape, fit.labels.sum()) == ((300, 3), rows["label"].sum())
+    assert clock.seconds[PhaseName.READ] > 0
 
 
 def test_another_graph_than_the_trained_one_is_noticed():
@@ -73,7 +83,7 @@ def test_of_the_mlp_only_the_first_steps_are_traced():
     long = subject("net", rows=5000)
     operations, trace = core.profiled(long, watch())
     events = json.loads(gzip.decompress(trace))["traceEvents"]
-    assert sum(event["name"] == "Optimizer.step#Adam.step" for event in events) == core.PROFILED_STEPS
+    assert sum(event["name"] == "Optimizer.step#Adam.step" for event in events) == PROFILED_STEPS
     assert {operation.self_device_ms for operation in operations} == {None}
 
 

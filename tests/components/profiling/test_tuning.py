@@ -13,7 +13,8 @@ import pytest
 from components.common.config.neural import Fit, Trainer
 from components.common.errors import UserError
 from components.profiling import tuning
-from components.profiling.tuning import AXES, Network, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+from components.profiling.tuning import AXES, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+from nightshift.tasks.protocol import Network
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
 GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))

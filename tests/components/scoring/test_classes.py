@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.classes import shards, statistics
+from components.classes import shards
 from components.classes.scorer import Scorer
 from components.common import registry, splits, storage
 from components.common.contracts import drift as contract
@@ -19,23 +19,24 @@ from components.common.contracts.deployment import Deployment
 from components.common.contracts.section import Pictures, read_section
 from components.common.contracts.verdict import Verdict
 from components.deployment import __main__ as deployment
-from components.drift import __main__ as drifting
-from components.drift import classes as signals
 from components.drift import core
 from components.evaluation.__main__ import evaluate
 from components.optimization import __main__ as optimizing
 from components.optimization import core as optimizing_core
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
-from components.scoring import core as scored
 from components.training import __main__ as training
+from nightshift.stats import shift
+from nightshift.tasks.classification import descriptors, drift_reference
+from nightshift.tasks.classification import drift as signals
+from nightshift.tasks.protocol import DriftInputs
 from tests.components import pictures
 from tests.components.states import state
 
 DAY = date.fromisoformat(pictures.DATE)
 SCORE, INPUT = (
     contract.Column(name=name, psi=0, wasserstein=0, drifted=False, reference_mean=0, current_mean=0)
-    for name in (core.SCORE, "brightness")
+    for name in (contract.SCORE, "brightness")
 )
 CONFIG = pictures.config(drift={"window_days": 2, "min_rows": 20, "accuracy": 0.9})
 
@@ -88,9 +89,8 @@ def test_a_day_without_images_is_scored_into_the_same_columns(chain):
     model = package.load(str(chain.folder / "model"))
     scorer = Scorer(str(chain.folder / "model"), model)
     assert scorer.score(np.empty((0, 16, 16, 1), np.uint8)).shape == (0, 4)
-    rows = pd.DataFrame({"event_id": [1], "event_time": [pd.Timestamp(DAY)]})
     some, none = (
-        scored.classified(rows.iloc[:count], np.zeros((count, 16, 16, 1), np.uint8), model, "1", scorer.graph)
+        drift_reference.describe(np.zeros((count, 16, 16, 1), np.uint8), model.classes, scorer.graph)
         for count in (1, 0)
     )
     assert list(none) == list(some)
@@ -123,13 +123,12 @@ def test_brighter_images_are_seen_before_any_label_arrives(chain, tmp_path):
     rows = tables.read_table(str(tmp_path / "scores" / "scores.json")).read([DAY])
     sample, model = (read(str(chain.folder / "model")) for read in (package.read_reference, package.load))
     limits = signals.beyond_chance(pictures.parsed(drift=CONFIG["drift"]).drift, sample, len(rows))
-    columns = core.compare(sample[signals.columns(model)], [rows], signals.numeric(model), limits)
+    columns = shift.compare(sample[signals.columns(model)], [rows], signals.numeric(model), limits)
     assert "brightness" in {column.name for column in columns if column.drifted}
     before, now = (signals.stacked(frame[package.EMBEDDING]) for frame in (sample, rows))
-    found = signals.Found(len(rows), len(rows), before, [now], due=None, promised=None)
-    raised = {signal.name: signal.raised for signal in signals.signals(columns, found, limits)}
-    assert list(raised) == ["inputs", "score", "novelty", "domain_classifier", "mmd", "volume"]
-    assert raised["inputs"]
+    raised = {signal.name: signal.raised for signal in signals.seen(before, [now], limits)}
+    assert list(raised) == ["novelty", "domain_classifier", "mmd"]
+    assert core.shifts(columns, limits)[0].raised
     assert raised["mmd"]
 
 
@@ -177,16 +176,16 @@ def test_what_can_be_said_of_an_image():
     made = package.Images(classes=["a", "b"], side=4, channels=1, **pictures.LIMITS)
     flat, step = np.full((1, 4, 4, 1), 100, np.uint8), np.zeros((1, 4, 4, 1), np.uint8)
     step[:, :, 2:] = 90
-    assert {name: float(value[0]) for name, value in statistics.of(made, flat).items()} == {
+    assert {name: float(value[0]) for name, value in descriptors.describe(made, flat).items()} == {
         "brightness": 100, "contrast": 0, "sharpness": 0,
     }  # fmt: skip
-    found = statistics.of(made, step)
+    found = descriptors.describe(made, step)
     assert (found["brightness"][0], found["contrast"][0], found["sharpness"][0]) == (45, 45, 30)
 
 
 def test_what_can_be_said_of_a_text():
     made = package.Texts(classes=["a", "b"], length=6, tokenizer=None, tokenizer_sha256="", vocabulary=9, pad=0)
-    found = statistics.of(made, np.array([[1, 5, 5, 0, 0, 0], [1, 2, 3, 4, 5, 6]], np.int32))
+    found = descriptors.describe(made, np.array([[1, 5, 5, 0, 0, 0], [1, 2, 3, 4, 5, 6]], np.int32))
     assert {name: values.tolist() for name, values in found.items()} == {
         "tokens": [3, 6], "variety": [pytest.approx(2 / 3), 1],
     }  # fmt: skip
@@ -216,13 +215,11 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
     assert "No training row is of star" in (tmp_path / "evaluation" / "model_card.md").read_text()
     scoring.body(found.flags(given, features="features.json", model="model", scores="scores"))
     scores = tables.read_table(str(tmp_path / "scores" / "scores.json"))
-    job = drifting.Job(
-        pictures.parsed(**given), DAY, table, scores, model, package.read_reference(str(tmp_path / "model"))
-    )
-    told = {
-        signal.name: signal
-        for signal in signals.signals([INPUT, SCORE], drifting._found_of_classes(job), job.config.drift)
-    }
+    uri = str(tmp_path / "model")
+    inputs = DriftInputs(pictures.parsed(**given), DAY, table, scores, uri, model, package.read_reference(uri))
+    comparison = signals.comparison(inputs)
+    told = {signal.name: signal for signal in core.signals([INPUT, SCORE], inputs, comparison)}
+    assert list(told)[-1] == "performance"
     assert told["classes"].raised
     reason = f"{stars} of {rows} labeled rows are of classes that no training row of the model has: 'star' ({stars})."
     assert told["classes"].reason == reason

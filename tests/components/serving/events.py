@@ -12,10 +12,10 @@ import pandas as pd
 from components.common.config import Config
 from components.common.contracts import package as contract
 from components.common.contracts.package import Inputs, Tabular
-from components.features import core
 from components.tabular import windows
 from components.tabular.inputs import Scorer
 from components.tabular.windows import DAY
+from nightshift.tasks.tabular.features import core
 from tests import packages
 from tests.components.tabular.online.streams import START, Labeled, config, event, offline
 

@@ -15,12 +15,12 @@ import pytest
 
 from components.common.assignment import is_answered
 from components.common.contracts import package as contract
-from components.features import core
 from components.serving.files import Challenger
 from components.serving.online import FULL, Turns
 from components.tabular.online.embedded import acknowledged
 from components.tabular.online.state import Entry
 from components.tabular.windows import DAY
+from nightshift.tasks.tabular.features import core
 from tests.components.serving.conftest import Running, point
 from tests.components.serving.events import CHOSEN, EVENTS, LATER, PAST, ROWS, events_of, expected, model, raw
 from tests.components.serving.waiting import answers

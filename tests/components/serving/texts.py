@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from components.classes import preprocessing, tokens
+from components.classes import tokens
 from components.common.contracts import package
 from components.common.contracts.package import DecisionRule, File, Format
-from components.training import texts
-from components.training.texts_export import Line, bag
+from nightshift.tasks.texts import candidates as texts
+from nightshift.tasks.texts.onnx_export import Line, bag
 from tests import packages
 from tests.components import topics
 
@@ -21,7 +21,7 @@ TEXTS = ["Night shift", "goal 🙂 שלום", "x" * 5000]
 def saved(folder: Path, **task: str) -> str:
     """Save a linear classifier of hashed words, or of a tokenizer's, and return its URI."""
     made = topics.task(**task)
-    seen, files = preprocessing.of(made), dict(texts.files(made))
+    seen, files = texts.preprocessing(made), dict(texts.files(made))
     random = np.random.default_rng(0)
     line = Line(random.normal(size=(seen.vocabulary, 4)), random.normal(size=4))
     graphs = {"words": bag(np.ones(seen.vocabulary), line, seen.pad)}

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
-from components.tabular import bootstrap, metrics
-from components.tabular.bootstrap import Interval
+from nightshift.stats import bootstrap
+from nightshift.stats import ranking as metrics
+from nightshift.stats.bootstrap import Interval
 
 
 def world(seed: int, rows: int = 1500, positives: int = 120) -> tuple[np.ndarray, np.ndarray]:

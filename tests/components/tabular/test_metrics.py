@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.tabular import metrics
+from nightshift.stats import ranking as metrics
 
 
 def rows(*events: tuple[int, str, int]) -> pd.DataFrame:

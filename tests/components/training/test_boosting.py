@@ -11,16 +11,16 @@ import xgboost
 from xgboost.callback import TrainingCallback
 
 from components.common.errors import PreemptedError
-from components.training import boosting, estimators
-from components.training.estimators import Job
+from nightshift.tasks.fitting import FitSpec
+from nightshift.tasks.tabular import boosting, estimators
 from tests.components.training import samples
 
 MATRIX, LABELS = samples.matrix()
 SHORT = {"n_estimators": 12, "max_depth": 3}
 
 
-def job(folder: str = "", **parameters) -> Job:
-    return Job("task.candidates.mine.parameters", parameters, 0, 2, "cpu", checkpoints=folder)
+def job(folder: str = "", **parameters) -> FitSpec:
+    return FitSpec("task.candidates.mine.parameters", parameters, 0, 2, "cpu", checkpoints=folder)
 
 
 class Terminates(TrainingCallback):

@@ -7,15 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.contracts.package import Inputs
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.splits import Days, rows_of
 from components.tabular import inputs as tabular
-from components.tabular import metrics
-from components.training import core, estimators
-from components.training.core import Setting
-from components.training.estimators import Job
+from components.training import core
+from nightshift.stats import ranking as metrics
+from nightshift.tasks.tabular.training import TOLERANCE, FitSettings, TableRows, threshold
 from tests.components.training import samples
 
 PLAN = samples.plan()
@@ -23,8 +21,17 @@ LINEAGE = {"features_sha256": "f", "events_sha256": "e", "code_version": "0.2.0"
 LINE = {"line": samples.MODELS["line"]}
 
 
-def setting(models: dict | None = None) -> Setting:
-    return Setting(samples.config(models), samples.NUMERIC, ["channel"], "cpu")
+def rows(models: dict | None = None, frame: pd.DataFrame | None = None, **settings: float) -> TableRows:
+    features = samples.features() if frame is None else frame
+    return TableRows(FitSettings(samples.config(models), samples.NUMERIC, ["channel"], "cpu", **settings), features)
+
+
+def train(models: dict | None = None, frame: pd.DataFrame | None = None, **settings: float) -> core.Trained:
+    return core.train(samples.config(models), PLAN, rows(models, frame, **settings), "cpu", LINEAGE)
+
+
+def validate(models: dict, frame: pd.DataFrame) -> core.Validation:
+    return core.validate(samples.config(models), PLAN.validation, rows(models, frame))
 
 
 def measured(**precisions: float) -> dict[str, metrics.Metrics]:
@@ -39,7 +46,7 @@ def measured(**precisions: float) -> dict[str, metrics.Metrics]:
 
 @pytest.fixture(scope="module")
 def trained() -> core.Trained:
-    return core.train(setting(), PLAN, samples.features(), LINEAGE)
+    return train()
 
 
 def test_the_candidate_with_the_best_validation_metric_is_selected_and_the_reason_tells_all():
@@ -66,20 +73,19 @@ def test_of_equal_candidates_the_first_in_the_config_is_selected():
 def test_as_many_validation_rows_as_can_be_checked_reach_the_threshold():
     scores = np.array([0.1, 0.9, 0.5, 0.7], dtype=np.float32)
 
-    assert (scores >= core.threshold(scores, 3)).sum() == 3
-    assert core.threshold(scores, 100) == np.float32(0.1)
+    assert (scores >= threshold(scores, 3)).sum() == 3
+    assert threshold(scores, 100) == np.float32(0.1)
 
 
 def test_a_model_is_chosen_on_rows_it_was_not_fitted_on():
     frame = samples.features()
-    found = core.validate(setting(LINE), PLAN.validation, frame)
+    found = validate(LINE, frame)
 
-    seen, unseen = (rows_of(frame, days) for days in (PLAN.validation.train, PLAN.validation.test))
-    inputs = tabular.seen_in(seen, samples.NUMERIC, ["channel"])
-    graph = core.fit_all(setting(LINE), inputs, seen, LINE).candidates["line"].graph
-    scores = Graph(graph).score(tabular.matrix(inputs, unseen))
-    assert found.metrics["line"] == metrics.evaluate(unseen, scores, 5)
-    assert (scores >= found.thresholds["line"]).sum() == 5 * 2  # top_k on each of two days
+    sample, unseen = rows(LINE, frame).sample(PLAN.validation), rows_of(frame, PLAN.validation.test)
+    graph = core.fit_all(sample, LINE).candidates["line"].graph
+    scores = Graph(graph).score(tabular.matrix(sample.inputs, unseen))
+    assert found.measured["line"].metrics == metrics.evaluate(unseen, scores, 5)
+    assert (scores >= found.measured["line"].decision.threshold).sum() == 5 * 2  # top_k on each of two days
     assert (str(found.window.first), str(found.window.last)) == ("2024-03-15", "2024-03-16")
     assert (found.window.rows, found.window.positives) == (300, unseen["label"].sum())
 
@@ -90,13 +96,11 @@ def test_customers_known_as_compromised_do_not_count_in_the_choice():
     again = rows_of(frame, PLAN.validation.test).index[:7]
     frame.loc[again, "customer"] = fraud["customer"]
 
-    assert core.validate(setting(LINE), PLAN.validation, frame).window.rows == 300 - 7
+    assert validate(LINE, frame).window.rows == 300 - 7
 
 
 def test_the_model_is_fitted_again_on_the_days_before_the_test(trained):
-    frame = samples.features()
-    rows = rows_of(frame, PLAN.test.train)
-    expected = core.fit_all(setting(), trained.package.preprocessing, rows, samples.MODELS).candidates
+    expected = core.fit_all(rows().sample(PLAN.test), samples.MODELS).candidates
 
     assert trained.graphs == {name: candidate.graph for name, candidate in expected.items()}
 
@@ -105,14 +109,12 @@ def test_the_categories_are_those_of_the_training_days():
     frame = samples.features()
     frame.loc[frame["event_time"] < "2024-03-15", "channel"] = "phone"
 
-    assert core.train(setting(LINE), PLAN, frame, LINEAGE).package.preprocessing.categorical == {
-        "channel": ["shop", "web"]
-    }
+    assert train(LINE, frame).package.preprocessing.categorical == {"channel": ["shop", "web"]}
 
 
 def test_constant_columns_are_trained_on_and_named(caplog):
     frame = samples.features().assign(risk=0.1, channel="web")
-    trained = core.train(setting(), PLAN, frame, LINEAGE)
+    trained = train(frame=frame)
 
     assert trained.package.lineage.constant == ["risk", "channel"]
     assert np.isfinite(trained.reference["score"]).all()
@@ -120,11 +122,11 @@ def test_constant_columns_are_trained_on_and_named(caplog):
 
 
 def test_the_package_says_what_it_was_trained_and_chosen_on(trained):
-    rows = rows_of(samples.features(), PLAN.test.train)
+    frame = rows_of(samples.features(), PLAN.test.train)
     lineage = trained.package.lineage
 
     assert (str(lineage.train.first), str(lineage.train.last)) == ("2024-03-15", "2024-03-16")
-    assert (lineage.train.rows, lineage.train.positives) == (300, rows["label"].sum())
+    assert (lineage.train.rows, lineage.train.positives) == (300, frame["label"].sum())
     assert str(lineage.validation.first) == "2024-03-15"
     assert (lineage.device, lineage.seed, lineage.selected_by) == ("cpu", 0, "average_precision")
     assert (lineage.features_sha256, lineage.events_sha256, lineage.code_version) == ("f", "e", "0.2.0")
@@ -148,7 +150,7 @@ def test_a_package_tells_a_server_what_it_takes_and_how_that_is_computed(trained
 
 
 def test_training_twice_gives_the_same_bytes_and_identity(trained):
-    again = core.train(setting(), PLAN, samples.features(), LINEAGE)
+    again = train()
 
     assert again.graphs == trained.graphs
     assert again.package.sha256 == trained.package.sha256
@@ -166,11 +168,16 @@ def test_the_reference_holds_training_rows_with_the_scores_of_the_selected_model
 
 
 def test_a_large_reference_is_a_sample_in_the_order_of_the_rows():
-    rows = samples.features(rows_a_day=3000).assign(amount=lambda frame: np.arange(len(frame), dtype=float))
-    inputs = Inputs(numeric=["amount"], categorical={})
-    graph = core.fit_all(setting(LINE), inputs, rows, LINE).candidates["line"].graph
+    frame = samples.features(rows_a_day=6000).assign(amount=lambda frame: np.arange(len(frame), dtype=float))
 
-    samples_drawn = [core.reference(rows, inputs, graph, seed) for seed in (0, 0, 1)]
+    def drawn(seed: int) -> pd.DataFrame:
+        config = samples.config(LINE)
+        config = config.model_copy(update={"task": config.task.model_copy(update={"seed": seed})})
+        table = TableRows(FitSettings(config, ["amount"], [], "cpu"), frame)
+        sample = table.sample(PLAN.test)
+        return table.reference(sample, sample.fit("line").graph)[0]
+
+    samples_drawn = [drawn(seed) for seed in (0, 0, 1)]
 
     assert [len(sample) for sample in samples_drawn] == [10_000] * 3
     assert samples_drawn[0]["amount"].is_monotonic_increasing
@@ -187,7 +194,7 @@ def test_days_without_fraud_or_with_nothing_else_are_named(days, label, positive
     other = Days(days.first, days.last)
 
     with pytest.raises(UserError, match=f"{other}: {positives} in 300 rows.*widen protocol.train_days"):
-        core.train(setting(LINE), PLAN, frame, LINEAGE)
+        train(LINE, frame)
 
 
 def test_a_label_that_is_not_there_although_it_is_due_is_the_users_to_bring():
@@ -195,7 +202,7 @@ def test_a_label_that_is_not_there_although_it_is_due_is_the_users_to_bring():
     frame.loc[3, "label"] = pd.NA
 
     with pytest.raises(UserError, match="1 rows have no label although it is due; bring the labels"):
-        core.train(setting(LINE), PLAN, frame, LINEAGE)
+        train(LINE, frame)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -205,31 +212,29 @@ def test_an_input_that_is_no_finite_float32_is_named(value):
     frame.loc[3, "risk"] = value
 
     with pytest.raises(UserError, match="input 'risk' is missing or beyond the range of float32"):
-        core.train(setting(LINE), PLAN, frame, LINEAGE)
+        train(LINE, frame)
 
 
 def test_a_graph_that_scores_differently_from_its_library_for_a_single_positive_is_noticed():
-    matrix, labels = samples.matrix(rows=9000)
-    fitted = estimators.fit("logistic_regression", Job("field", {}, 0, 1, "cpu"), matrix, labels)
-    largest = matrix[labels == 1][:500, 0].max()
+    sample = rows(LINE, samples.features(rows_a_day=4500)).sample(PLAN.test)
+    fitted = sample.fit("line")
+    largest = sample.matrix[sample.labels == 1][:500, 0].max()
     off = dataclasses.replace(fitted, predict=lambda rows: fitted.predict(rows) + 1e-3 * (rows[:, 0] == largest))
 
-    assert core.export_gap(fitted, matrix, labels) < core.TOLERANCE
-    assert core.export_gap(off, matrix, labels) == pytest.approx(1e-3, rel=0.01)
+    assert sample.gap(fitted) < TOLERANCE
+    assert sample.gap(off) == pytest.approx(1e-3, rel=0.01)
 
 
 def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(caplog):
-    rows = rows_of(samples.features(), PLAN.test.train)
-    inputs = tabular.seen_in(rows, samples.NUMERIC, ["channel"])
-    data = tabular.matrix(inputs, rows), rows["label"].to_numpy(np.int8)
-    gaps = {name: core.export_gap(core.fit(setting(), name, *data), *data) for name in samples.MODELS}
+    sample = rows().sample(PLAN.test)
+    gaps = {name: sample.gap(sample.fit(name)) for name in samples.MODELS}
     # amid the widest space: threads add the trees of a forest up in any order, so its last bits change
     ordered = sorted(gaps.values())
     lower, upper = max(pairwise(ordered), key=lambda pair: pair[1] - pair[0])
     assert lower < upper
     limit = (lower + upper) / 2
 
-    fits = core.fit_all(dataclasses.replace(setting(), tolerance=limit), inputs, rows, samples.MODELS)
+    fits = core.fit_all(rows(tolerance=limit).sample(PLAN.test), samples.MODELS)
 
     assert set(fits.dropped) == {name for name in gaps if gaps[name] > limit}
     assert set(fits.candidates) == {name for name in gaps if gaps[name] < limit}
@@ -240,7 +245,7 @@ def test_a_candidate_that_onnx_does_not_give_right_is_left_out_with_a_reason(cap
 
 def test_a_training_without_a_candidate_left_is_the_users_to_change():
     with pytest.raises(UserError, match=r"task\.candidates: none is left \(boosted: Its ONNX graph scores up to"):
-        core.train(dataclasses.replace(setting(), tolerance=-1.0), PLAN, samples.features(), LINEAGE)
+        train(tolerance=-1.0)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +254,7 @@ def test_a_training_without_a_candidate_left_is_the_users_to_change():
 )
 def test_a_candidate_that_is_dropped_says_why(gap, reason):
     fits = core.Fits({}, {})
-    core.accepted(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
+    core.accept(fits, "net", core.Candidate(b"", 1.0), gap, 1e-4)
     assert reason in fits.dropped["net"]
 
 
@@ -270,18 +275,18 @@ def test_what_the_last_candidate_refuses_is_said_before_the_first_is_fitted(kind
     models = LINE | {"last": {"kind": kind, "parameters": parameters}}
 
     with pytest.raises(UserError, match=f"^{says}"):
-        core.train(setting(models), PLAN, samples.features(), LINEAGE)
+        train(models)
 
     assert not caplog.messages
 
 
 def test_days_that_cannot_train_the_final_model_are_named_before_anything_is_fitted(caplog):
     caplog.set_level("INFO", "nightshift")
-    rows = samples.features()
-    last = rows["event_time"].dt.date == PLAN.test.train.last
-    rows.loc[last & (rows.index == rows.index[last][0]), "label"] = None
+    frame = samples.features()
+    last = frame["event_time"].dt.date == PLAN.test.train.last
+    frame.loc[last & (frame.index == frame.index[last][0]), "label"] = None
 
     with pytest.raises(UserError, match=f"^{PLAN.test.train}: 1 rows have no label"):
-        core.train(setting(LINE), PLAN, rows, LINEAGE)
+        train(LINE, frame)
 
     assert not caplog.messages

@@ -11,8 +11,8 @@ import pytest
 from components.common.config.tabular import CandidateKind
 from components.common.errors import UserError
 from components.common.graph import Graph
-from components.training import estimators
-from components.training.estimators import Job
+from nightshift.tasks.fitting import RESERVED, FitSpec
+from nightshift.tasks.tabular import estimators
 from tests.components.training import samples
 
 KINDS = {model["kind"]: model["parameters"] for model in samples.MODELS.values()}
@@ -23,8 +23,8 @@ def test_every_kind_of_the_config_has_an_estimator_and_a_test():
     assert set(estimators.FITTERS) == set(CandidateKind) == set(KINDS)
 
 
-def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> Job:
-    return Job("task.candidates.mine.parameters", parameters, seed, 2, device)
+def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> FitSpec:
+    return FitSpec("task.candidates.mine.parameters", parameters, seed, 2, device)
 
 
 def unseen_rows() -> np.ndarray:
@@ -111,7 +111,7 @@ def test_an_unknown_parameter_is_named_with_its_place_and_the_closest_known_one(
         estimators.fit(kind, job({wrong: 1}), MATRIX, LABELS)
 
 
-@pytest.mark.parametrize("parameter", sorted(estimators.RESERVED))
+@pytest.mark.parametrize("parameter", sorted(RESERVED))
 def test_what_the_step_sets_itself_is_not_taken_from_the_parameters(parameter):
     with pytest.raises(UserError, match=rf"parameters\.{parameter}: unknown"):
         estimators.fit("xgboost", job({parameter: 1}), MATRIX, LABELS)

@@ -12,8 +12,9 @@ from components.common.config import Config, parse
 from components.common.contracts.package import Inputs
 from components.common.graph import Graph
 from components.tabular import inputs as tabular
-from components.tabular.metrics import Metrics, evaluate
 from components.training import core
+from nightshift.stats.ranking import Metrics, evaluate
+from nightshift.tasks.tabular.training import FitSettings, RowSample
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT.parent / "shared" / "data" / "handbook" / "golden_features"
@@ -51,8 +52,8 @@ def found(config: Config, features: pd.DataFrame) -> dict[str, Metrics]:
     train, test = splits.rows_of(features, fold.train), splits.test_rows(features, fold, drop_compromised=True)
     assert (len(inputs.numeric), len(train), train["label"].sum()) == (15, 67_240, 598)
     assert (len(test), test["label"].sum()) == (58_264, 385)
-    matrix, setting = tabular.matrix(inputs, test), core.Setting(config, inputs.numeric, [], "cpu")
-    candidates = core.fit_all(setting, inputs, train, config.task.candidates).candidates
+    matrix, settings = tabular.matrix(inputs, test), FitSettings(config, inputs.numeric, [], "cpu")
+    candidates = core.fit_all(RowSample(settings, train, fold.train, inputs), config.task.candidates).candidates
     return {name: evaluate(test, Graph(found.graph, 2).score(matrix), 100) for name, found in candidates.items()}
 
 

@@ -12,16 +12,17 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from components.classes import watched
 from components.classes.shards import Items, labels
 from components.common import splits
-from components.common.contracts import package
+from components.common.contracts import package, tables
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import __main__ as training
-from components.training import images, networks, onnx_export
-from components.training.classes import unlearned_classes
+from nightshift.tasks import onnx_export
+from nightshift.tasks.classification import drift_reference, networks
+from nightshift.tasks.classification.training import unlearned_classes
+from nightshift.tasks.images import candidates as images
 from tests.components import pictures
 from tests.components.states import state
 
@@ -38,7 +39,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def items(folder):
     plan = pictures.plan()
-    table = training.tables.read_table(str(folder / "features.json"))
+    table = tables.read_table(str(folder / "features.json"))
     return Items.of(table, splits.Days(plan.features.first, plan.features.last))
 
 
@@ -86,8 +87,8 @@ def test_rows_that_share_their_content_with_the_training_days_are_no_reference(i
     seen = items.seen(plan.test)
     copies = items.rows.assign(content="the same")
     with pytest.raises(UserError, match="no rows are left for drift to compare with"):
-        watched.unseen(replace(items, rows=copies), plan, copies, 0)
-    kept = watched.unseen(items, plan, seen, 0)
+        drift_reference.unseen(replace(items, rows=copies), plan, copies, 0)
+    kept = drift_reference.unseen(items, plan, seen, 0)
     assert set(kept["event_time"].dt.day) == {4, 5}
 
 

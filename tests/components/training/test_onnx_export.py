@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from components.common.graph import Graph
 from components.tabular.scaler import Scaler
-from components.training import onnx_export
-from components.training.estimators import rounded_down
-from components.training.onnx_export import Tree
+from nightshift.tasks import onnx_export
+from nightshift.tasks.onnx_export import Tree
+from nightshift.tasks.tabular.estimators import rounded_down
 
 # x0 ? 1.5 -> 0.25, otherwise x1 ? -2 -> 0.5, otherwise 0.75
 TREE = Tree(

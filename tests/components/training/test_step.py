@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from components.common.config import parse
+from components.common.context import StepContext
 from components.common.contracts import package
 from components.common.contracts.section import read_section
 from components.common.errors import UserError
@@ -117,8 +117,7 @@ def changed(given, **sections):
 
 def test_a_training_resumes_what_the_same_code_began_on_the_same_rows_and_settings(tmp_path):
     def place(given, code="0.2.0"):
-        args = parser().parse_args(given)
-        return _checkpoints(args, parse(args.config), code)
+        return _checkpoints(StepContext(parser().parse_args(given)), code)
 
     given = flags(tmp_path)
     usual = place(given)

@@ -16,7 +16,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.classes import preprocessing, shards, tokens
+from components.classes import shards, tokens
 from components.classes.shards import Items, Shards
 from components.common import storage
 from components.common.contracts import package, tables
@@ -27,7 +27,9 @@ from components.neural.data import unchanged
 from components.neural.recipes.bert import Bert, Parameters
 from components.neural.replica import Replica
 from components.training import __main__ as training
-from components.training import networks, texts, texts_export
+from nightshift.tasks.classification import networks
+from nightshift.tasks.texts import candidates as texts
+from nightshift.tasks.texts import onnx_export as texts_export
 from tests.components import pictures, topics
 from tests.components.states import state
 
@@ -114,7 +116,7 @@ def test_the_tokenizer_s_file_travels_with_the_model(folder, tmp_path):
     topics.made(tmp_path, topics.config(**changed))
     place, model = trained(tmp_path, "model", **changed)
     assert storage.read_bytes(f"{place}/{model.classes.tokenizer}") == path.read_bytes()
-    assert preprocessing.TOKENIZER in {file.name for file in model.files}
+    assert texts.TOKENIZER in {file.name for file in model.files}
 
 
 def test_weighted_words_are_scikit_learns():

@@ -12,12 +12,13 @@ import yaml
 
 from components.common import storage
 from components.common.config import parse
+from components.common.context import StepContext
 from components.common.contracts.state import State
 from components.common.errors import UserError
-from components.features import shards
 from components.features.__main__ import scratch
-from components.features.shards import Sizes
 from components.training.__main__ import _checkpoints
+from nightshift.tasks.tabular.features import shards
+from nightshift.tasks.tabular.features.shards import Sizes
 from pipelines import arguments
 from pipelines.cli import upkeep
 from pipelines.engines.local import runs
@@ -43,8 +44,9 @@ def state(tmp_path: Path) -> State:
 def training(folder: Path, state: State) -> str:
     """A training that was killed after a checkpoint."""
     given = {"date": str(days.DATE), "device": "cpu", "features": str(folder / "events.json")}
+    given["config"] = CONFIG.model_dump_json()
     args = argparse.Namespace(**given, state=text(folder, checkpoints=state.checkpoints))
-    place = _checkpoints(args, CONFIG, "0.2.0")
+    place = _checkpoints(StepContext(args), "0.2.0")
     for name in SAVED:
         storage.write_bytes(f"{place}/task.candidates.net/{'0' * 16}/step-000000000100/{name}", b"{}")
     return place
@@ -53,7 +55,7 @@ def training(folder: Path, state: State) -> str:
 def features(folder: Path, state: State) -> str:
     """A features step that was killed when it had divided a batch."""
     job = replace(days.job(folder, "lake"), lake=state.lake)
-    place = scratch(job, str(folder / "features.json"))
+    place = scratch(job.lake, job.config.name, str(folder / "features.json"))
     missing = {day: job.uri(day) for day in days.FEATURES}
     shards.split(shards.divided(job, missing, place, 1, Sizes()), 0)
     return place

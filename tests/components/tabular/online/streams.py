@@ -9,12 +9,12 @@ import pandas as pd
 from components.common import storage
 from components.common.config import Config, parse
 from components.common.splits import Days
-from components.features import core
 from components.tabular import frames
 from components.tabular.online import snapshot
 from components.tabular.online.base import Base
 from components.tabular.online.state import Label, State
 from components.tabular.windows import DAY
+from nightshift.tasks.tabular.features import core
 
 CPU = frames.backend("cpu")
 FIRST = date(2024, 3, 1)

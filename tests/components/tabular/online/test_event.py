@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from components.common.contracts.online import Events
 from components.common.errors import UserError
-from components.ingestion import columns as ingestion
 from components.tabular.online.event import Event, Reader, moment
+from nightshift.tasks import columns as ingestion
 
 COLUMNS = {"event_id": "tx", "event_time": "at", "customer": "card", "terminal": "shop", "amount": "eur"}
 EVENTS = Events(

@@ -8,8 +8,8 @@ import yaml
 
 from components.common.config import parse
 from components.common.splits import Days, buffer_days, rows_of
-from components.features import core
 from components.tabular.online import skew, snapshot
+from nightshift.tasks.tabular.features import core
 from tests.components.features.test_golden import CANONICAL, HANDBOOK, ROOT, read
 from tests.components.tabular.online.streams import CPU
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from components.features import core
 from components.tabular.online import skew
 from components.tabular.windows import DAY
+from nightshift.tasks.tabular.features import core
 from tests.components.tabular.online.streams import CPU, FIRST, START, base, config, event, frame
 
 CHOSEN = config(numeric=["km"])

@@ -1,0 +1,95 @@
+"""Two models on the same rows: estimates with intervals, and whether one may replace the other."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from components.common.contracts import evaluation as contract
+from components.common.contracts.verdict import Decision
+from nightshift.stats.bootstrap import Interval
+
+Floats = npt.NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True)
+class Estimate(Interval):
+    """A value and its 95 % interval."""
+
+    value: float
+
+    @classmethod
+    def measured(cls, value: float, resamples: Floats) -> Self:
+        """Return a value with the interval of its resamples, (resamples,)."""
+        sure = Interval.of(resamples)
+        return cls(sure.low, sure.high, value)
+
+    def __str__(self) -> str:
+        digits = 3 if max(abs(self.low), abs(self.high)) < 10 else 0
+        return f"{self.value:z.{digits}f} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A challenger and the champion on the same rows.
+
+    Attributes:
+        metric: by which they are compared; higher is better.
+        ours: the challenger's.
+        theirs: the champion's.
+        gain: of the challenger over the champion, paired.
+        until: last day of the challenger's training data, YYYY-MM-DD.
+        champion_until: the same of the champion.
+    """
+
+    metric: str
+    ours: Estimate
+    theirs: Estimate
+    gain: Estimate
+    until: str
+    champion_until: str
+
+    def decided(self, version: int, tolerance: float) -> tuple[Decision, list[str]]:
+        """Return whether the challenger may replace a version, and why; rules 5 to 7 of `judge`."""
+        name = self.metric.replace("_", " ")
+        figures = (
+            f"The challenger's {name} is {self.ours}, that of champion version {version} {self.theirs} "
+            f"on the same rows, the gain {self.gain} (95 % intervals)."
+        )
+        days = f"trained until {self.until}, the champion until {self.champion_until}"
+        if self.gain.low > 0:
+            promoted, why = True, "It is better beyond noise."
+        elif self.gain.low <= -tolerance:
+            promoted, why = False, f"It is not better beyond noise, and may be worse by more than {tolerance:g}."
+        elif self.until > self.champion_until:
+            promoted, why = True, f"It is not worse by more than {tolerance:g}, and fresher: {days}."
+        else:
+            promoted, why = False, f"It is not better beyond noise, and not fresher: {days}."
+        return Decision.PASS if promoted else Decision.FAIL, [figures, why]
+
+
+class Resampled:
+    """What is measured on the test rows, and on resamples of them: float64 of shape (resamples,) for each metric."""
+
+    resamples: Mapping[str, Floats]
+
+    def value(self, name: str) -> float:
+        """Return a resampled metric on the rows themselves."""
+        raise NotImplementedError
+
+    def estimates(self) -> dict[str, Estimate]:
+        """Return the resampled metrics with their intervals."""
+        return {name: Estimate.measured(self.value(name), values) for name, values in self.resamples.items()}
+
+    def intervals(self) -> dict[str, contract.Interval]:
+        """Return the intervals of the resampled metrics."""
+        return {name: contract.Interval(low=found.low, high=found.high) for name, found in self.estimates().items()}
+
+    def gains(self, other: Self) -> dict[str, Estimate]:
+        """Return by how much the resampled metrics are higher than another's, paired by resample."""
+        return {
+            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
+            for name, values in self.resamples.items()
+        }

@@ -1,0 +1,214 @@
+"""How far columns of the newest rows lie from those of a reference, as effect sizes.
+
+Effect sizes and not p-values: with many rows every test rejects, with few none does. Rows are counted into
+bins that the reference gives, batch by batch, so that a day of any size is one pass in bounded memory.
+"""
+
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.stats import wasserstein_distance
+
+from components.common.config.policy import Drift
+from components.common.contracts.drift import Column
+
+Floats = npt.NDArray[np.floating[Any]]
+Counts = dict[str, Floats]  # column -> counts of its bins
+
+BINS = 10
+FINE_BINS = 100  # of equal mass, and as many of equal width, for the distance
+EPSILON = 1e-4  # an empty bin counts as this share, or a single row in it would be an infinite shift
+
+
+class Bins(Protocol):
+    """The bins of one column, as its reference gives them."""
+
+    def count(self, values: pd.Series) -> Floats:
+        """Return what the measures need of some rows; the counts of batches add up."""
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+        """Return how far the counts `now` are from the counts `before`."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Bins of a numeric column.
+
+    Attributes:
+        edges: inclusive upper edges of the fine bins, ascending; (b,). Two more bins follow: above, and missing.
+        coarse: the bin of the stability index that each of the b + 2 fine bins lies in; (b + 2,).
+        spread: standard deviation of the reference; 0 when it is constant.
+    """
+
+    edges: Floats
+    coarse: npt.NDArray[np.intp]
+    spread: float
+
+    @classmethod
+    def of(cls, reference: Floats) -> "Numbers":
+        """Return the bins for a reference, (n,), NaN where missing."""
+        coarse = bin_edges(reference)
+        finite = reference[np.isfinite(reference)]
+        edges = np.unique(np.concatenate([coarse, _fine_edges(finite)]))
+        within = np.searchsorted(coarse, edges, side="left")
+        # rounding gives a constant a spread, and underflow takes it from tiny values
+        spread = float(finite.std()) if len(finite) and np.ptp(finite) else 0.0
+        return cls(edges, np.append(within, [len(coarse), len(coarse) + 1]), spread)
+
+    def count(self, values: pd.Series) -> Floats:
+        """Return, a bin each: all rows, rows with a finite value, and the sum of these; (3, b + 2)."""
+        numbers = values.to_numpy(dtype=float)
+        finite = np.isfinite(numbers)
+        # NaN sorts after infinity, which closes the last bin of numbers
+        at, size = np.searchsorted(np.append(self.edges, np.inf), numbers, side="left"), len(self.edges) + 2
+        sums = np.bincount(at, weights=np.where(finite, numbers, 0.0), minlength=size)
+        return np.stack([np.bincount(at, minlength=size), np.bincount(at[finite], minlength=size), sums])
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+        """Return how far a numeric column has moved."""
+        expected, actual = (np.bincount(self.coarse, weights=side[0]) / side[0].sum() for side in (before, now))
+        psi, distance = stability_index(expected, actual), self.distance(before, now)
+        drifted = psi > limits.psi or (distance is not None and distance > limits.wasserstein)
+        return Column(
+            name=name,
+            psi=psi,
+            wasserstein=distance,
+            drifted=drifted,
+            reference_mean=_mean(before),
+            current_mean=_mean(now),
+        )
+
+    def distance(self, before: Floats, now: Floats) -> float | None:
+        """Return the 1-Wasserstein distance (earth mover's) in standard deviations of the reference.
+
+        Every bin's values are taken to lie at their mean. By the triangle inequality the error is at most the
+        mean distance of values from their bin's mean, both sides added; it is 0 where all have moved one way
+        beyond the bins of the other side, however far, since then only means count.
+
+        Args:
+            before: counts of the reference, as `count` returns them.
+            now: counts of the newest rows.
+
+        Returns:
+            None when the reference is constant or either side has no finite value.
+        """
+        if not self.spread or not before[1].any() or not now[1].any():
+            return None
+        sides = [(side[2][side[1] > 0] / side[1][side[1] > 0], side[1][side[1] > 0]) for side in (before, now)]
+        (positions, weights), (moved, moved_weights) = sides
+        return float(wasserstein_distance(positions, moved, weights, moved_weights)) / self.spread
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Bins of a categorical column: its reference's categories, and one for all others."""
+
+    names: pd.Index
+
+    @classmethod
+    def of(cls, reference: pd.Series) -> "Categories":
+        """Return the categories of a reference."""
+        return cls(pd.Index(reference.astype(str).unique()))
+
+    def count(self, values: pd.Series) -> Floats:
+        """Return the rows of each category, then those of any other; (categories + 1,)."""
+        # the position of an unknown category is -1, the last bin
+        positions = self.names.get_indexer(pd.Index(values.astype(str))) % (len(self.names) + 1)
+        return np.bincount(positions, minlength=len(self.names) + 1).astype(float)
+
+    def measure(self, name: str, before: Floats, now: Floats, limits: Drift) -> Column:
+        """Return how far a categorical column has moved."""
+        psi = stability_index(before / before.sum(), now / now.sum())
+        drifted = psi > limits.psi
+        return Column(name=name, psi=psi, wasserstein=None, drifted=drifted, reference_mean=None, current_mean=None)
+
+
+def compare(
+    reference: pd.DataFrame, batches: Iterable[pd.DataFrame], numeric: Iterable[str], limits: Drift
+) -> list[Column]:
+    """Measure every column of the reference, in its order.
+
+    Args:
+        reference: rows that the model carries; only its columns are looked at.
+        batches: the newest rows, with the same columns, in batches of any size; each is looked at once.
+        numeric: columns that are numbers; the others are categories.
+        limits: effect sizes above which a column has drifted.
+    """
+    bins = layout(reference, numeric)
+    counts = (count(batch, bins) for batch in batches)
+    return measure(bins, count(reference, bins), functools.reduce(add, counts), limits)
+
+
+def layout(reference: pd.DataFrame, numeric: Iterable[str]) -> dict[str, Bins]:
+    """Return the bins of every column of the reference."""
+    numbers = set(numeric)
+
+    def bins(name: str) -> Bins:
+        column = reference[name]
+        return Numbers.of(column.to_numpy(dtype=float)) if name in numbers else Categories.of(column)
+
+    return {name: bins(name) for name in reference.columns}
+
+
+def count(rows: pd.DataFrame, bins: Mapping[str, Bins]) -> Counts:
+    """Count rows into the bins of every column."""
+    return {name: column.count(rows[name]) for name, column in bins.items()}
+
+
+def add(counts: Counts, others: Counts) -> Counts:
+    """Return the counts of the rows of both."""
+    return {name: counts[name] + others[name] for name in counts}
+
+
+def measure(bins: Mapping[str, Bins], before: Counts, now: Counts, limits: Drift) -> list[Column]:
+    """Return how far every column has moved between two counts."""
+    return [column.measure(name, before[name], now[name], limits) for name, column in bins.items()]
+
+
+def stability_index(expected: Floats, actual: Floats) -> float:
+    """Return the population stability index of two distributions: sum of (a - e) ln(a / e).
+
+    It is the symmetrised Kullback-Leibler divergence (Jeffreys, 1946); as a measure of drift: Siddiqi,
+    Credit Risk Scorecards (2006), where 0.1 is a slight and 0.25 a major shift.
+
+    Args:
+        expected: share of each bin in the reference, shape (bins,); shares below `EPSILON` are raised to it.
+        actual: share of each bin now, shape (bins,).
+    """
+    expected, actual = np.maximum(expected, EPSILON), np.maximum(actual, EPSILON)
+    return float(np.sum((actual - expected) * np.log(actual / expected)))
+
+
+def bin_edges(reference: Floats) -> Floats:
+    """Return the upper edges of the reference's quantile bins, ascending, at most 2 * `BINS` of them.
+
+    A value so frequent that it fills more than one bin gets a bin of its own, so that constants and
+    flags are binned by value, and leaving such a value in either direction is seen.
+
+    Args:
+        reference: values, NaN where missing; shape (n,).
+    """
+    values = reference[~np.isnan(reference)]
+    if not len(values):
+        return values
+    quantiles = np.quantile(values, np.linspace(0, 1, BINS + 1)[1:-1], method="inverted_cdf")
+    ties = quantiles[1:][np.diff(quantiles) == 0]
+    return np.unique(np.concatenate([quantiles, np.nextafter(ties, -np.inf)]))
+
+
+def _fine_edges(finite: Floats) -> Floats:
+    """Return edges of bins of equal mass, for the bulk, and of equal width, for the tails."""
+    if not len(finite):
+        return finite
+    mass = np.quantile(finite, np.linspace(0, 1, FINE_BINS + 1), method="inverted_cdf")
+    return np.concatenate([mass, np.linspace(finite.min(), finite.max(), FINE_BINS + 1)])
+
+
+def _mean(counts: Floats) -> float | None:
+    rows = counts[1].sum()
+    return float(counts[2].sum() / rows) if rows else None

@@ -1,0 +1,143 @@
+"""The kinds of model: tables, images, texts, and whatever other packages bring.
+
+A task is a package with a module for each step that differs by task; `protocol.py` says what a step may ask of it.
+Nothing outside knows which tasks there are.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from typing import Any, cast
+
+from components.common.errors import UserError, nearest
+from nightshift.tasks import protocol
+
+GROUP = "nightshift.tasks"  # entry points of other packages: the task's name -> a `Task`
+
+
+@dataclass(frozen=True)
+class Task:
+    """A kind of model.
+
+    Attributes:
+        kind: its name, `task.kind` in the config.
+        packages: where its modules are looked for, in this order: its own, then what it shares with other tasks.
+    """
+
+    kind: str
+    packages: tuple[str, ...]
+
+    @property
+    def scoring(self) -> protocol.Scoring:
+        """How days are scored."""
+        return cast("protocol.Scoring", self._module("scoring"))
+
+    @property
+    def metrics(self) -> protocol.Metrics:
+        """What metrics are called."""
+        return cast("protocol.Metrics", self._module("metrics"))
+
+    @property
+    def ingestion(self) -> protocol.Ingestion:
+        """Which rows are good."""
+        return cast("protocol.Ingestion", self._module("ingestion"))
+
+    @property
+    def labels(self) -> protocol.Labels:
+        """What labels are."""
+        return cast("protocol.Labels", self._module("labels"))
+
+    @property
+    def simulator(self) -> protocol.Simulating:
+        """Rows to begin with."""
+        return cast("protocol.Simulating", self._module("simulator"))
+
+    @property
+    def features(self) -> protocol.Features:
+        """What models take of events."""
+        return cast("protocol.Features", self._module("features"))
+
+    @property
+    def views(self) -> protocol.Views:
+        """What networks see of the contents of rows."""
+        return cast("protocol.Views", self._module("views"))
+
+    @property
+    def training(self) -> protocol.Training:
+        """What trains and chooses a model."""
+        return cast("protocol.Training", self._module("training"))
+
+    @property
+    def profiling(self) -> protocol.Profiling:
+        """The training as something that is measured."""
+        return cast("protocol.Profiling", self._module("profiling"))
+
+    @property
+    def evaluation(self) -> protocol.Evaluation:
+        """How good a model is, and whether it may replace the champion."""
+        return cast("protocol.Evaluation", self._module("evaluation"))
+
+    @property
+    def optimization(self) -> protocol.Optimization:
+        """On what other forms of a graph are measured."""
+        return cast("protocol.Optimization", self._module("optimization"))
+
+    @property
+    def drift(self) -> protocol.DriftTask:
+        """What may have changed since a model was trained."""
+        return cast("protocol.DriftTask", self._module("drift"))
+
+    @property
+    def display(self) -> protocol.Display:
+        """How a report shows rows that are no numbers."""
+        return cast("protocol.Display", self._module("display"))
+
+    @property
+    def descriptors(self) -> protocol.Descriptors:
+        """What can be said of rows without a model."""
+        return cast("protocol.Descriptors", self._module("descriptors"))
+
+    @property
+    def release(self) -> protocol.Release:
+        """How wrong versions are."""
+        return cast("protocol.Release", self._module("release"))
+
+    @property
+    def examples(self) -> protocol.Examples:
+        """What a server is asked."""
+        return cast("protocol.Examples", self._module("examples"))
+
+    @property
+    def candidates(self) -> protocol.Candidates:
+        """What classification fits."""
+        return cast("protocol.Candidates", self._module("candidates"))
+
+    def _module(self, name: str) -> Any:
+        for package in self.packages:
+            if find_spec(f"{package}.{name}"):
+                return import_module(f"{package}.{name}")
+        raise UserError(f"task.kind {self.kind!r} has no module {name!r} in {' or '.join(self.packages)}; add one")
+
+
+BUILT_IN = (
+    Task("tabular", ("nightshift.tasks.tabular",)),
+    Task("image-classification", ("nightshift.tasks.images", "nightshift.tasks.classification")),
+    Task("text-classification", ("nightshift.tasks.texts", "nightshift.tasks.classification")),
+)
+
+
+def find(kind: str) -> Task:
+    """Return a task by its name: built in, or from an installed package.
+
+    Raises:
+        UserError: when there is none, naming those there are.
+    """
+    tasks = {task.kind: task for task in BUILT_IN}
+    if kind not in tasks:
+        installed = {point.name: point for point in metadata.entry_points(group=GROUP)}
+        if kind in installed:
+            task: Task = installed[kind].load()
+            return task
+        allowed = [*tasks, *installed]
+        raise UserError(f"task.kind: is {kind!r}; allowed: {', '.join(allowed)}{nearest(kind, allowed)}")
+    return tasks[kind]

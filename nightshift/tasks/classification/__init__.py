@@ -1,0 +1,1 @@
+"""What images and texts share: one class of several for each."""

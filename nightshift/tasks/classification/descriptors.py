@@ -1,0 +1,24 @@
+"""What can be said of images and texts without a model: by which drift is seen before any label arrives."""
+
+import numpy as np
+import numpy.typing as npt
+
+from components.classes.shards import Array
+from components.common.contracts.package import Images, Texts
+from nightshift import tasks
+
+
+def names(preprocessing: Images | Texts) -> list[str]:
+    """Return what can be said of each row."""
+    return list(tasks.find(preprocessing.kind).descriptors.NAMES)
+
+
+def describe(preprocessing: Images | Texts, inputs: Array) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the `names` of what a graph takes, (n, ...); float32 (n,) each."""
+    return dict(
+        zip(
+            names(preprocessing),
+            tasks.find(preprocessing.kind).descriptors.describe(preprocessing, inputs),
+            strict=True,
+        )
+    )

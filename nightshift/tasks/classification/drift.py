@@ -1,0 +1,227 @@
+"""What may have changed where a task has classes, beside how far columns have moved.
+
+A window holds a thousand images where a table has a hundred thousand rows. So a limit is what the config says, or what
+samples of these sizes show by chance, whichever is larger: too few rows raise nothing, and many are held to the config.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property, partial
+
+import numpy as np
+import pandas as pd
+from scipy.stats import chi2, norm
+
+from components.classes import shards
+from components.common import storage
+from components.common.config.policy import Drift
+from components.common.contracts import package
+from components.common.contracts.drift import SCORE, Promise, Signal
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.section import Block
+from components.common.errors import UserError
+from components.common.splits import Days
+from nightshift import tasks
+from nightshift.stats import embeddings
+from nightshift.stats.embeddings import RARE, Effect, Floats
+from nightshift.stats.shift import BINS
+from nightshift.tasks.classification import descriptors, unusual
+from nightshift.tasks.protocol import DriftInputs
+
+PREDICTED = "predicted"
+FEWEST, MOST = 20, 2000  # newest rows by which embeddings are compared, all with all
+
+
+def numeric(model: ModelPackage) -> list[str]:
+    """Return the columns that are compared as numbers."""
+    return [*descriptors.names(model.classes), SCORE]
+
+
+def columns(model: ModelPackage) -> list[str]:
+    """Return all columns that are compared; the class that is predicted counts as an input: what there is of each."""
+    return [*descriptors.names(model.classes), PREDICTED, SCORE]
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is known of the days whose labels are due.
+
+    Attributes:
+        newest: rows with labels on the newest of these days.
+        rows: with labels, on all of them.
+        right: those of them whose class was predicted.
+        unlearned: class that no training row has -> those of them that have it.
+    """
+
+    newest: int
+    rows: int
+    right: int
+    unlearned: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ItemComparison:
+    """The newest images or texts, beside rows that a model had not seen when it was fitted."""
+
+    inputs: DriftInputs
+
+    @cached_property
+    def limits(self) -> Drift:
+        """Effect sizes above which something has drifted, and that few rows do not exceed by chance."""
+        inputs = self.inputs
+        rows = sum(inputs.features.partition(day).rows for day in inputs.days.newest)
+        return beyond_chance(inputs.config.drift, self.reference, rows)
+
+    @property
+    def reference(self) -> pd.DataFrame:
+        """What drift compares, of the days before the training."""
+        return self.inputs.reference[columns(self.inputs.model)]
+
+    @property
+    def numeric(self) -> list[str]:
+        """The columns that are compared as numbers."""
+        return numeric(self.inputs.model)
+
+    @property
+    def labeled(self) -> int:
+        """Rows with labels on the newest day whose labels are due."""
+        return self._due.newest
+
+    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
+        """Yield a day's rows each: what is known of them and what they were taken for."""
+        for day in days:
+            yield storage.read_frame(self.inputs.scores.partition(day).uri, columns(self.inputs.model))
+
+    def unlabeled_signals(self) -> Iterator[Signal]:
+        """Yield how far the network's view of the newest days lies from its view of the reference."""
+        days = [embedded for embedded in map(self._embedded, self.inputs.days.newest) if len(embedded)]
+        yield from seen(stacked(self.inputs.reference[package.EMBEDDING]), days, self.limits)
+
+    def labeled_signals(self) -> Iterator[Signal]:
+        """Yield what the labels say that are due."""
+        if any(self._due.unlearned.values()):
+            yield unlearned(self._due, self.limits)
+        if self.inputs.promised is not None:
+            yield performance(self._due, self.inputs.promised, self.limits)
+
+    def examples(self) -> list[Block]:
+        """Return the newest day's least and most usual rows, nothing of too few."""
+        inputs, columns = self.inputs, ["event_id", PREDICTED, package.EMBEDDING]
+        rows = storage.read_frame(inputs.scores.partition(inputs.day).uri, columns).dropna(subset=package.EMBEDDING)
+        before, now = (stacked(frame[package.EMBEDDING]) for frame in (inputs.reference, rows))
+        if min(len(before), len(now)) < FEWEST:
+            return []
+        show = tasks.find(inputs.model.kind).display.show
+        contents = shards.mapped(inputs.features.partition(inputs.day))
+        return unusual.blocks(rows, contents, (before, now), partial(show, inputs.uri, inputs.model))
+
+    def _embedded(self, day: date) -> Floats:
+        frame = storage.read_frame(self.inputs.scores.partition(day).uri, [package.EMBEDDING])
+        return stacked(frame[package.EMBEDDING])
+
+    @cached_property
+    def _due(self) -> Due:
+        counted = [self._right(day) for day in self.inputs.labeled_days]
+        rows, right, *others = (sum(each) for each in zip(*counted, strict=True))
+        return Due(counted[-1][0], rows, right, dict(zip(self.inputs.model.lineage.unlearned, others, strict=True)))
+
+    def _right(self, day: date) -> tuple[int, ...]:
+        """Return a day's rows with labels, those whose class was predicted, and those of each unlearned class."""
+        known = storage.read_frame(self.inputs.features.partition(day).uri, ["event_id", "label"])
+        scored = storage.read_frame(self.inputs.scores.partition(day).uri, ["event_id", PREDICTED])
+        assert np.array_equal(known["event_id"], scored["event_id"]), f"the scores of {day} are not of its features"
+        labeled = known["label"].notna()
+        unlearned = [int((known["label"] == name).sum()) for name in self.inputs.model.lineage.unlearned]
+        return int(labeled.sum()), int((known["label"] == scored[PREDICTED])[labeled].sum()), *unlearned
+
+
+def comparison(inputs: DriftInputs) -> ItemComparison:
+    """Return the comparison of the newest images or texts.
+
+    Raises:
+        UserError: when the model's sample is too old to be compared with.
+    """
+    if inputs.model.lineage.reference is None:
+        raise UserError("the model's sample has no embeddings, which drift compares; train again: nightshift run")
+    return ItemComparison(inputs)
+
+
+def stacked(embedded: pd.Series) -> Floats:
+    """Return a column of embeddings as float64 (n, width), without the rows that have none."""
+    found = embedded.dropna().to_list()
+    return np.array(found, dtype=float).reshape(len(found), -1 if found else 0)
+
+
+def beyond_chance(limits: Drift, reference: pd.DataFrame, rows: int) -> Drift:
+    """Return limits of columns that samples of these sizes exceed by chance once in 1 / `RARE` times at most.
+
+    Where nothing has changed, the stability index is a multiple of chi square (Yurdakul, Statistical properties of
+    population stability index, 2018). The 1-Wasserstein distance is no less than that of the means, and has been seen
+    to exceed what those exceed as rarely, within a tenth, for normal, log-normal, uniform and confidence-like values.
+
+    Args:
+        limits: the config's.
+        reference: `columns`.
+        rows: with which it is compared.
+    """
+    scale, bins = 1 / len(reference) + 1 / max(rows, 1), max(BINS, reference[PREDICTED].nunique())
+    psi, distance = float(chi2.isf(RARE, bins)) * scale, float(norm.isf(RARE / 2)) * scale**0.5
+    return limits.model_copy(update={"psi": max(limits.psi, psi), "wasserstein": max(limits.wasserstein, distance)})
+
+
+def seen(reference: Floats, days: Sequence[Floats], limits: Drift) -> Iterator[Signal]:
+    """Yield how far the network's view of the newest days lies from its view of the reference, given enough of both.
+
+    Novelty is looked for on the newest day, the newest two and so on: of many rows a day shows it, of few the window.
+
+    Args:
+        reference: embeddings, (m, width).
+        days: embeddings of each of the newest days that have rows, the newest last, (n, width) each.
+        limits: of the config.
+    """
+    if min(len(reference), sum(map(len, days))) < FEWEST:
+        return
+    reference, days = embeddings.standardized(reference, days)
+    new = [_novelty(rows, found, limits) for rows, found in embeddings.novelties(reference, days)]
+    yield max(new, key=lambda signal: (signal.value or 0) / signal.limit)
+    window = np.concatenate(days)
+    window = window[:: -(-len(window) // MOST)]
+    told = embeddings.separability(reference, window)
+    reason = f"A classifier tells newest rows from the reference with a ROC AUC of {0.5 + told.value:.3f}"
+    yield _signal("domain_classifier", told, limits.domain_classifier, reason)
+    far = embeddings.discrepancy(reference, window)
+    reason = f"The maximum mean discrepancy of newest rows and the reference is {far.value:.3f}"
+    yield _signal("mmd", far, limits.mmd, reason)
+
+
+def _novelty(rows: int, found: Effect, limits: Drift) -> Signal:
+    unlike = f"{found.value:.1%} of the newest {rows:,} rows are less like the reference than"
+    return _signal("novelty", found, limits.novelty, f"{unlike} {embeddings.KNOWN:.0%} of its own")
+
+
+def _signal(name: str, found: Effect, limit: float, reason: str) -> Signal:
+    limit = max(limit, found.chance)
+    told = f"{reason} (effect {found.value:.3f}, limit {limit:.3f})."
+    return Signal(name=name, value=found.value, limit=limit, raised=found.value > limit, reason=told)
+
+
+def unlearned(due: Due, limits: Drift) -> Signal:
+    """Return how many labeled rows are of classes that no training row has; too many are news as `novelty` is."""
+    rows = sum(due.unlearned.values())
+    share = rows / due.rows
+    told = ", ".join(f"{name!r} ({count})" for name, count in due.unlearned.items() if count)
+    reason = f"{rows} of {due.rows} labeled rows are of classes that no training row of the model has: {told}."
+    return Signal(name="classes", value=share, limit=limits.novelty, raised=share > limits.novelty, reason=reason)
+
+
+def performance(due: Due, promised: Promise, limits: Drift) -> Signal:
+    """Compare the accuracy on rows whose labels have arrived with what the model promised."""
+    limit = limits.accuracy
+    if due.rows < limits.min_rows:
+        reason = f"{due.rows} rows with labels; at least {limits.min_rows} are needed to judge the model."
+        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
+    reached = due.right / due.rows
+    lost = promised.value - reached
+    reason = f"Accuracy {reached:.3f} where labels are due ({due.rows} rows), {promised.value:.3f} {promised.measured}."
+    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)

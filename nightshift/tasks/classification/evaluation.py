@@ -1,0 +1,101 @@
+"""The test images or texts, and what is written of a model that was measured on them."""
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from components.classes import bootstrap, shards
+from components.classes.metrics import Scores
+from components.classes.scorer import Scorer
+from components.classes.shards import Array, Items
+from components.common import splits
+from components.common.config import Config
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.tables import Table
+from components.common.splits import Days, Fold
+from nightshift import tasks
+from nightshift.tasks import visuals
+from nightshift.tasks.classification import judging, model_card, quality
+from nightshift.tasks.classification.judging import Contender, Rows, Trial
+from nightshift.tasks.classification.mistakes import Answers
+from nightshift.tasks.classification.slices import slices
+from nightshift.tasks.protocol import EvaluationReport
+
+
+@dataclass(frozen=True)
+class ItemsUnderTest:
+    """The test rows.
+
+    Attributes:
+        config: the use case.
+        days: on which they lie.
+        left_out: rows of these days that training has seen the group or content of.
+        rows: who they are.
+        inputs: what a graph takes of them, (n, ...).
+    """
+
+    config: Config
+    days: Days
+    left_out: int
+    rows: pd.DataFrame
+    inputs: Array
+    _scored: dict[tuple[str, str], Scores] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} test rows of {self.days}, {self.left_out} left out"
+
+    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> Contender:
+        """Measure a candidate of the model at a URI."""
+        return judging.measure(self._labeled, self._scores(uri, model, candidate), model, version)
+
+    def misfit(self, ours: ModelPackage, model: ModelPackage) -> str:
+        """Return why a model cannot score the rows as ours does, the end of a sentence; empty when it can."""
+        fits = (model.signature, model.preprocessing) == (ours.signature, ours.preprocessing)
+        return "" if fits else "takes other inputs, or tells other classes apart"
+
+    def report(
+        self, uri: str, model: ModelPackage, candidates: dict[str, Contender], champion: Contender | str
+    ) -> EvaluationReport:
+        """Judge a model and describe it."""
+        challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
+        judged = judging.judge(challenger, champion, self.config)
+        window = LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+        labels, names = self._labeled.labels, self._labeled.classes
+        parts = slices(model.classes, self.inputs, scores.argmax(1) == labels)
+        trial = Trial(self.config, model, window, self.left_out, candidates, champion, judged, parts)
+        figures = trial.figures(judging.calibration(self._labeled, scores))
+        answers = Answers(self.rows, self.inputs, labels, scores, names)
+        mistakes = tasks.find(model.kind).display.mistakes(uri, model, answers)
+        return EvaluationReport(
+            verdict=judged,
+            figures=figures,
+            highlights=list(quality.highlights(trial)),
+            blocks=[*quality.blocks(trial, figures), *([mistakes] if mistakes else [])],
+            card=model_card.render(trial, figures),
+            metrics={**challenger.metrics, "classification": visuals.confused(figures.confusion, names)},
+        )
+
+    @property
+    def _labeled(self) -> Rows:
+        names = self.config.classes.classes
+        return Rows(shards.labels(self.rows, names), bootstrap.groups(self.rows), names)
+
+    def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Scores:
+        if (uri, candidate) not in self._scored:
+            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.inputs)
+        return self._scored[uri, candidate]
+
+
+def rows(config: Config, features: Table, fold: Fold, model: ModelPackage) -> ItemsUnderTest:
+    """Return the test rows of a fold that have nothing in common with its training rows.
+
+    Raises:
+        UserError: when there are none, one has no label although it is due, or the features are of other pixels or
+            tokens than the model takes.
+    """
+    shards.check(features, model.classes)
+    items = Items.of(features, Days(fold.train.first, fold.test.last))
+    unseen = items.unseen(fold)
+    left_out = len(splits.rows_of(items.rows, fold.test)) - len(unseen)
+    return ItemsUnderTest(config, fold.test, left_out, unseen, items.inputs(unseen))

@@ -1,0 +1,61 @@
+"""Images and texts that a server can be asked about: of the newest day in the lake."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from components.classes import contents
+from components.classes.scorer import Scorer, scores
+from components.common.contracts import package
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.tables import Table
+from components.common.graph import Graph
+from components.serving.items import tasks
+from components.serving.messages import Response
+from components.serving.protocols import items
+from nightshift.tasks.examples import Example
+from nightshift.tasks.protocol import Payload
+
+TRIED = 20  # rows of the newest day, one of which is the example
+
+
+def online_state(_: str, __: str, ___: ModelPackage, ____: Table | None = None) -> None:
+    """Return the snapshot of an online state: there is none."""
+
+
+def from_files(_: str, __: ModelPackage, ___: str | None) -> None:
+    """Score a row with a model's own files: they hold none."""
+
+
+def from_lake(uri: str, model: ModelPackage, lake: str, use_case: str) -> tuple[Example, bytes]:
+    """Score an item of the newest day, the smallest of some, since platforms limit a request; return its bytes too.
+
+    Raises:
+        UserError: when the lake has no image or text.
+    """
+    served = tasks.of(model, uri)
+    content = min(served.usable(contents.newest(lake, use_case, served.name, TRIED)), key=len)
+    score = Scorer(uri, model).score(served.seen(content)[None]).max()
+    event = {served.name: served.shown(content)}
+    return Example("instances", event, float(score), media_type=served.media_type(content)), content
+
+
+def payloads(uri: str, model: ModelPackage, lake: str, use_case: str, most: int) -> list[Payload]:
+    """Return images or texts of the newest day, as files.
+
+    Raises:
+        UserError: when the lake has none.
+    """
+    served = tasks.of(model, uri)
+    usable = served.usable(contents.newest(lake, use_case, served.name, most))
+    return [Payload(body, served.media_type(body)) for body in usable]
+
+
+def stages(uri: str, model: ModelPackage, _: int) -> dict[str, Callable[[Any], Any]]:
+    """Return what a server does with a body, one after the other."""
+    served, graph = tasks.of(model, uri), Graph(package.read_graph(uri, model, model.selected))
+    return {
+        "decode": lambda content: served.seen(content)[None],
+        "compute": partial(scores, graph),
+        "serialize": lambda scores: Response.of(items.predictions(served, scores)[0]),
+    }

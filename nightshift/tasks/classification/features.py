@@ -1,0 +1,132 @@
+"""What networks see of images and texts: a shard a day, made once and not in every epoch.
+
+Beside it lies the day's partition: who each row is, and the hash of what networks see of it, by which the same content
+is known again on another day.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from components.classes import shards
+from components.classes.shards import Array
+from components.common import storage
+from components.common.config import Config
+from components.common.contracts import tables
+from components.common.step import log
+from nightshift import tasks
+from nightshift.tasks.protocol import FeatureDetails, FeatureSetup, View
+
+CHUNK = 64  # rows that a process takes at once
+READ = 1024  # rows whose content is in memory
+PROCESSES = 8  # at most: the cores that are there may be more than a container may use
+ALONE = 2000  # rows that are done sooner than processes start
+
+Look = Callable[[Iterable[Sequence[Any]]], Iterator[Array]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the shards of every day are made of."""
+
+    config: Config
+    view: View
+    lake: str
+    events: tables.Table
+
+    def uri(self, day: date) -> str:
+        """Return where a day's partition lies: its name is a hash of the contents and of what networks see of them."""
+        made_of = [*self.view.made_of, self.events.partition(day).sha256]
+        return tables.partition_uri(self.lake, self.config.name, "features", day, storage.fingerprint(made_of))
+
+
+@dataclass(frozen=True)
+class ShardFeatures:
+    """What networks see, by day."""
+
+    job: Job
+
+    def uri(self, day: date) -> str:
+        """Return where a day's partition lies."""
+        return self.job.uri(day)
+
+    def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
+        """Make and write the missing days."""
+        return write(self.job, missing)
+
+    def details(self, _: list[tables.Partition]) -> FeatureDetails:
+        """Describe the table: what a model of it sees."""
+        task = self.job.config.classes
+        return FeatureDetails({"seen": tasks.find(task.kind).candidates.preprocessing(task).seen})
+
+
+def features(setup: FeatureSetup) -> ShardFeatures:
+    """Return what makes shards of the contents of rows.
+
+    Raises:
+        UserError: when a tokenizer cannot be read.
+    """
+    task = setup.config.classes
+    return ShardFeatures(Job(setup.config, tasks.find(task.kind).views.view(task), setup.lake, setup.events))
+
+
+def write(job: Job, missing: dict[date, str]) -> dict[date, tables.Partition]:
+    """Make and write the missing days, each complete before the next; a run that is ended resumes after the last.
+
+    Args:
+        job: what they are made of.
+        missing: day -> URI of its partition.
+    """
+    with looking(job.view, sum(job.events.partition(day).rows for day in missing)) as look:
+        return {day: _day(job, day, uri, look) for day, uri in missing.items()}
+
+
+@contextmanager
+def looking(view: View, count: int) -> Iterator[Look]:
+    """Give what sees chunks of rows: a process for each core, up to `PROCESSES`, or this one for a few."""
+    if count <= ALONE:
+        yield lambda chunks: map(view.see, chunks)
+        return
+    # not forked: libraries here have threads
+    with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), PROCESSES), get_context("spawn")) as pool:
+        yield lambda chunks: pool.map(view.see, chunks)
+
+
+def _day(job: Job, day: date, uri: str, look: Look) -> tables.Partition:
+    part, empty = job.events.partition(day), job.view.empty
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder) / "shard.npy"
+        shard = np.lib.format.open_memmap(draft, "w+", empty.dtype, (part.rows, *empty.shape[1:]))
+        rows = pd.concat(list(_filled(job, part, look, shard)), ignore_index=True)
+        shard.flush()
+        # before the partition, by whose sidecar both are complete
+        storage.copy(str(draft), shards.place(uri))
+    log.info("features: %s, %d rows", day, part.rows)
+    return tables.write_partition(uri, day, rows, {})
+
+
+def _filled(job: Job, part: tables.Partition, look: Look, shard: Array) -> Iterator[pd.DataFrame]:
+    """Fill in what networks see of a day; yield who its rows are, some at a time."""
+    group, column = ["group"] if job.config.columns.group else [], job.view.column
+    kept, done = ["event_id", "event_time", *group, "label"], 0
+    # of a day without rows there is no batch, and its partition needs columns all the same
+    columns = [*kept, column]
+    batches = storage.read_batches(part.uri, columns, READ) if part.rows else [storage.read_frame(part.uri, columns)]
+    for events in batches:
+        hashes: list[str] = []
+        contents = events[column].tolist()
+        for seen in look(contents[first : first + CHUNK] for first in range(0, len(contents), CHUNK)):
+            shard[done : done + len(seen)] = seen
+            hashes += [storage.sha256(row.tobytes()) for row in seen]
+            done += len(seen)
+        yield events[kept].assign(content=pd.Series(hashes, events.index, dtype=str))

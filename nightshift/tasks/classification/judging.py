@@ -1,0 +1,269 @@
+"""How well the challenger tells classes apart, and whether it may replace the champion."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from components.classes import bootstrap, metrics
+from components.classes.metrics import BINS, Labels, Metrics, Scores
+from components.common.config import Config
+from components.common.contracts import evaluation as contract
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.stats.comparison import Comparison, Resampled
+
+LOWER_IS_BETTER = ("log_loss", "calibration_error")
+MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The test rows.
+
+    Attributes:
+        labels: numbers of classes, (n,).
+        groups: number of each row's group, (n,).
+        classes: their names.
+    """
+
+    labels: Labels
+    groups: Labels
+    classes: list[str]
+
+
+@dataclass(frozen=True)
+class Contender(Resampled):
+    """A model version, measured on the test rows.
+
+    Attributes:
+        sha256: its identity.
+        trained_until: last day of its training data, YYYY-MM-DD.
+        metrics: on the test rows.
+        counts: rows by true and by predicted class, (classes, classes).
+        groups: how many the test rows are of.
+        resamples: `accuracy` and `macro_f1` on the same resamples of the test rows, (resamples,) each.
+        version: its number in the registry, 0 before it has one.
+        unlearned: numbers of the classes that none of its training rows has.
+    """
+
+    sha256: str
+    trained_until: str
+    metrics: Metrics
+    counts: npt.NDArray[np.int64]
+    groups: int
+    resamples: dict[str, npt.NDArray[np.float64]] = field(repr=False)
+    version: int = 0
+    unlearned: tuple[int, ...] = ()
+
+    @property
+    def unlearned_rows(self) -> dict[int, int]:
+        """Number of a class that the model has not learned -> its test rows, without classes that have none."""
+        rows = self.counts.sum(1)
+        return {number: int(rows[number]) for number in self.unlearned if rows[number]}
+
+    @property
+    def figures(self) -> contract.Metrics:
+        """The metrics by name."""
+        return dict(self.metrics)  # type: ignore[arg-type]
+
+    def value(self, name: str) -> float:
+        """Return a metric on the rows themselves, one that has a meaning for any rows."""
+        return float(self.metrics[name])  # type: ignore[literal-required]
+
+    def weakest(self, least: int) -> tuple[int, float] | None:
+        """Return the class with the lowest recall and that, of those with so many rows; None without one."""
+        rows = self.counts.sum(1)
+        _, recall, _ = metrics.by_class(self.counts)
+        judged = np.flatnonzero(rows >= least)
+        return min(((int(each), float(recall[each])) for each in judged), key=lambda found: found[1], default=None)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One evaluation: who stood against whom, on which rows, and the outcome.
+
+    Attributes:
+        config: the use case.
+        model: the challenger.
+        test: the test window.
+        left_out: rows of its days that training has seen the group or content of.
+        candidates: each of the model's candidates, measured on the test rows.
+        champion: measured on the same rows, or a sentence why there is none.
+        verdict: what became of it.
+        slices: how good the challenger is on parts of the test rows.
+    """
+
+    config: Config
+    model: ModelPackage
+    test: LabeledWindow
+    left_out: int
+    candidates: dict[str, Contender]
+    champion: Contender | str
+    verdict: Verdict
+    slices: list[contract.OfSlice]
+
+    @property
+    def challenger(self) -> Contender:
+        """The candidate that was selected in training."""
+        return self.candidates[self.model.selected]
+
+    @property
+    def rival(self) -> Contender | None:
+        """The champion, where there is one to compare with."""
+        return None if isinstance(self.champion, str) else self.champion
+
+    def figures(self, calibration: contract.Calibration) -> contract.ClassEvaluation:
+        """Return `evaluation.json`."""
+        rival = self.rival
+        gains = self.challenger.gains(rival) if rival else None
+        return contract.ClassEvaluation(
+            test=self.test,
+            left_out=self.left_out,
+            models={name: found.figures for name, found in self.candidates.items()},
+            selected=self.model.selected,
+            intervals={name: found.intervals() for name, found in self.candidates.items()},
+            champion=contract.Champion(version=rival.version, sha256=rival.sha256, metrics=rival.figures)
+            if rival
+            else None,
+            gains=gains and {name: contract.Estimate(**asdict(gain)) for name, gain in gains.items()},
+            slices=self.slices,
+            classes=of_classes(self.challenger.counts, self.config.classes.classes),
+            confusion=self.challenger.counts.tolist(),
+            calibration=calibration,
+        )
+
+
+def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int = 0) -> Contender:
+    """Measure a model's scores of the test rows, (n, classes)."""
+    predicted, classes = scores.argmax(1), len(rows.classes)
+    return Contender(
+        sha256=model.sha256,
+        trained_until=str(model.lineage.train.last),
+        metrics=metrics.evaluate(rows.labels, scores),
+        counts=metrics.confusion(rows.labels, predicted, classes),
+        groups=len(np.unique(rows.groups)),
+        resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
+        version=version,
+        unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
+    )
+
+
+def of_classes(counts: npt.NDArray[np.int64], classes: list[str]) -> list[contract.OfClass]:
+    """Return the figures of each class."""
+    figures = np.stack(metrics.by_class(counts), axis=1)
+    return [
+        contract.OfClass(name=name, rows=int(rows), **{key: None if np.isnan(value) else float(value)
+                         for key, value in zip(("precision", "recall", "f1"), found, strict=True)})
+        for name, rows, found in zip(classes, counts.sum(1), figures, strict=True)
+    ]  # fmt: skip
+
+
+def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
+    """Return the mean confidence and the share predicted right, by bins of confidence of equal width."""
+    confidence, right = scores.max(1).astype(float), scores.argmax(1) == rows.labels
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    found = [(confidence[bins == each], right[bins == each]) for each in np.unique(bins)]
+    return contract.Calibration(
+        predicted=[float(each.mean()) for each, _ in found],
+        observed=[float(each.mean()) for _, each in found],
+        count=[len(each) for each, _ in found],
+    )
+
+
+def judge(challenger: Contender, champion: Contender | str, config: Config) -> Verdict:
+    """Decide whether the challenger may replace the champion; the rule is that of tables.
+
+    Its floors here: `min_rows` test rows of `MIN_GROUPS` groups, or nothing is decided; `min_accuracy`; and
+    `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`, and
+    stays where it has learned a class with so many test rows and the challenger has not. What neither has learned is
+    said and decides nothing, or no model would be fresh enough to learn it.
+    """
+    decision, reasons = _decided(challenger, champion, config)
+    reasons += _unlearned(challenger, config.classes.classes)
+    rival = None if isinstance(champion, str) else champion
+    return Verdict(
+        gate="evaluation",
+        decision=decision,
+        reasons=reasons,
+        measures=list(_measures(challenger, rival, config)),
+        subject=challenger.sha256,
+        compared_with=Opponent(version=rival.version, sha256=rival.sha256) if rival else None,
+    )
+
+
+def _decided(challenger: Contender, champion: Contender | str, config: Config) -> tuple[Decision, list[str]]:
+    rows, least = int(challenger.counts.sum()), config.evaluation.min_rows
+    told = [champion] if isinstance(champion, str) else []
+    if rows < least:
+        return Decision.UNDECIDED, [*told, f"There are {rows} test rows; at least {least} are needed to decide."]
+    if challenger.groups < MIN_GROUPS:
+        few = f"The {rows} test rows are of {challenger.groups} groups; at least {MIN_GROUPS} are needed to decide."
+        return Decision.UNDECIDED, [*told, few]
+    if refused := list(_below_floors(challenger, config)):
+        return Decision.FAIL, [*told, *refused]
+    sure, by = challenger.estimates(), config.classes.select_by
+    if isinstance(champion, str):
+        passed = f"The challenger passes the floors with accuracy {sure['accuracy']} on {rows} rows (95 % interval)."
+        return Decision.PASS, [champion, passed]
+    if challenger.sha256 == champion.sha256:
+        return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
+    if forgotten := _forgotten(challenger, champion, config):
+        return Decision.FAIL, forgotten
+    theirs, gain = champion.estimates()[by], challenger.gains(champion)[by]
+    found = Comparison(by, sure[by], theirs, gain, challenger.trained_until, champion.trained_until)
+    return found.decided(champion.version, config.evaluation.tolerance)
+
+
+def _forgotten(challenger: Contender, champion: Contender, config: Config) -> list[str]:
+    """Return a sentence for each class that the champion has learned, the challenger has not, and test rows have."""
+    names, least = config.classes.classes, config.evaluation.min_class_rows
+    return [
+        f"Champion version {champion.version} has learned class {names[number]!r}, which {rows} test rows have and no "
+        "training row of the challenger has."
+        for number, rows in challenger.unlearned_rows.items()
+        if rows >= least and number not in champion.unlearned
+    ]
+
+
+def _unlearned(challenger: Contender, names: list[str]) -> list[str]:
+    """Return a sentence on test rows of classes that no training row has, none without such rows."""
+    rows = challenger.unlearned_rows
+    if not rows:
+        return []
+    told = ", ".join(f"{names[number]!r} ({count})" for number, count in rows.items())
+    return [
+        f"{sum(rows.values())} of {int(challenger.counts.sum())} test rows are of classes that no training row has, so "
+        f"the model cannot tell them: {told}."
+    ]
+
+
+def _below_floors(challenger: Contender, config: Config) -> Iterator[str]:
+    limits, accuracy = config.evaluation, challenger.metrics["accuracy"]
+    if accuracy < limits.min_accuracy:
+        yield f"Accuracy {accuracy:.3f} is below the floor {limits.min_accuracy:g}."
+    weakest = challenger.weakest(limits.min_class_rows)
+    if weakest and weakest[1] < limits.min_class_recall:
+        name = config.classes.classes[weakest[0]]
+        yield f"Recall of class {name!r} is {weakest[1]:.3f}, below the floor {limits.min_class_recall:g}."
+
+
+def _measures(challenger: Contender, rival: Contender | None, config: Config) -> Iterator[Measure]:
+    limits, sure = config.evaluation, challenger.estimates()
+    yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
+    yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
+    unlearned = sum(challenger.unlearned_rows.values())
+    yield Measure(name="unlearned_class_rows", value=unlearned, higher_is_better=False)
+    for name, value in challenger.figures.items():
+        found, limit = sure.get(name), limits.min_accuracy if name == "accuracy" else None
+        interval, better = found and (found.low, found.high), name not in LOWER_IS_BETTER
+        if value is not None:
+            yield Measure(name=name, value=value, limit=limit, interval=interval, higher_is_better=better)
+    if weakest := challenger.weakest(limits.min_class_rows):
+        yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)
+    if rival:
+        by = config.classes.select_by
+        gain = challenger.gains(rival)[by]
+        yield Measure(name=f"{by}_gain", value=gain.value, limit=-limits.tolerance, interval=(gain.low, gain.high))

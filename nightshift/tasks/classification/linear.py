@@ -1,0 +1,59 @@
+"""Logistic regression over words, or over what a pretrained network makes of texts and images."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+
+from components.classes.metrics import Labels
+from components.common.config.classes import Images, Texts
+from nightshift.tasks.classification import networks
+from nightshift.tasks.fitting import FitSpec, fit_estimator
+
+Floats = npt.NDArray[np.float64]
+
+ITERATIONS = 1000
+NEVER = -30.0  # the logit of a class that no training row has
+
+
+class Line(NamedTuple):
+    """A linear classifier.
+
+    Attributes:
+        weights: (inputs, classes).
+        bias: (classes,).
+    """
+
+    weights: Floats
+    bias: Floats
+
+    def give(self, layer: nn.Module) -> None:
+        """Have a linear layer be it."""
+        layer.load_state_dict({"weight": torch.from_numpy(self.weights.T), "bias": torch.from_numpy(self.bias)})
+
+
+def fit(task: Images | Texts, name: str, inputs: Any, known: Labels) -> Line:
+    """Fit a candidate, with its parameters where they are logistic regression's.
+
+    Args:
+        task: classes and candidates.
+        name: of the candidate.
+        inputs: (n, inputs), sparse or dense.
+        known: numbers of classes, (n,).
+
+    Raises:
+        UserError: when a parameter is refused.
+    """
+    candidate = task.candidates[name]
+    given = candidate.parameters if candidate.kind == "tfidf" else {}
+    spec = FitSpec(networks.field(name), given, task.seed, threads=1, device="cpu")
+    made = fit_estimator(LogisticRegression, spec, {"max_iter": ITERATIONS, "random_state": task.seed}, inputs, known)
+    weights = np.zeros((inputs.shape[1], len(task.classes)))
+    bias = np.full(len(task.classes), NEVER)
+    # of two classes it knows the odds of the second
+    weights[:, made.classes_] = made.coef_.T if len(made.classes_) > 2 else np.outer(made.coef_, [0, 1])
+    bias[made.classes_] = made.intercept_ if len(made.classes_) > 2 else [0, *made.intercept_]
+    return Line(weights, bias)

@@ -1,0 +1,83 @@
+"""The model card where a task has classes, in Markdown; after Mitchell et al., 2019."""
+
+from collections.abc import Iterable
+
+from components.common.contracts.evaluation import ClassEvaluation
+from components.common.markdown import code, items, line, page, strong, table
+from nightshift.tasks.classification.judging import Trial
+from nightshift.tasks.model_cards import NOTHING, identity
+
+
+def render(trial: Trial, figures: ClassEvaluation) -> str:
+    """Write the card of a model.
+
+    Args:
+        trial: its evaluation.
+        figures: `evaluation.json`.
+    """
+    sections = {
+        "Model": identity(trial.model, trial.config, defaults="recipe"),
+        "Data": _data(trial),
+        "Metrics on the test days": _metrics(trial),
+        "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
+        "Classes": _classes(figures),
+        "Slices": _slices(figures),
+        "Limits": items(_limits(trial)),
+    }
+    return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
+
+
+def _data(trial: Trial) -> list[str]:
+    lineage = trial.model.lineage
+    windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    cells = [(name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}") for name, seen in windows.items()]
+    hashes = items([line("Events: ", code(lineage.events_sha256)), line("Features: ", code(lineage.features_sha256))])
+    return [*table(("Days", "from .. to", "Rows"), cells), "", *hashes]
+
+
+def _metrics(trial: Trial) -> list[str]:
+    cells = []
+    for name, found in trial.candidates.items():
+        sure, measured = found.estimates(), found.figures
+        label = strong(name) if name == trial.model.selected else name
+        shown = [_number(measured[key]) for key in ("top_5_accuracy", "auc_roc", "log_loss", "calibration_error")]
+        cells.append((label, str(sure["accuracy"]), str(sure["macro_f1"]), *shown))
+    head = ("Candidate", "Accuracy", "Macro F1", "Top 5", "ROC AUC", "Log loss", "Calibration error")
+    note = "In brackets: 95 % intervals from a bootstrap of the test rows by group."
+    return [*table(head, cells), "", note]
+
+
+def _classes(figures: ClassEvaluation) -> list[str]:
+    cells = [
+        (each.name, f"{each.rows:,}", _number(each.precision), _number(each.recall), _number(each.f1))
+        for each in figures.classes
+    ]
+    return table(("Class", "Test rows", "Precision", "Recall", "F1"), cells)
+
+
+def _slices(figures: ClassEvaluation) -> list[str]:
+    cells = [(each.name, f"{each.rows:,}", f"{each.accuracy:.3f}") for each in figures.slices]
+    return table(("Slice", "Test rows", "Accuracy"), cells)
+
+
+def _limits(trial: Trial) -> Iterable[str]:
+    config = trial.config
+    yield (
+        f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later ones; "
+        "it has not seen other seasons or sources."
+    )
+    yield "It knows the classes above and no others: what is none of them is taken for one of them."
+    if unlearned := trial.model.lineage.unlearned:
+        yield f"No training row is of {', '.join(unlearned)}: it takes rows of them for others."
+    if trial.left_out:
+        yield f"{trial.left_out:,} rows of the test days share group or content with training rows and were left out."
+    if not config.columns.group:
+        yield "Rows are taken to be independent; those that belong together make the intervals too narrow."
+    few = [name for name, rows in zip(config.classes.classes, trial.challenger.counts.sum(1), strict=True)
+           if rows < config.evaluation.min_class_rows]  # fmt: skip
+    if few:
+        yield f"Too few test rows to judge alone: {', '.join(few)}."
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"

@@ -1,0 +1,77 @@
+"""The images or texts on which forms of a graph are measured."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from components.classes import bootstrap, shards
+from components.classes.metrics import Labels, Scores
+from components.classes.shards import Array, Items
+from components.common import splits
+from components.common.config import Config
+from components.common.contracts import package
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.tables import Table
+from components.common.graph import Graph
+from components.common.splits import Days
+from nightshift.tasks.classification import drift_reference
+
+SAMPLE = 256  # rows by which scales are chosen
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Images or texts whose class is predicted.
+
+    Attributes:
+        inputs: what the graph takes of the validation rows, (n, ...).
+        labels: numbers of classes, (n,).
+        groups: number of each row's group, (n,).
+        limit: accuracy that a form may lose, at the high end of the interval.
+    """
+
+    metric: ClassVar = "accuracy"
+    many: ClassVar = 32
+    inputs: npt.NDArray[Any]
+    labels: Labels
+    groups: Labels
+    limit: float
+    is_decidable: ClassVar = True
+
+    def decided(self, scores: Scores) -> npt.NDArray[Any]:
+        """Return the predicted classes."""
+        found: Labels = scores.argmax(1)
+        return found
+
+    def quality(self, scores: Scores) -> float:
+        """Return the accuracy."""
+        return float(np.mean(scores.argmax(1) == self.labels))
+
+    def resampled(self, scores: Scores) -> npt.NDArray[np.float64]:
+        """Return the accuracy of every resample."""
+        return bootstrap.resampled(self.labels, scores.argmax(1), self.groups, scores.shape[1])["accuracy"]
+
+
+def rows(config: Config, features: Table, _: str, model: ModelPackage, limit: float) -> tuple[Array, Rows]:
+    """Return a sample of training rows' inputs, and the validation rows."""
+    train, fold = model.lineage.train, splits.fold(config, model.lineage.validation.last)
+    shards.check(features, model.classes)
+    seen = Items.of(features, Days(train.first, train.last))
+    sample = seen.inputs(seen.rows.iloc[:: -(-len(seen.rows) // SAMPLE)])
+    items = Items.of(features, Days(fold.train.first, fold.test.last))
+    unseen = items.unseen(fold)
+    known = shards.labels(unseen, config.classes.classes)
+    return sample, Rows(items.inputs(unseen), known, bootstrap.groups(unseen), limit)
+
+
+def reference(features: Table, uri: str, model: ModelPackage, graph: Graph) -> pd.DataFrame:
+    """Return the rows of the model's sample, as a form sees them: embeddings are part of it."""
+    sample, days = package.read_reference(uri), model.lineage.reference
+    if days is None:
+        return sample
+    items = Items.of(features, Days(days.first, days.last))
+    kept, all_rows = (pd.MultiIndex.from_frame(frame[drift_reference.KEYS]) for frame in (sample, items.rows))
+    return drift_reference.reference(items.rows[all_rows.isin(kept)], items, model.classes, graph)

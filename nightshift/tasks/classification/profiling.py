@@ -1,0 +1,110 @@
+"""A model that tells classes of images or texts apart, as something whose training is measured."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import numpy.typing as npt
+import pandas as pd
+
+from components.classes.shards import Items
+from components.common.config import Config
+from components.common.config.classes import Network as Candidate
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.profile import PhaseName
+from components.common.errors import UserError
+from nightshift import tasks
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.protocol import Candidates, Network, TrainingSetup
+
+STEPS = 10  # of the trace
+
+
+@dataclass(frozen=True)
+class ItemFit:
+    """A candidate.
+
+    Attributes:
+        name: of the candidate.
+        setting: task and device, those of the training.
+        items: the training days.
+        rows: the training rows.
+    """
+
+    batch: ClassVar = 256
+    name: str
+    setting: Setting
+    items: Items
+    rows: pd.DataFrame
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is trained in steps."""
+        return self._candidates.is_network(self.setting.task, self.name)
+
+    @property
+    def kind(self) -> str:
+        """The recipe."""
+        return self._candidate.kind
+
+    @property
+    def device(self) -> str:
+        """Where it is trained."""
+        return self.setting.device
+
+    @cached_property
+    def inputs(self) -> npt.NDArray[Any]:
+        """What networks see of the training rows, (n, ...)."""
+        return self.items.inputs(self.rows)
+
+    def fit(self) -> Fitted:
+        """Fit it, as the training does."""
+        return self._candidates.fit(self.setting, self.name, self.items, self.rows)
+
+    def brief(self) -> Callable[[], Fitted]:
+        """Return the first steps of a network's fit; the whole fit of another candidate."""
+        if not self.is_network:
+            return self.fit
+        parameters = {**self._candidate.parameters, "epochs": 1}
+        candidate = self._candidate.model_copy(update={"parameters": parameters})
+        task = self.setting.task.model_copy(update={"candidates": {self.name: candidate}})
+        rows = self.rows.head(STEPS * self._candidates.recipe(task, self.name).fit.batch_size)
+        return partial(self._candidates.fit, replace(self.setting, task=task), self.name, self.items, rows)
+
+    @property
+    def _candidate(self) -> Candidate:
+        return self.setting.task.candidates[self.name]
+
+    @property
+    def _candidates(self) -> Candidates:
+        return tasks.find(self.setting.task.kind).candidates
+
+
+def selected_fit(
+    setup: TrainingSetup, model: ModelPackage, phase: Callable[[PhaseName], AbstractContextManager[None]]
+) -> ItemFit:
+    """Return the fit of a model's selected candidate, with the parameters of the config, on the training rows."""
+    with phase(PhaseName.READ):
+        items = Items.of(setup.features, setup.plan.test.train)
+    fit = ItemFit(model.selected, Setting(setup.config.classes, setup.device), items, items.rows)
+    with phase(PhaseName.MATRIX):
+        assert len(fit.inputs) == len(items.rows)
+    return fit
+
+
+def network(config: Config, name: str, _: int | None) -> Network:
+    """Return a network among the candidates of a config.
+
+    Raises:
+        UserError: when its recipe refuses a parameter, or nothing of it is trained.
+    """
+    task = config.classes
+    candidates = tasks.find(task.kind).candidates
+    if not candidates.is_network(task, name):
+        raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")
+    recipe = candidates.recipe(task, name)
+    shape = {key: value for key, value in vars(recipe).items() if isinstance(value, int)}
+    return Network(task.candidates[name].kind, shape, recipe.fit.model_dump(mode="json"))

@@ -1,0 +1,135 @@
+"""What the evaluation shows where a task has classes: metrics with intervals, each class, what is taken for what."""
+
+from collections.abc import Iterator
+
+from components.common.contracts import evaluation as contract
+from components.common.contracts.section import (
+    Axis,
+    Block,
+    Chart,
+    Column,
+    Estimate,
+    Fact,
+    Row,
+    Series,
+    Table,
+    Text,
+)
+from nightshift.tasks.classification.judging import Contender, Trial
+
+NAMES = {
+    "accuracy": "Accuracy",
+    "top_5_accuracy": "Top 5",
+    "macro_f1": "Macro F1",
+    "auc_roc": "ROC AUC",
+    "log_loss": "Log loss",
+    "calibration_error": "Calibration error",
+}
+CONFUSED = 10
+SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
+
+
+def highlights(trial: Trial) -> Iterator[Fact]:
+    """Yield what a reader sees first."""
+    sure, rival = trial.challenger.estimates(), trial.rival
+    for name, found in sure.items():
+        theirs = f", champion {rival.value(name):.3f}" if rival else ""
+        value = Estimate(value=found.value, low=found.low, high=found.high)
+        yield Fact(label=NAMES[name], value=value, format="score", note=f"{trial.model.selected}{theirs}")
+    if weakest := trial.challenger.weakest(trial.config.evaluation.min_class_rows):
+        name = trial.config.classes.classes[weakest[0]]
+        yield Fact(label="Lowest recall of a class", value=weakest[1], format="score", note=name)
+    left_out = f"{trial.left_out:,} more left out, whose group or content is in the training days"
+    yield Fact(label="Test rows", value=trial.test.rows, format="count", note=left_out)
+
+
+def blocks(trial: Trial, figures: contract.ClassEvaluation) -> Iterator[Block]:
+    """Yield all the rest: metrics, each class, slices, what is taken for what."""
+    yield _metrics(trial)
+    yield Text(
+        sentences=[
+            "Brackets: 95 % intervals, from a bootstrap of the test rows by group.",
+            "Top 5: the class is among the five most probable ones. Macro F1 and ROC AUC are means over classes, "
+            "calibration error is that of the gap between confidence and accuracy.",
+        ],
+        is_fine_print=True,
+    )
+    yield _classes(trial, figures)
+    yield _slices(figures)
+    if confused := _confused(figures):
+        yield confused
+    yield _reliability(figures.calibration)
+
+
+def _metrics(trial: Trial) -> Table:
+    columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in NAMES.values())]
+    ranked = sorted(trial.candidates.items(), key=lambda item: -item[1].metrics["accuracy"])
+    rows = [_scored(name, found, name == trial.model.selected) for name, found in ranked]
+    if trial.rival:
+        rows.append(_scored(f"champion, version {trial.rival.version}", trial.rival, is_selected=False))
+    return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
+
+
+def _scored(name: str, found: Contender, is_selected: bool) -> Row:
+    sure = found.estimates()
+    values = [
+        Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high) if key in sure else found.figures[key]
+        for key in NAMES
+    ]
+    return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
+
+
+def _classes(trial: Trial, figures: contract.ClassEvaluation) -> Table:
+    columns = [Column(title="Class"), Column(title="Test rows", format="count")]
+    columns += [Column(title=title, format="score") for title in ("Precision", "Recall", "F1")]
+    weakest_first = sorted(figures.classes, key=lambda each: 1 if each.recall is None else each.recall)
+    unlearned = trial.model.lineage.unlearned
+    rows = [
+        Row(
+            cells=[each.name, each.rows, each.precision, each.recall, each.f1],
+            tag="no training rows" if each.name in unlearned else "",
+            tone="bad" if each.name in unlearned and each.rows else "neutral",
+        )
+        for each in weakest_first
+    ]
+    return Table(title="Classes, the weakest first", columns=columns, rows=rows, shown=CONFUSED)
+
+
+def _slices(figures: contract.ClassEvaluation) -> Table:
+    columns = [
+        Column(title="Slice"),
+        Column(title="Test rows", format="count"),
+        Column(title="Accuracy", format="score"),
+    ]
+    rows = [Row(cells=[each.name, each.rows, each.accuracy]) for each in figures.slices]
+    return Table(title="Slices of the test days", columns=columns, rows=rows)
+
+
+def _confused(figures: contract.ClassEvaluation) -> Table | None:
+    names = [each.name for each in figures.classes]
+    pairs = [
+        (count, names[true], names[taken])
+        for true, counts in enumerate(figures.confusion)
+        for taken, count in enumerate(counts)
+        if count and true != taken
+    ]
+    if not pairs:
+        return None
+    columns = [Column(title="Class"), Column(title="Taken for"), Column(title="Test rows", format="count")]
+    most_first = sorted(pairs, key=lambda pair: -pair[0])
+    rows = [Row(cells=[true, taken, count]) for count, true, taken in most_first]
+    return Table(title="What is taken for what", columns=columns, rows=rows, shown=CONFUSED)
+
+
+def _reliability(curve: contract.Calibration) -> Chart:
+    points = list(zip(curve.predicted, curve.observed, strict=True))
+    notes = [f"{count:,} rows" for count in curve.count]
+    return Chart(
+        title="Calibration",
+        x=Axis(label="confidence", ticks=SHARES),
+        y=Axis(label="share predicted right", ticks=SHARES),
+        series=[
+            Series(name="perfect calibration", style="reference", points=[(0, 0), (1, 1)]),
+            Series(name="confidence bins", style="points", points=points, notes=notes),
+        ],
+    )

@@ -1,0 +1,45 @@
+"""How wrong versions are about a day's images or texts, for whoever compares them as labels arrive."""
+
+from collections.abc import Sequence
+from datetime import date
+
+import numpy as np
+
+from components.classes import bootstrap, metrics, shards
+from components.classes.metrics import Scores
+from components.classes.scorer import Scorer
+from components.common import storage
+from components.common.contracts import package
+from components.common.contracts.tables import Table
+
+AT_ONCE = "`nightshift release abort` ends their release, `nightshift promote` promotes one without steps"
+
+
+def losses(table: Table, day: date, uris: Sequence[str]) -> list[Scores]:
+    """Return half the Brier score of a day's labeled items by some models, float64 (n,) a model, between 0 and 1.
+
+    Items of one group are one observation, the mean of theirs: they err together.
+
+    Args:
+        table: the features.
+        day: the items'.
+        uris: folders of the models, each of which may tell other classes apart.
+
+    Raises:
+        UserError: when a model takes other inputs than the features are.
+    """
+    part = table.partition(day)
+    rows, inputs = storage.read_frame(part.uri), shards.mapped(part)
+    known = rows["label"].notna().to_numpy()
+    labeled = rows.loc[known]
+    groups = bootstrap.groups(labeled)
+    found: list[Scores] = []
+    for uri in uris:
+        model = package.load(uri)
+        made = model.classes
+        shards.check(table, made, f"versions of different inputs are not compared: {AT_ONCE}")
+        # the whole shard, which is mapped into memory: by now hardly a row has no label
+        scores = Scorer(uri, model).score(inputs)[known]
+        errors = metrics.half_brier(shards.labels(labeled, made.classes), scores)
+        found.append(np.bincount(groups, errors) / np.bincount(groups))
+    return found

@@ -1,0 +1,40 @@
+"""Scores of images and texts: each is taken for the class with the highest score."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+
+import pandas as pd
+
+from components.classes import shards
+from components.classes.scorer import Scorer
+from components.common import storage
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.tables import Partition, Table
+from components.common.graph import Graph
+from nightshift.tasks.classification import drift_reference
+
+
+@dataclass(frozen=True)
+class ItemScorer:
+    """A model of images or texts, and its graph."""
+
+    model: ModelPackage
+    graph: Graph
+
+    def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
+        """Yield a day's scores in one batch: `KEYS` and what drift compares, see `drift_reference`."""
+        part = features.partition(day)
+        shards.check(features, self.model.classes)
+        rows, inputs = storage.read_frame(part.uri, drift_reference.KEYS), shards.mapped(part)
+        yield rows.join(drift_reference.describe(inputs, self.model.classes, self.graph))
+
+
+def scorer(uri: str, model: ModelPackage) -> ItemScorer:
+    """Open the selected candidate of the model at a URI."""
+    return ItemScorer(model, Scorer(uri, model).graph)
+
+
+def identified(scores: pd.DataFrame, features: Partition) -> pd.DataFrame:
+    """Return the scores with `content`, by which images and texts are known."""
+    return scores.assign(content=storage.read_frame(features.uri, ["content"])["content"])

@@ -1,0 +1,45 @@
+"""How good a model of classes is on parts of the test rows: dark images and bright ones, short texts and long ones."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.classes.scorer import AT_ONCE
+from components.classes.shards import Array
+from components.common.contracts.evaluation import OfSlice
+from components.common.contracts.package import Images, Texts
+from nightshift.tasks.classification import descriptors
+
+THIRDS = (1 / 3, 2 / 3)
+
+
+def slices(preprocessing: Images | Texts, inputs: Array, right: npt.NDArray[np.bool_]) -> list[OfSlice]:
+    """Measure thirds of the test rows, by each of `descriptors.names`; rows that are all alike are one part.
+
+    Args:
+        preprocessing: how rows became the model's input.
+        inputs: what networks see of them, (n, ...).
+        right: whether the class is right, (n,).
+    """
+    return [
+        OfSlice(name=name, rows=int(mask.sum()), accuracy=float(right[mask].mean()))
+        for statistic, values in _descriptions(preprocessing, inputs).items()
+        for name, mask in _thirds(statistic, values)
+        if mask.any()
+    ]
+
+
+def _descriptions(preprocessing: Images | Texts, inputs: Array) -> dict[str, npt.NDArray[Any]]:
+    firsts = range(0, len(inputs), AT_ONCE)
+    found = [descriptors.describe(preprocessing, inputs[first : first + AT_ONCE]) for first in firsts]
+    return {name: np.concatenate([part[name] for part in found]) for name in descriptors.names(preprocessing)}
+
+
+def _thirds(name: str, values: npt.NDArray[Any]) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+    edges = np.unique(np.quantile(values, THIRDS, method="lower"))
+    third = np.searchsorted(edges, values, side="left")
+    for number, edge in enumerate(edges):
+        yield f"{name} {f'{edges[number - 1]:.4g} to' if number else 'up to'} {edge:.4g}", third == number
+    yield f"{name} above {edges[-1]:.4g}", third == len(edges)

@@ -1,0 +1,197 @@
+"""The images or texts that train and choose a model that tells their classes apart."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from components.classes import scorer, shards
+from components.classes.metrics import Labels, evaluate
+from components.classes.shards import Array, Items, labels
+from components.common.config.classes import Classes
+from components.common.config.section import Section
+from components.common.contracts.artifact import LabeledWindow, Window
+from components.common.contracts.package import DecisionRule, Images, Signature, Texts
+from components.common.errors import UserError
+from components.common.graph import Graph
+from components.common.splits import Days, Fold, Plan
+from nightshift import tasks
+from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.classification.networks import Scores, Setting
+from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.protocol import Candidates, Measured, TrainingSetup
+
+log = logging.getLogger("nightshift")
+
+CHECKED = 512  # rows on which a graph is compared with the model it was made of
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class ItemSample:
+    """Labeled training rows.
+
+    Attributes:
+        setting: of the training.
+        items: all its rows.
+        rows: those of them that train.
+        days: on which they lie.
+    """
+
+    setting: Setting
+    items: Items
+    rows: pd.DataFrame
+    days: Days
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, and how many there are."""
+        return window(self.rows, self.days)
+
+    @property
+    def signature(self) -> Signature:
+        """What every graph takes and gives."""
+        return self._candidates.signature(self.setting.task)
+
+    @property
+    def preprocessing(self) -> Images | Texts:
+        """How rows become what a graph takes."""
+        return self._candidates.preprocessing(self.setting.task)
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What a package holds beside its graphs: a tokenizer, where there is one."""
+        return self._candidates.files(self.setting.task)
+
+    @property
+    def constant(self) -> list[str]:
+        """Inputs that are the same in every row: none that has a name."""
+        return []
+
+    @property
+    def unlearned(self) -> list[str]:
+        """The classes that no row has."""
+        return unlearned_classes(self.rows, self.setting.task.classes, self.days)
+
+    @property
+    def tolerance(self) -> float:
+        """By how much the scores of a candidate's graph may differ from the library's."""
+        return TOLERANCE
+
+    def check(self) -> None:
+        """Have each recipe refuse what it does not know."""
+        for name in self.setting.task.candidates:
+            self._candidates.is_network(self.setting.task, name)
+
+    def fit(self, name: str) -> Fitted:
+        """Fit one candidate of the config."""
+        return self._candidates.fit(self.setting, name, self.items, self.rows)
+
+    def gap(self, fitted: Fitted) -> float:
+        """Return by how much a graph's scores differ from the library's, on some of the rows."""
+        sample = self.items.inputs(self.rows.iloc[:: -(-len(self.rows) // CHECKED)])
+        return float(np.abs(scored(fitted.graph, sample) - fitted.predict(sample)).max())
+
+    @property
+    def _candidates(self) -> Candidates:
+        return tasks.find(self.setting.task.kind).candidates
+
+
+@dataclass(frozen=True)
+class UnseenItems:
+    """Labeled rows that no candidate was fitted on.
+
+    Attributes:
+        window: their days, and how many there are.
+        labels: numbers of classes, (n,).
+        inputs: what a graph takes of them, (n, ...).
+    """
+
+    window: LabeledWindow
+    labels: Labels
+    inputs: Array
+
+    def measure(self, graph: bytes) -> Measured:
+        """Measure a candidate, which decides on the class with the highest score."""
+        return Measured({**evaluate(self.labels, scored(graph, self.inputs))}, DecisionRule(threshold=None))
+
+
+@dataclass(frozen=True)
+class ItemRows:
+    """The rows of a training.
+
+    Attributes:
+        setting: task and device.
+        plan: the windows of the logical date.
+        items: the days from the first training day of the validation fold to the last one of the test fold.
+    """
+
+    setting: Setting
+    plan: Plan
+    items: Items
+
+    def sample(self, fold: Fold) -> ItemSample:
+        """Return the training rows of a fold."""
+        return ItemSample(self.setting, self.items, self.items.seen(fold), fold.train)
+
+    def unseen(self, fold: Fold, _: ItemSample) -> UnseenItems:
+        """Return the test rows of a fold."""
+        rows = self.items.unseen(fold)
+        return UnseenItems(window(rows, fold.test), labels(rows, self.setting.task.classes), self.items.inputs(rows))
+
+    def reference(self, sample: ItemSample, graph: bytes) -> tuple[pd.DataFrame, Window]:
+        """Return rows of the days before the training that no network was fitted on; see `drift_reference`."""
+        unseen = drift_reference.unseen(self.items, self.plan, sample.rows, self.setting.task.seed)
+        frame, days = (
+            drift_reference.reference(unseen, self.items, sample.preprocessing, Graph(graph)),
+            self.plan.before,
+        )
+        return frame, Window(first=days.first, last=days.last, rows=len(frame))
+
+
+def rows(setup: TrainingSetup) -> ItemRows:
+    """Read the rows of a training.
+
+    Raises:
+        UserError: when the features were made for other pixels or tokens.
+    """
+    task, plan = setup.config.classes, setup.plan
+    shards.check(setup.features, tasks.find(task.kind).candidates.preprocessing(task))
+    items = Items.of(setup.features, Days(plan.validation.train.first, plan.test.train.last))
+    return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)
+
+
+def networks(task: Classes) -> Mapping[str, Section]:
+    """Return the candidates that several processes train together."""
+    candidates = tasks.find(task.kind).candidates
+    return {name: each for name, each in task.candidates.items() if candidates.is_network(task, name)}
+
+
+def unlearned_classes(rows: pd.DataFrame, classes: list[str], days: Days) -> list[str]:
+    """Return the classes that no training row has.
+
+    Raises:
+        UserError: when all rows are of one class.
+    """
+    present = set(rows["label"])
+    if len(present) < 2:
+        raise UserError(
+            f"{days}: all {len(rows)} rows are of class {present.pop()!r}, and a model needs two or more; "
+            "choose another --date, or widen protocol.train_days"
+        )
+    missing = [name for name in classes if name not in present]
+    if missing:
+        log.warning("no training row is of %s, so the model cannot tell them", ", ".join(map(repr, missing)))
+    return missing
+
+
+def scored(graph: bytes, inputs: Array) -> Scores:
+    """Return a graph's probabilities of each class, (n, classes), of what it takes, (n, ...)."""
+    return scorer.scores(Graph(graph), inputs)
+
+
+def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+    """Describe some rows: first and last day, and how many."""
+    return LabeledWindow(first=days.first, last=days.last, rows=len(rows))

@@ -1,0 +1,79 @@
+"""What every task fits: a candidate's circumstances, what comes of them, and estimators of scikit-learn's interface."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from components.common.config.neural import Trainer
+from components.common.errors import UserError, check_names
+from components.neural.data import RESIDENT
+from components.neural.losses import Points
+
+# set by the step itself, or fixed because the exported graph is written for one value only
+RESERVED = {"booster", "device", "n_jobs", "objective", "random_state"}
+
+REPLICATED = Trainer()
+
+
+@dataclass(frozen=True)
+class FitSpec:
+    """What to fit, besides the rows.
+
+    Attributes:
+        field: where the parameters stand in the config, for messages.
+        parameters: under the library's own names.
+        seed: of everything random.
+        threads: CPU threads.
+        device: `cpu` or `cuda`.
+        trainer: how processes share the training of a network.
+        checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        resident: bytes of inputs up to which a network has all on the device; of more, a batch at a time.
+    """
+
+    field: str
+    parameters: Mapping[str, Any]
+    seed: int
+    threads: int
+    device: str
+    trainer: Trainer = REPLICATED
+    checkpoints: str = ""
+    resident: int = RESIDENT
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted model.
+
+    Attributes:
+        export: gives the model as ONNX.
+        predict: the library's own probabilities of what the graph takes, to compare that with.
+        losses: (step, mean training loss since the point before) of what is trained in steps.
+    """
+
+    export: Callable[[], bytes]
+    predict: Callable[[Any], Any]
+    losses: Points = field(default_factory=list)
+
+    @cached_property
+    def graph(self) -> bytes:
+        """The model as ONNX, exported once."""
+        return self.export()
+
+
+def fit_estimator(
+    estimator: Any, spec: FitSpec, own: Mapping[str, Any], matrix: Any, labels: npt.NDArray[Any], **words: Any
+) -> Any:
+    """Fit an estimator of the scikit-learn interface with the spec's parameters, and our own where they are silent."""
+    check_names(spec.field, spec.parameters, set(estimator().get_params()) - RESERVED)
+    model = estimator(**{**own, **spec.parameters})
+    try:
+        # sums differ with the number of BLAS threads, so it is not left to the machine
+        with threadpool_limits(spec.threads):
+            return model.fit(matrix, labels, **words)
+    except (TypeError, ValueError) as error:
+        said = " ".join(str(error).split("Stack trace")[0].split())
+        raise UserError(f"{spec.field}: {estimator.__name__} refuses them: {said}") from None

@@ -1,0 +1,1 @@
+"""Images: which class each is of."""

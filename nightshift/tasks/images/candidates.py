@@ -1,0 +1,85 @@
+"""Networks that tell classes of images apart."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import pandas as pd
+from torch import nn
+
+from components.classes.shards import Items, labels
+from components.common.config.classes import Images
+from components.common.contracts import package
+from components.common.contracts.package import Signature
+from components.neural import devices
+from components.neural.recipes import checked
+from components.neural.recipes.resnet import Head, Parameters, ResNet
+from nightshift.tasks import onnx_export
+from nightshift.tasks.classification import linear, networks
+from nightshift.tasks.classification.networks import Setting
+from nightshift.tasks.fitting import Fitted
+
+
+def preprocessing(task: Images) -> package.Images:
+    """Return how images become the graphs' input."""
+    return package.Images(
+        classes=task.classes,
+        side=task.side,
+        channels=task.channels,
+        min_side=task.min_side,
+        max_pixels=task.max_pixels,
+    )
+
+
+def signature(task: Images) -> Signature:
+    """Return what every graph takes and gives."""
+    return Signature.of_images(task.side, task.channels, len(task.classes))
+
+
+def files(_: Images) -> Mapping[str, bytes]:
+    """Return what a package holds beside its graphs: nothing."""
+    return {}
+
+
+def is_network(task: Images, name: str) -> bool:
+    """Return whether several processes train a candidate together."""
+    return not recipe(task, name).fit.frozen
+
+
+def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+    """Fit one candidate of the config.
+
+    Raises:
+        UserError: when its recipe refuses a parameter.
+    """
+    task = setting.task
+    assert isinstance(task, Images)
+    made = recipe(task, name)
+    if made.fit.frozen:
+        return _frozen(setting, name, made, items, rows)
+    data = networks.gathered(setting, items, rows, made.fit.batch_size, made.augmented)
+    found = networks.fit(setting, name, made, rows, data)
+    scores = partial(networks.probabilities, found.model)
+    return Fitted(lambda: onnx_export.images(found.model, made), scores, found.losses)
+
+
+def recipe(task: Images, name: str) -> ResNet:
+    """Return the recipe of a candidate of the config.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    parameters = checked(Parameters, networks.field(name), task.candidates[name].parameters)
+    return ResNet(networks.field(name), task.side, task.channels, len(task.classes), parameters)
+
+
+def _frozen(setting: Setting, name: str, made: ResNet, items: Items, rows: pd.DataFrame) -> Fitted:
+    """Fit logistic regression on the embeddings of a pretrained network."""
+    task = setting.task
+    with devices.reproducible(task.seed, made.fit.threads):
+        model = made.model().to(setting.torch_device).eval()
+        *blocks, head = model
+        seen = nn.Sequential(*blocks)
+        embedded = networks.batched(lambda batch: seen(batch).mean((2, 3)), items.inputs(rows), setting.torch_device)
+    assert isinstance(head, Head)
+    linear.fit(task, name, embedded, labels(rows, task.classes)).give(head.linear)
+    return Fitted(lambda: onnx_export.images(model, made), partial(networks.probabilities, model))

@@ -1,0 +1,81 @@
+"""The rules for images: which files can be trained on as they are meant."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import PIL
+
+from components.classes import images
+from components.classes.images import UnusableError
+from components.common.config import Config
+from components.common.config.classes import Images
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONTENT = ("image",)
+
+
+def faults(typed: "pd.DataFrame", config: Config) -> "pd.Series":
+    """Return for each row the rule that rejects its content, or null."""
+    return find_faults(typed["image"], _task(config))
+
+
+def near_duplicates(contents: "pd.Series", config: Config) -> npt.NDArray[np.bool_]:
+    """Return which of a day's good images are nearly an earlier one, (n,); none where the config does not ask."""
+    task = _task(config)
+    return np.zeros(len(contents), bool) if task.near_duplicates is None else find_repeats(contents, task)
+
+
+def rules(config: Config) -> dict[str, object]:
+    """Return what decides which rows are good, beside columns and zone, and who decodes images."""
+    names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
+    return config.task.model_dump(include=names) | {"pillow": PIL.__version__}
+
+
+def read_content(column: "pd.Series") -> "pd.Series":
+    """Return the bytes of images; null where there are none, a path where nothing could be read there."""
+    return column.astype(object).map(_content)
+
+
+def find_faults(contents: "pd.Series", task: Images) -> "pd.Series":
+    """Return for each image the rule that rejects it, or null."""
+    return contents.map(lambda content: _fault(content, task)).astype(object)
+
+
+def find_repeats(contents: "pd.Series", task: Images) -> npt.NDArray[np.bool_]:
+    """Return which images, none of them bad, look like one before them that does not, (n,).
+
+    Each is compared with all that stay, which takes seconds of 100,000, where decoding them takes minutes.
+    """
+    decoded = (images.decoded(content, task.max_pixels, images.HASHED_FROM) for content in contents)
+    staying, found = np.empty(len(contents), np.uint64), np.zeros(len(contents), bool)
+    count = 0
+    for place, image in enumerate(decoded):
+        staying[count] = images.difference_hash(image)
+        distances = np.bitwise_count(staying[:count] ^ staying[count])
+        found[place] = (distances <= task.near_duplicates).any()
+        count += not found[place]
+    return found
+
+
+def _content(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray | memoryview) else value
+
+
+def _fault(content: Any, task: Images) -> str | None:
+    if not isinstance(content, bytes | str) or not content:
+        return "empty"
+    if isinstance(content, str):
+        return "missing_file"
+    try:
+        image = images.decoded(content, task.max_pixels)
+    except UnusableError as error:
+        return str(error)
+    return "too_small" if min(image.size) < task.min_side else None
+
+
+def _task(config: Config) -> Images:
+    assert isinstance(config.task, Images)
+    return config.task

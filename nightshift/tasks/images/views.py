@@ -1,0 +1,26 @@
+"""What networks see of images: pixels, decoded and resized."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+import PIL
+
+from components.classes import images
+from components.classes.images import Pixels
+from components.common.config.classes import Images
+from nightshift.tasks.protocol import View
+
+# part of every partition's key: raise it whenever the same images would give other pixels
+SCHEMA = 1
+
+
+def view(task: Images) -> View:
+    """Return what networks see of image files, uint8 (n, side, side, channels)."""
+    empty = np.empty((0, task.side, task.side, task.channels), np.uint8)
+    made_of = [SCHEMA, PIL.__version__, task.side, task.channels]
+    return View("image", partial(_pixels, task), empty, made_of)
+
+
+def _pixels(task: Images, contents: Sequence[bytes]) -> Pixels:
+    return np.stack([images.seen(content, task) for content in contents])

@@ -1,0 +1,1 @@
+"""Rows of a table: is an event a positive one."""

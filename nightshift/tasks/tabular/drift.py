@@ -1,0 +1,185 @@
+"""What may have changed of a table's rows beside how far columns have moved: precision, and the positives alone."""
+
+import functools
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from components.common import storage
+from components.common.config.policy import Drift
+from components.common.contracts.drift import SCORE, Promise, Signal
+from components.common.contracts.section import Block
+from components.common.splits import Days
+from nightshift.stats import shift
+from nightshift.tasks.protocol import DriftInputs
+
+SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
+SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
+REFERENCE_POSITIVES = 50  # fewer are no reference
+
+
+@dataclass(frozen=True)
+class Due:
+    """What is known of the days whose labels are due.
+
+    Attributes:
+        labeled: rows with labels on the newest of these days.
+        ranks: their rows with labels by score, as `rank` counts them.
+        positives: the positives among them.
+    """
+
+    labeled: int
+    ranks: npt.NDArray[np.int64]
+    positives: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class RowComparison:
+    """The newest rows of a table, beside a model's training rows."""
+
+    inputs: DriftInputs
+
+    @property
+    def limits(self) -> Drift:
+        """Effect sizes above which something has drifted: the config's."""
+        return self.inputs.config.drift
+
+    @property
+    def reference(self) -> pd.DataFrame:
+        """The model's inputs and `score`, of training rows."""
+        return self.inputs.reference[[*self.inputs.model.tabular.columns, SCORE]]
+
+    @property
+    def numeric(self) -> list[str]:
+        """The columns that are compared as numbers."""
+        return [*self.inputs.model.tabular.numeric, SCORE]
+
+    @property
+    def labeled(self) -> int:
+        """Rows with labels on the newest day whose labels are due."""
+        return self._due.labeled
+
+    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
+        """Yield the days' rows in batches: the model's inputs, `label` and `score`."""
+        features, scores = self.inputs.features, self.inputs.scores
+        columns = ["event_id", *self.inputs.model.tabular.columns, "label"]
+        for day in days:
+            scored = storage.read_frame(scores.partition(day).uri, ["event_id", SCORE])
+            for rows in storage.read_batches(features.partition(day).uri, columns):
+                now, scored = scored.iloc[: len(rows)], scored.iloc[len(rows) :]
+                assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
+                yield rows.assign(**{SCORE: now[SCORE].to_numpy()})
+
+    def unlabeled_signals(self) -> Iterator[Signal]:
+        """Yield what else can be said without labels: nothing."""
+        yield from ()
+
+    def labeled_signals(self) -> Iterator[Signal]:
+        """Yield what the labels say that are due."""
+        reference, numeric = self.inputs.reference, self.inputs.model.tabular.numeric
+        if self.inputs.promised is not None:
+            yield performance(self._due.ranks, self.inputs.promised, self.limits)
+        yield positives(reference[reference["label"] == 1], self._due.positives, numeric, self.limits)
+
+    def examples(self) -> list[Block]:
+        """Return rows that are worth a look: none, since a number alone shows little."""
+        return []
+
+    @cached_property
+    def _due(self) -> Due:
+        parts = [self._known(day) for day in self.inputs.labeled_days]
+        ranks = functools.reduce(operator.add, (ranks for ranks, _ in parts))
+        newest, _ = parts[-1]
+        return Due(int(newest.sum()), ranks, pd.concat([positives for _, positives in parts], ignore_index=True))
+
+    def _known(self, day: date) -> tuple[npt.NDArray[np.int64], pd.DataFrame]:
+        """Return how a day's rows with labels rank, and those of them that are positives."""
+        ranks = np.zeros((2, SCORE_BINS), np.int64)
+        positives = [self.inputs.reference.iloc[:0]]
+        for batch in self.batches(Days(day, day)):
+            rows = batch[batch["label"].notna()]
+            ranks += rank(rows["label"].to_numpy("int8"), rows[SCORE].to_numpy())
+            positives.append(rows[rows["label"] == 1])
+        # pandas warns where it cannot tell the types of frames without rows
+        return ranks, pd.concat([part for part in positives if len(part)] or positives[:1], ignore_index=True)
+
+
+def comparison(inputs: DriftInputs) -> RowComparison:
+    """Return the comparison of the newest rows."""
+    return RowComparison(inputs)
+
+
+def rank(truth: npt.NDArray[np.int8], scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Count the rows of each label by score; the counts of batches add up, so that any number of rows can be ranked.
+
+    Args:
+        truth: 0 or 1, (n,).
+        scores: 0..1, (n,).
+
+    Returns:
+        rows without and with fraud, by ascending score; (2, SCORE_BINS).
+    """
+    # the bits of floats that are not negative have the floats' order; adding 0 turns -0 into 0
+    bins = (np.clip(scores, 0, 1) + np.float32(0)).view(np.int32) >> SCORE_BITS
+    return np.stack([np.bincount(bins[truth == label], minlength=SCORE_BINS) for label in (0, 1)])
+
+
+def average_precision(ranks: npt.NDArray[np.int64]) -> float:
+    """Return the mean, over positives, of the precision among the rows that score at least as high.
+
+    Args:
+        ranks: as `rank` counts them, with one fraud or more.
+    """
+    legitimate, stolen = np.cumsum(ranks[:, ::-1], axis=1)
+    found = ranks[1, ::-1]
+    seen = found > 0
+    precision = stolen[seen] / (stolen[seen] + legitimate[seen])
+    return float(np.sum(found[seen] * precision) / stolen[-1])
+
+
+def performance(ranks: npt.NDArray[np.int64], promised: Promise, limits: Drift) -> Signal:
+    """Compare the average precision on rows whose labels have arrived with what the model promised.
+
+    Customers known as compromised stay in, which makes these rows a little easier than those of the promise.
+
+    Args:
+        ranks: the labeled rows, as `rank` counts them.
+        promised: what to expect.
+        limits: how much may be lost, and how few positives say nothing.
+    """
+    limit, (legitimate, positives) = limits.average_precision, (int(side) for side in ranks.sum(axis=1))
+    if positives < limits.min_positives or not legitimate:
+        reason = f"{positives} positives with labels; at least {limits.min_positives} are needed to judge the model."
+        return Signal(name="performance", value=None, limit=limit, raised=False, reason=reason)
+    reached = average_precision(ranks)
+    lost = promised.value - reached
+    told = f"{promised.value:.3f} {promised.measured}"
+    reason = f"Average precision {reached:.3f} where labels are due ({positives} positives), {told}."
+    return Signal(name="performance", value=lost, limit=limit, raised=lost > limit, reason=reason)
+
+
+def positives(reference: pd.DataFrame, current: pd.DataFrame, numeric: list[str], limits: Drift) -> Signal:
+    """Compare the positives alone, which inputs of all rows are too many to show: the input that moved most.
+
+    Args:
+        reference: the positives among the reference rows.
+        current: the positives among rows whose labels have arrived.
+        numeric: the inputs to compare.
+        limits: only `positive_wasserstein` counts; with so few rows an index over bins is mostly noise.
+    """
+    limit = limits.positive_wasserstein
+    if len(current) < limits.min_positives or len(reference) < REFERENCE_POSITIVES:
+        needed = f"{limits.min_positives} and {REFERENCE_POSITIVES} are needed to compare them"
+        reason = f"{len(current)} positives, and {len(reference)} for reference; at least {needed}."
+        return Signal(name="positives", value=None, limit=limit, raised=False, reason=reason)
+    columns = shift.compare(reference[numeric], [current], numeric, limits)
+    moved = max(columns, key=lambda column: column.wasserstein or 0)
+    value = moved.wasserstein or 0.0
+    reason = f"Among positives, {moved.name} moved most: {value:.2f} standard deviations (limit {limit:.3g})."
+    return Signal(name="positives", value=value, limit=limit, raised=value > limit, reason=reason)

@@ -1,0 +1,215 @@
+"""The kinds of models: each is fitted by its library and handed back as an ONNX graph.
+
+The only file that imports cuml. On the GPU, XGBoost and PyTorch take `device="cuda"`; logistic regression and
+random forest come from cuML (26.02) and are converted by its `as_sklearn()`. The GPU paths follow the
+libraries' documentation and have not been run.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xgboost
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+
+from components.common import storage
+from components.common.config.tabular import CandidateKind
+from components.common.errors import UserError
+from components.neural import devices, processes, trainer
+from components.neural.data import Gathered, Resident, Rows, streamed
+from components.neural.recipes import mlp
+from components.neural.trainer import Keeper
+from components.tabular.scaler import Matrix, Scaler
+from nightshift.tasks import onnx_export
+from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
+from nightshift.tasks.onnx_export import Tree
+from nightshift.tasks.tabular import boosting
+
+Labels = npt.NDArray[np.int8]
+
+log = logging.getLogger("nightshift")
+
+ROUNDS = 100  # of XGBoost, where the parameters do not say
+
+
+def fit(kind: CandidateKind, spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    """Fit a model of a kind.
+
+    Args:
+        kind: as in the config.
+        spec: parameters and circumstances.
+        matrix: inputs, float32 (n, d).
+        labels: 0 or 1, int8 (n,).
+
+    Raises:
+        UserError: when the library does not know a parameter, or refuses its value.
+    """
+    return FITTERS[kind](spec, matrix, labels)
+
+
+def check(kind: CandidateKind, spec: FitSpec, matrix: Matrix, labels: Labels) -> None:
+    """Have a library take the parameters: it fits one tree, or the like, and exports it. A network only reads them.
+
+    Raises:
+        UserError: when the library does not know a parameter, or refuses its value.
+    """
+    if kind is CandidateKind.MLP:
+        mlp.parameters(spec.field, spec.parameters)
+        return
+    trees = spec.parameters.get("n_estimators")
+    small = {"n_estimators": 1} if isinstance(trees, int) and trees > 0 else {}
+    fit(kind, replace(spec, parameters={**spec.parameters, **small}, checkpoints=""), matrix, labels).export()
+
+
+def _xgboost(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    if spec.device == "cuda" and spec.parameters.get("tree_method") == "exact":
+        raise UserError(
+            f"{spec.field}.tree_method is 'exact', which XGBoost has on the CPU only; "
+            "with --device cuda write tree_method: hist and max_bin: 1024 or more"
+        )
+    own = {"random_state": spec.seed, "n_jobs": spec.threads, "device": spec.device}
+    model = _boosted(spec, own, matrix, labels)
+    return Fitted(lambda: _xgboost_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _boosted(spec: FitSpec, own: Mapping[str, Any], matrix: Matrix, labels: Labels) -> Any:
+    if not spec.checkpoints:
+        return fit_estimator(xgboost.XGBClassifier, spec, own, matrix, labels)
+    with boosting.kept(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds) as (saving, booster):
+        if booster:
+            log.info("resuming after round %d", done := booster.num_boosted_rounds())
+            left = spec.parameters.get("n_estimators", ROUNDS) - done
+            spec = replace(spec, parameters={**spec.parameters, "n_estimators": left})
+        own = {**own, "callbacks": [saving]}
+        return fit_estimator(xgboost.XGBClassifier, spec, own, matrix, labels, xgb_model=booster)
+
+
+def _xgboost_graph(model: Any, width: int) -> bytes:
+    learner = json.loads(model.get_booster().save_raw("json"))["learner"]
+    trees = [_xgboost_tree(tree) for tree in learner["gradient_booster"]["model"]["trees"]]
+    # "[5E-1]" in newer versions, "5E-1" in older ones
+    base = float(learner["learner_model_param"]["base_score"].strip("[]"))
+    return onnx_export.forest(trees, width, "BRANCH_LT", float(np.log(base / (1 - base))), logits=True)
+
+
+def _xgboost_tree(tree: Mapping[str, Any]) -> Tree:
+    # a leaf keeps its value where an inner node keeps its threshold
+    values = np.array(tree["split_conditions"], dtype=np.float32)
+    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+    return Tree(left, right, np.array(tree["split_indices"]), values, values)
+
+
+def _random_forest(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    if spec.device == "cuda":
+        # 128 bins, its default, are too coarse for rare positives; with one stream the seed decides everything
+        own = {"random_state": spec.seed, "n_bins": 1024, "n_streams": 1}
+        model = fit_estimator(_cuml().ensemble.RandomForestClassifier, spec, own, matrix, labels)
+    else:
+        own = {"random_state": spec.seed, "n_jobs": spec.threads}
+        model = fit_estimator(RandomForestClassifier, spec, own, matrix, labels)
+    return Fitted(lambda: _forest_graph(model, matrix.shape[1]), lambda rows: model.predict_proba(rows)[:, 1])
+
+
+def _forest_graph(model: Any, width: int) -> bytes:
+    forest = _on_host(model).estimators_
+    trees = [_sklearn_tree(tree.tree_, len(forest)) for tree in forest]
+    return onnx_export.forest(trees, width, "BRANCH_LEQ", 0.0, logits=False)
+
+
+def _sklearn_tree(tree: Any, trees: int) -> Tree:
+    share = (tree.value[:, 0, 1] / trees).astype(np.float32)
+    return Tree(tree.children_left, tree.children_right, tree.feature, rounded_down(tree.threshold), share)
+
+
+def rounded_down(thresholds: npt.NDArray[np.float64]) -> Matrix:
+    """Return the largest float32 not above each float64: of a float32 x, `x <= threshold` stays as true as it was."""
+    rounded = thresholds.astype(np.float32)
+    return np.where(rounded > thresholds, np.nextafter(rounded, np.float32(-np.inf)), rounded)
+
+
+def _logistic_regression(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    scaler = Scaler.fitted(matrix)
+    scaled = scaler.apply(matrix).astype(np.float64)
+    if spec.device == "cuda":
+        model = fit_estimator(_cuml().linear_model.LogisticRegression, spec, {}, scaled, labels)
+    else:
+        model = fit_estimator(LogisticRegression, spec, {"random_state": spec.seed}, scaled, labels)
+    return Fitted(
+        lambda: _line_graph(scaler, _on_host(model)),
+        lambda rows: model.predict_proba(scaler.apply(rows).astype(np.float64))[:, 1],
+    )
+
+
+def _line_graph(scaler: Scaler, line: Any) -> bytes:
+    return onnx_export.dense(scaler, [(line.coef_.astype(np.float32), line.intercept_.astype(np.float32))])
+
+
+def _mlp(spec: FitSpec, matrix: Matrix, labels: Labels) -> Fitted:
+    parameters = mlp.parameters(spec.field, spec.parameters)
+    scaler = Scaler.fitted(matrix)
+    device = devices.torch_device(spec.device)
+    rows = _rows(spec, scaler, matrix, labels, parameters.batch_size)
+    with _kept(spec, matrix, labels) as kept, devices.reproducible(spec.seed, parameters.threads):
+        found = trainer.fit(processes.replica(mlp.MLP(matrix.shape[1], parameters), spec.trainer, device), rows, kept)
+    return Fitted(
+        lambda: onnx_export.dense(scaler, mlp.layers(found.model)),
+        lambda rows: mlp.probabilities(found.model, scaler.apply(rows)),
+        found.losses,
+    )
+
+
+def _rows(spec: FitSpec, scaler: Scaler, matrix: Matrix, labels: Labels, size: int) -> Rows:
+    """Return what a network is trained on, all of it on the device where it fits."""
+    device = devices.torch_device(spec.device)
+    if matrix.nbytes <= spec.resident:
+        return Resident(*mlp.resident(scaler.apply(matrix), labels, device), size)
+    # a batch is standardized when it is gathered, so that there is no second matrix
+    gather = streamed(lambda chosen: scaler.apply(matrix[chosen]), matrix[0].nbytes, device)
+    return Gathered(gather, mlp.targets(labels, device), size)
+
+
+def _kept(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:
+    if not spec.checkpoints:
+        return nullcontext()
+    from components.neural import checkpoints
+
+    return checkpoints.kept(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds)
+
+
+def _folder(spec: FitSpec, matrix: Matrix, labels: Labels) -> str:
+    """Return where a fit's checkpoints lie, which its rows name: a candidate is fitted on two windows."""
+    rows = hashlib.sha256(matrix.ravel(order="K").data)  # a view, whatever the order of the axes
+    rows.update(labels.data)
+    return storage.join(spec.checkpoints, spec.field, rows.hexdigest()[:16])
+
+
+FITTERS: dict[CandidateKind, Callable[[FitSpec, Matrix, Labels], Fitted]] = {
+    CandidateKind.XGBOOST: _xgboost,
+    CandidateKind.MLP: _mlp,
+    CandidateKind.LOGISTIC_REGRESSION: _logistic_regression,
+    CandidateKind.RANDOM_FOREST: _random_forest,
+}
+
+
+def _cuml() -> Any:
+    try:
+        import cuml.ensemble
+        import cuml.linear_model
+    except ImportError:
+        raise UserError(
+            "--device cuda needs cuML for logistic_regression and random_forest, and it is missing; "
+            "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
+        ) from None
+    return cuml
+
+
+def _on_host(model: Any) -> Any:
+    """Return a cuML model as scikit-learn's, which any other is already."""
+    return model.as_sklearn() if hasattr(model, "as_sklearn") else model

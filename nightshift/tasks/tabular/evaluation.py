@@ -1,0 +1,114 @@
+"""The test rows of a table, and what is written of a model that was measured on them."""
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from components.common import splits
+from components.common.config import Config
+from components.common.contracts import verdict
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.evaluation import Curves
+from components.common.contracts.online import Replay
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.tables import Table
+from components.common.splits import Days, Fold
+from components.tabular.inputs import Scorer
+from nightshift.stats.comparison import Floats
+from nightshift.tasks import visuals
+from nightshift.tasks.protocol import EvaluationReport
+from nightshift.tasks.tabular import judging, model_card, notes, quality, skew
+from nightshift.tasks.tabular.explain import Calibration, Explanation, importances, slices
+from nightshift.tasks.tabular.judging import Contender, Trial
+
+
+@dataclass(frozen=True)
+class RowsUnderTest:
+    """The test rows.
+
+    Attributes:
+        config: the use case.
+        days: on which they lie.
+        rows: `event_time`, `customer`, `label` and the inputs.
+        replay: of a day through the online state.
+    """
+
+    config: Config
+    days: Days
+    rows: pd.DataFrame
+    replay: Replay
+    _scored: dict[tuple[str, str], Floats] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} test rows of {self.days}, {self._positives} of them positive"
+
+    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> Contender:
+        """Measure a candidate of the model at a URI."""
+        scores = self._scores(uri, model, candidate)
+        return judging.measure(self.rows, scores, model, self.config.evaluation, version)
+
+    def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
+        """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
+        missing = [name for name in model.tabular.columns if name not in self.rows]
+        return f"needs input {missing[0]!r}, which the features lack now" if missing else ""
+
+    def report(
+        self, uri: str, model: ModelPackage, candidates: dict[str, Contender], champion: Contender | str
+    ) -> EvaluationReport:
+        """Judge a model and describe it."""
+        gate, challenger = self.config.evaluation, candidates[model.selected]
+        judged = judging.judge(challenger, champion, self._positives, gate)
+        window = LabeledWindow(
+            first=self.days.first, last=self.days.last, rows=len(self.rows), positives=self._positives
+        )
+        labels, scores = self.rows["label"].to_numpy(dtype="int8"), self._scores(uri, model, model.selected)
+        curves = judging.curves(labels, scores)
+        unseen, unusual = notes.unseen(self.rows, model.tabular), notes.notes(self.rows, model, gate)
+        online = skew.judge(self.replay, model)
+        trial = Trial(self.config, model, window, candidates, champion, judged, unseen, unusual, online)
+        explanation = self._explained(uri, model, scores, curves)
+        metrics = _measured("", challenger) | (_measured("champion_", trial.rival) if trial.rival else {})
+        return EvaluationReport(
+            verdict=judged,
+            figures=trial.figures(curves),
+            highlights=list(quality.highlights(trial)),
+            blocks=list(quality.blocks(trial, curves, explanation)),
+            card=model_card.render(trial, explanation),
+            metrics=metrics | {"classification": visuals.classification(labels, scores, model.threshold)},
+            caveats=unusual,
+            others={verdict.SKEW: online},
+        )
+
+    @property
+    def _positives(self) -> int:
+        return int(self.rows["label"].sum())
+
+    def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:
+        if (uri, candidate) not in self._scored:
+            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.rows)
+        return self._scored[uri, candidate]
+
+    def _explained(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
+        rows = self.rows.assign(score=scores)
+        return Explanation(
+            slices=slices(rows, self.config.tabular.longest_window_days),
+            calibration=Calibration.of(curves.calibration),
+            importances=importances(rows, model.tabular.columns, Scorer(uri, model).score),
+        )
+
+
+def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> RowsUnderTest:
+    """Return the test rows of a fold, but for customers known as compromised where the config says so.
+
+    Raises:
+        UserError: when there are none, or one has no label although it is due.
+    """
+    # the days since training began show which customers are known as compromised
+    history = features.read(Days(fold.train.first, fold.test.last))
+    unseen = judging.checked(splits.test_rows(history, fold, config.protocol.drop_compromised))
+    return RowsUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
+
+
+def _measured(whose: str, contender: Contender) -> dict[str, float]:
+    shown = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
+    return {f"{whose}{name}": value for name, value in shown.items() if value is not None}

@@ -1,0 +1,89 @@
+"""Events that a server can be asked about: of the online state, or of a model's reference sample."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from components.common.contracts import package
+from components.common.contracts.package import Inputs, ModelPackage
+from components.common.contracts.tables import Table
+from components.common.errors import UserError
+from components.common.graph import Graph
+from components.serving.messages import Response, decoded
+from components.serving.protocols import features
+from components.serving.rows import Rows
+from components.tabular.inputs import Scorer
+from components.tabular.online import snapshot
+from nightshift.tasks.examples import Example
+from nightshift.tasks.protocol import Payload
+
+
+def online_state(lake: str, use_case: str, model: ModelPackage, features: Table | None = None) -> str | None:
+    """Return the snapshot for a version: that of the features, unless there is a later one, or others are needed."""
+    own = features and features.details["online"]
+    if own and snapshot.serves(snapshot.read(own), model.tabular):
+        return snapshot.newer(own, model.tabular) or str(own)
+    return snapshot.newest(lake, use_case, model.tabular)
+
+
+def from_files(uri: str, model: ModelPackage, online: str | None) -> Example:
+    """Score one event with a model's own files: one that the online state knows, else one of its reference sample."""
+    known = snapshot.read(online).example if online else None
+    inputs = known.inputs if known else example(model.tabular, package.read_reference(uri))
+    (score,) = Scorer(uri, model).score(pd.DataFrame([inputs]))
+    name, event = ("events", known.event) if known else ("instances", inputs)
+    return Example(name, event, float(score), online)
+
+
+def from_lake(uri: str, model: ModelPackage, _: str, __: str) -> tuple[Example, bytes]:
+    """Score one event of the reference sample, which takes no lake; its JSON."""
+    found = from_files(uri, model, None)
+    return found, json.dumps(found.request).encode()
+
+
+def payloads(uri: str, model: ModelPackage, _: str, __: str, most: int) -> list[Payload]:
+    """Return requests with the features of real events of the reference sample."""
+    rows = instances(model.tabular, package.read_reference(uri), most)
+    return [Payload(json.dumps({"instances": [row]}).encode(), "application/json") for row in rows]
+
+
+def stages(uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
+    """Return what a server does with a body, one after the other."""
+    graph = Graph(package.read_graph(uri, model, model.selected))
+    rows, threshold = Rows(model.tabular, most), model.threshold
+    return {
+        "parse": decoded,
+        "features": rows.matrix,
+        "compute": graph.score,
+        "serialize": lambda scores: Response.of({"predictions": features.predictions(scores, threshold)}),
+    }
+
+
+def example(inputs: Inputs, reference: pd.DataFrame) -> dict[str, Any]:
+    """Return the features of one real event, rounded to six digits: the most suspicious one of a sample.
+
+    Args:
+        inputs: the model's named inputs.
+        reference: rows of `inputs.columns` and `score`.
+    """
+    complete = reference.dropna(subset=inputs.columns)
+    if complete.empty:
+        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
+    row = complete.sort_values("score", kind="stable").iloc[-1]
+    numbers = {column: float(f"{row[column]:.6g}") for column in inputs.numeric}
+    return numbers | {column: str(row[column]) for column in inputs.categorical}
+
+
+def instances(inputs: Inputs, reference: pd.DataFrame, most: int) -> list[dict[str, float | str]]:
+    """Return the features of real events of a model's reference sample, so many at most.
+
+    Raises:
+        UserError: when no row of the sample is complete.
+    """
+    rows = reference.dropna(subset=inputs.columns).head(most)
+    if rows.empty:
+        raise UserError("the model's reference sample has no row without a missing value; train it again on other days")
+    typed = rows.astype(dict.fromkeys(inputs.numeric, float) | dict.fromkeys(inputs.categorical, str))
+    return [dict(zip(inputs.columns, row, strict=True)) for row in typed[inputs.columns].itertuples(index=False)]

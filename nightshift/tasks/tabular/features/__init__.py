@@ -1,0 +1,121 @@
+"""Trailing-window features of a table's rows, and the online state that repeats them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+import pandas as pd
+
+from components.common import storage
+from components.common.contracts import tables
+from components.common.contracts.online import Replay
+from components.common.contracts.section import Column, Row, Table
+from components.common.splits import Days, rows_of
+from components.tabular import frames
+from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
+from nightshift.tasks.tabular.features import core, workers
+from nightshift.tasks.tabular.features.job import ONE_PASS, Job
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class WindowFeatures:
+    """Features over trailing windows.
+
+    Attributes:
+        job: what they are made of.
+        scratch: URI for what workers hand to each other.
+    """
+
+    job: Job
+    scratch: str
+
+    def uri(self, day: date) -> str:
+        """Return where a day's partition lies."""
+        return self.job.uri(day)
+
+    def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
+        """Compute and write the missing days, from the first to the last of them."""
+        return write_days(self.job, missing, self.scratch)
+
+    def details(self, parts: list[tables.Partition]) -> FeatureDetails:
+        """Write the online state, replay a day through it, and describe the table."""
+        state, replay = write_online(self.job, parts)
+        numeric, categorical = core.numeric_inputs(self.job.config), self.job.config.columns.categorical
+        return FeatureDetails(
+            details={
+                "numeric": numeric,
+                "categorical": categorical,
+                "online": state,
+                "replay": replay.model_dump(mode="json"),
+            },
+            sentences=[_replayed(replay)],
+            blocks=[_inputs({"numeric": numeric, "categorical": categorical})],
+            metrics={"online_differing": replay.differing},
+        )
+
+
+def features(setup: FeatureSetup) -> WindowFeatures:
+    """Return what computes features, on the device of the step.
+
+    Raises:
+        UserError: when the device's libraries are missing.
+    """
+    frames.backend(setup.device)  # refused now rather than after the first reading
+    return WindowFeatures(Job(setup.config, setup.lake, setup.events, setup.device), setup.scratch)
+
+
+def write_online(job: Job, parts: list[tables.Partition]) -> tuple[str, Replay]:
+    """Write the snapshot of the logical date, and replay it, or the newest day before it that has rows.
+
+    Args:
+        job: what features are made of.
+        parts: features of the days up to the logical date; the first of them lacks a day before its past.
+    """
+    from nightshift.tasks.tabular.features import online
+
+    replayed = next((part for part in reversed(parts[1:]) if part.rows), parts[-1])
+    past, day = online.Past(job.config, date.fromisoformat(parts[-1].date), job.events), parts[-1].date
+    uri = online.write(past, job.lake, storage.read_frame(parts[-1].uri))
+    past = past if replayed.date == day else replace(past, day=date.fromisoformat(replayed.date))
+    return uri, online.replay(past, storage.read_frame(replayed.uri))
+
+
+def write_days(
+    job: Job, missing: dict[date, str], folder: str, at_once: int = ONE_PASS
+) -> dict[date, tables.Partition]:
+    """Compute and write the missing days, from the first to the last of them.
+
+    Args:
+        job: what features are made of.
+        missing: day -> URI of its partition.
+        folder: URI for what workers hand to each other.
+        at_once: events that the kernel takes in one pass; more are sharded.
+    """
+    days = Days(min(missing), max(missing))
+    cluster = workers.wanted()
+    if not cluster and sum(job.rows(job.needed(days))) <= at_once:
+        features = compute(job, days)
+        return {day: job.write(uri, day, features) for day, uri in missing.items()}
+    from nightshift.tasks.tabular.features import shards
+
+    with workers.workers(cluster, job.device) as found:
+        return shards.write(job, missing, folder, found)
+
+
+def compute(job: Job, days: Days) -> pd.DataFrame:
+    """Return the features of some days, computed over these days and the ones their windows reach back to."""
+    events = job.backend.from_host(job.read(job.needed(days)))
+    return rows_of(job.backend.to_host(core.features(events, job.config, job.backend)), days)
+
+
+def _replayed(replay: Replay) -> str:
+    said = f"Replayed online, {replay.differing:,} of {replay.rows:,} events of {replay.day} differ"
+    return f"{said} by up to {replay.largest:.3g}, in {replay.worst}." if replay.differing else f"{said}."
+
+
+def _inputs(kinds: dict[str, Sequence[str]]) -> Table:
+    rows = [Row(cells=[name, kind]) for kind, names in kinds.items() for name in names]
+    columns = [Column(title="Input"), Column(title="Type")]
+    return Table(title=f"{len(rows)} model inputs", columns=columns, rows=rows, shown=SHOWN)

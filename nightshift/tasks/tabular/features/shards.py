@@ -1,0 +1,208 @@
+"""Features of more events than one pass takes: sharded by entity, the kernel in each shard, joined by event.
+
+Windows of customers and of terminals need different shards, so each side has its own. Three kinds of tasks follow one
+another: `split` reads a batch of days once and leaves what each shard needs of it; `compute` runs the kernel over all
+that a shard has; `join` puts a batch's windows beside its events and writes its days. A task reads files and writes
+files, so it may run in any process that reaches the lake, and again after that process was killed. Which shards and
+batches there are changes no bit.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property, partial
+from itertools import accumulate, groupby, product
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+from pyarrow import ipc
+
+from components.common import storage
+from components.common.contracts.tables import Partition
+from components.common.errors import UnavailableError, UserError
+from components.common.splits import Days
+from components.common.step import log
+from components.tabular import frames, windows
+from nightshift.tasks.tabular.features import core
+from nightshift.tasks.tabular.features.job import ONE_PASS, Job
+from nightshift.tasks.tabular.features.workers import Workers
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many events are in memory at once.
+
+    Attributes:
+        shard: of one pass of the kernel; an entity is never divided.
+        batch: of consecutive days; a day is never divided.
+    """
+
+    shard: int = ONE_PASS
+    batch: int = 2_000_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive days that are read together.
+
+    Attributes:
+        days: the days.
+        missing: where to write each of them; empty for days that only windows of later ones reach back to.
+    """
+
+    days: Days
+    missing: Mapping[date, str]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the work is divided.
+
+    Attributes:
+        job: what features are made of.
+        folder: URI below which the tasks leave what others need.
+        batches: in order of time.
+        shards: how many there are of customers, and of terminals.
+    """
+
+    job: Job
+    folder: str
+    batches: list[Batch]
+    shards: int
+
+    @property
+    def sides(self) -> list[str]:
+        """What windows are counted by."""
+        return windows.sides(windows.of(self.job.config))
+
+    def piece(self, kind: str, batch: int, side: str, shard: int) -> str:
+        """Return where a batch's share of a shard lies: `events` before the kernel, `windows` after it."""
+        return storage.join(self.folder, self.key, f"{kind}-{batch}-{side}-{shard}.arrow")
+
+    @cached_property
+    def key(self) -> str:
+        """What tells these pieces from those of a try with other batches or shards, whose workers may still write."""
+        batches = [[each.days.first, each.days.last, list(each.missing.values())] for each in self.batches]
+        return storage.fingerprint([self.shards, batches])[:16]
+
+
+def write(
+    job: Job, missing: Mapping[date, str], folder: str, workers: Workers, sizes: Sizes | None = None
+) -> dict[date, Partition]:
+    """Compute and write the missing days.
+
+    Args:
+        job: what features are made of.
+        missing: day -> URI of its partition.
+        folder: URI for what lies there meanwhile, some 150 bytes per event; it is removed.
+        workers: who runs the tasks.
+        sizes: how many events are in memory at once.
+    """
+    layout = divided(job, missing, folder, workers.count, sizes or Sizes())
+    numbers = range(len(layout.batches))
+    log.info("features: %d batches of days, %d shards a side, %d workers", len(numbers), layout.shards, workers.count)
+    try:
+        workers.run(partial(split, layout), numbers)
+        log.info("features: the events are in their shards")
+        workers.run(partial(compute, layout), list(product(layout.sides, range(layout.shards))))
+        log.info("features: the windows of all shards are computed")
+        written = workers.run(partial(join, layout), [number for number in numbers if layout.batches[number].missing])
+    finally:
+        _removed(folder)
+    return {date.fromisoformat(part.date): part for parts in written for part in parts}
+
+
+def divided(job: Job, missing: Mapping[date, str], folder: str, workers: int, sizes: Sizes) -> Layout:
+    """Return how the work is divided: no part larger than these sizes, and one or more for each worker."""
+    days = job.needed(Days(min(missing), max(missing)))
+    rows = job.rows(days)
+    most = min(sizes.batch, math.ceil(sum(rows) / workers) or 1)
+    # a batch ends where the events so far pass the next multiple of its size, and between days that are missing or not
+    keyed = zip(days, accumulate(rows, initial=0), strict=False)
+    groups = groupby(keyed, key=lambda each: (each[1] // most, each[0] in missing))
+    batches = [_batch([day for day, _ in group], missing) for _, group in groups]
+    return Layout(job, folder, batches, max(math.ceil(sum(rows) / sizes.shard), workers))
+
+
+def split(layout: Layout, number: int) -> None:
+    """Leave what each shard needs of a batch's events."""
+    events = layout.job.read(layout.batches[number].days)
+    for side in layout.sides:
+        shards = _shards(events[side], layout.shards)
+        order = np.argsort(shards, kind="stable")
+        ends = np.searchsorted(shards[order], np.arange(layout.shards + 1))
+        needed = events[core.needed(side, layout.job.config)].assign(row=np.arange(len(events), dtype="uint32"))
+        ordered = needed.take(order)
+        for shard in range(layout.shards):
+            _put(layout.piece("events", number, side, shard), ordered.iloc[ends[shard] : ends[shard + 1]])
+
+
+def compute(layout: Layout, which: tuple[str, int]) -> None:
+    """Compute the windows of a shard, a side and its number, over all batches."""
+    side, shard = which
+    job = layout.job
+    pieces = [_get(layout.piece("events", number, side, shard)) for number in range(len(layout.batches))]
+    ends = list(accumulate(map(len, pieces), initial=0))
+    events = pd.concat(pieces, ignore_index=True)
+    pieces.clear()
+    backend = job.backend
+    found = core.windowed(side, backend.from_host(events), job.config, backend)
+    columns = backend.to_host(backend.frame(found)).assign(row=events["row"])
+    for number, batch in enumerate(layout.batches):
+        if batch.missing:
+            _put(layout.piece("windows", number, side, shard), columns.iloc[ends[number] : ends[number + 1]])
+
+
+def join(layout: Layout, number: int) -> list[Partition]:
+    """Write the missing days of a batch: its events with their windows."""
+    job, batch = layout.job, layout.batches[number]
+    events = job.read(batch.days)
+    columns = {name: values for side in layout.sides for name, values in _windows(layout, number, side, len(events))}
+    features = core.joined(events, columns, job.config, frames.backend("cpu"))
+    return [job.write(uri, day, features) for day, uri in batch.missing.items()]
+
+
+def _removed(folder: str) -> None:
+    """Remove a folder, as far as that is possible: what else went wrong is what has to be said."""
+    try:
+        storage.remove_folder(folder)
+    except (UserError, UnavailableError) as error:
+        log.warning("features: %s is left to nightshift gc: %s", folder, error)
+
+
+def _batch(days: list[date], missing: Mapping[date, str]) -> Batch:
+    return Batch(Days(days[0], days[-1]), {day: missing[day] for day in days if day in missing})
+
+
+def _shards(keys: pd.Series, shards: int) -> npt.NDArray[np.unsignedinteger]:
+    """Return the shard of each row: equal keys come to the same one, on every machine."""
+    # a narrow type makes NumPy's stable sort a radix sort
+    return (pd.util.hash_pandas_object(keys, index=False).to_numpy() % shards).astype(np.min_scalar_type(shards))
+
+
+def _windows(layout: Layout, number: int, side: str, rows: int) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
+    """Return a side's columns of a batch, in the order of its rows."""
+    pieces = pd.concat(
+        [_get(layout.piece("windows", number, side, shard)) for shard in range(layout.shards)], ignore_index=True
+    )
+    assert len(pieces) == rows, "every event is in one shard"
+    place = pieces.pop("row").to_numpy()
+    for name in pieces:
+        column = np.empty(rows)
+        column[place] = pieces[name].to_numpy()
+        yield str(name), column
+
+
+def _put(uri: str, piece: pd.DataFrame) -> None:
+    table, sink = pa.Table.from_pandas(piece, preserve_index=False), pa.BufferOutputStream()
+    with ipc.new_file(sink, table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    storage.write_bytes(uri, sink.getvalue().to_pybytes())
+
+
+def _get(uri: str) -> pd.DataFrame:
+    frame: pd.DataFrame = ipc.open_file(storage.arrow_file(storage.read_bytes(uri))).read_pandas()
+    return frame

@@ -1,0 +1,19 @@
+"""Labels of rows of a table: 0 and 1."""
+
+import pandas as pd
+import pandera.pandas as pa
+
+from components.common.config import Config
+from nightshift.tasks import columns
+
+KIND = columns.LABEL
+
+
+def schema(_: Config, nullable: bool) -> pa.Column:
+    """Return what labels of good rows have to be."""
+    return pa.Column("Int8", pa.Check.isin((0, 1)), nullable=nullable)
+
+
+def read(column: pd.Series, _: Config) -> pd.Series:
+    """Return labels, Int8, null where one cannot be read."""
+    return columns.labels(column)

@@ -1,0 +1,20 @@
+"""Names of the metrics of models of tables."""
+
+from components.common.config import Config
+from components.common.contracts import verdict
+
+PROMISE = "average_precision"
+GATES: tuple[str, ...] = (verdict.SKEW,)
+
+
+def shown(config: Config) -> dict[str, str]:
+    """Return which metrics are shown -> what they are called."""
+    precision = f"Precision at {config.evaluation.top_k}"
+    return {"auc_roc": "ROC AUC", "average_precision": "Average precision", "precision_at_k": precision}
+
+
+def summarized(config: Config) -> dict[str, str]:
+    """Return all metrics -> what the run's summary calls them."""
+    at_k = f"precision_at_{config.evaluation.top_k}"
+    names = {"auc_roc": "auc_roc", "average_precision": "average_precision"}
+    return {**names, "precision_at_k": at_k, "precision_at_k_ceiling": f"{at_k}_ceiling"}

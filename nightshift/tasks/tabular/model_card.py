@@ -1,0 +1,127 @@
+"""The model card, in Markdown: what a model was made from, how good it is and where, and what it does not know.
+
+After Mitchell et al., Model Cards for Model Reporting, 2019.
+"""
+
+from collections.abc import Iterable
+
+from components.common.markdown import code, items, line, page, strong, table
+from nightshift.tasks.model_cards import NOTHING, identity
+from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
+from nightshift.tasks.tabular.judging import Trial
+
+
+def render(trial: Trial, explained: Explanation) -> str:
+    """Write the card of a model.
+
+    Args:
+        trial: its evaluation.
+        explained: the selected candidate.
+    """
+    flags = f"Flags an event from a score of {trial.model.threshold:.4g}"
+    sections = {
+        "Model": identity(trial.model, trial.config, flags, defaults="library"),
+        "Data": _data(trial),
+        "Metrics on the test days": _metrics(trial),
+        "Verdict": items([strong(trial.verdict.decision), *trial.verdict.reasons]),
+        "Slices": _slices(explained.slices),
+        "Calibration": _calibration(explained.calibration),
+        "Feature importance": _importances(explained.importances),
+        "Limits": items(_limits(trial, explained.slices)),
+    }
+    return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
+
+
+def _data(trial: Trial) -> list[str]:
+    lineage = trial.model.lineage
+    windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    cells = [
+        (name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}", f"{seen.positives:,}")
+        for name, seen in windows.items()
+    ]
+    hashes = items([line("Events: ", code(lineage.events_sha256)), line("Features: ", code(lineage.features_sha256))])
+    return [*table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
+
+
+def _metrics(trial: Trial) -> list[str]:
+    top_k, chosen = trial.config.evaluation.top_k, trial.model.selected
+    cells = []
+    for name, found in trial.candidates.items():
+        sure = found.estimates()
+        cells.append(
+            (
+                strong(name) if name == chosen else name,
+                _number(found.metrics["auc_roc"]),
+                str(sure.get("average_precision", NOTHING)),
+                str(sure["precision_at_k"]),
+                _number(found.metrics["precision_at_k_ceiling"]),
+            )
+        )
+    head = ("Candidate", "AUC ROC", "Average precision", f"Precision at {top_k}", "its ceiling")
+    return [*table(head, cells), "", *_cost(trial)]
+
+
+def _cost(trial: Trial) -> list[str]:
+    gate, found, columns = trial.config.evaluation, trial.challenger, trial.config.columns
+    unit = f"values of {columns.customer}" if columns.customer else "events"
+    return [
+        f"Precision at {gate.top_k} is the share of positives among the {gate.top_k} {unit} with the highest scores of "
+        "a day, averaged over days; its ceiling is what a perfect model reaches. In brackets: 95 % intervals from a "
+        f"stratified bootstrap of the test rows (for the precision at {gate.top_k}, of the {unit}).",
+        "",
+        f"The selected candidate flags {found.cost.alerts:,} events and misses {found.cost.missed_positives:,} "
+        f"positives: {found.estimates()['cost']} per 1,000 events, where a check costs {gate.cost_alert:g} "
+        f"and a missed positive {gate.cost_missed_positive:g}{' times its amount' if columns.amount else ''}.",
+    ]
+
+
+def _slices(found: list[Slice]) -> list[str]:
+    cells = [(part.name, f"{part.rows:,}", f"{part.positives:,}", _number(part.average_precision)) for part in found]
+    note = "Of the selected candidate. Average precision depends on the share of positives, so compare with care."
+    return [*table(("Slice", "Rows", "Positives", "Average precision"), cells), "", note]
+
+
+def _calibration(found: Calibration) -> list[str]:
+    return items(
+        [
+            f"Mean score {found.predicted:.4f}, share of positives {found.observed:.4f}",
+            f"Highest bin: mean score {found.top_predicted:.3f}, share of positives {found.top_observed:.3f}",
+            f"Expected calibration error {found.error:.4f}",
+        ]
+    )
+
+
+def _importances(found: list[tuple[str, float]]) -> list[str]:
+    if not found:
+        return ["Not measured: the test days hold one class only."]
+    note = "Drop of average precision when the input is shuffled, on a sample of the test rows. "
+    cells = [(name, _number(drop)) for name, drop in found]
+    return [*table(("Input", "Drop"), cells), "", f"{note}Correlated inputs substitute for one another."]
+
+
+def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
+    config = trial.config
+    delay = config.label_delay_days
+    yield f"Labels count as known after {delay} days; events that turn positive later count as negative."
+    yield (
+        f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later "
+        "ones; it has not seen other seasons, holidays or kinds of positives."
+    )
+    yield "The intervals treat events as independent and the days as given; clustered positives make them too narrow."
+    if config.columns.customer and config.protocol.drop_compromised:
+        yield (
+            f"Values of {config.columns.customer} already known as positive are left out of the test rows; the model "
+            "is not measured on them."
+        )
+    unsure = [part.name for part in slices if part.average_precision is None]
+    if unsure:
+        yield f"Too few positives to measure: {'; '.join(unsure)}."
+    yield from trial.notes
+    if trial.model.tabular.categorical:
+        yield "A category that did not occur in training is treated as none of the known ones."
+    yield "Its scores rank events; they are probabilities only as far as the calibration above shows."
+    yield "No personal attributes were examined, so nothing is known about fairness between groups."
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:z.3f}"

@@ -1,0 +1,197 @@
+"""What the evaluation shows on the page of its run: metrics with intervals, curves, slices, caveats."""
+
+from collections.abc import Iterator
+
+from components.common.contracts import evaluation as contract
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.section import (
+    Axis,
+    Block,
+    Cell,
+    Chart,
+    Column,
+    Fact,
+    Facts,
+    Notice,
+    Row,
+    Series,
+    Table,
+    Text,
+)
+from components.common.contracts.section import Estimate as Shown
+from nightshift.stats.comparison import Estimate
+from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
+from nightshift.tasks.tabular.judging import Contender, Trial
+
+SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
+SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
+
+
+def highlights(trial: Trial) -> Iterator[Fact]:
+    """Yield what a reader sees first."""
+    top_k, found, rival = trial.config.evaluation.top_k, trial.challenger, trial.rival
+    sure, measured = found.estimates(), found.metrics
+    precision = _sure(measured["average_precision"], sure.get("average_precision"))
+    theirs = f", champion {rival.metrics['average_precision']:.3f}" if rival and precision is not None else ""
+    yield Fact(label="Average precision", value=precision, format="score", note=f"{trial.model.selected}{theirs}")
+    yield Fact(label="ROC AUC", value=measured["auc_roc"], format="score", note=trial.model.selected)
+    yield Fact(
+        label=f"Precision at {top_k}",
+        value=_sure(measured["precision_at_k"], sure["precision_at_k"]),
+        format="score",
+        note=f"at most {measured['precision_at_k_ceiling']:.3f} is possible",
+    )
+    note = f"{found.cost.alerts:,} flagged, {found.cost.missed_positives:,} positives missed"
+    cost = _sure(found.cost.per_1000, sure["cost"])
+    yield Fact(label="Cost per 1,000 events", value=cost, format="plain", note=note)
+    note = f"{trial.test.positives:,} positives"
+    yield Fact(label="Test events", value=trial.test.rows, format="count", note=note)
+    (differing,) = trial.skew.measures
+    yield Fact(label="Events that differ online", value=differing.value, format="count", note=trial.skew.reasons[0])
+
+
+def blocks(trial: Trial, curves: contract.Curves, explanation: Explanation) -> Iterator[Block]:
+    """Yield all the rest: metrics, curves, slices, windows.
+
+    Args:
+        trial: who stood against whom, and the outcome.
+        curves: of the selected candidate.
+        explanation: of the selected candidate.
+    """
+    yield _metrics(trial)
+    yield _legend(trial)
+    if trial.notes:
+        yield Notice(title="Caveats", sentences=trial.notes)
+    positive_share = (trial.test.positives or 0) / trial.test.rows
+    yield _precision_recall(curves.precision_recall, positive_share)
+    yield _reliability(curves.calibration)
+    yield Text(
+        sentences=[
+            f"Both charts show {trial.model.selected} on the test days. Dashed: a random order; in the calibration "
+            "chart, whose axes are square roots, a perfectly calibrated model."
+        ],
+        is_fine_print=True,
+    )
+    yield _calibration(explanation.calibration)
+    yield _importances(explanation.importances)
+    yield _slices(explanation.slices)
+    yield _windows(trial)
+
+
+def _metrics(trial: Trial) -> Table:
+    top_k, chosen, rival = trial.config.evaluation.top_k, trial.model.selected, trial.rival
+    titles = ("ROC AUC", "Average precision", f"Precision at {top_k}", "Highest possible")
+    rows = [_scored(name, found, name == chosen) for name, found in _ranked(trial)]
+    if rival:
+        rows.append(_scored(f"champion, version {rival.version}", rival, is_selected=False))
+    columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in titles)]
+    return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
+
+
+def _ranked(trial: Trial) -> list[tuple[str, Contender]]:
+    return sorted(trial.candidates.items(), key=lambda item: -(item[1].metrics["average_precision"] or 0))
+
+
+def _scored(name: str, found: Contender, is_selected: bool) -> Row:
+    sure, measured = found.estimates(), found.metrics
+    cells: list[Cell] = [
+        name,
+        measured["auc_roc"],
+        _sure(measured["average_precision"], sure.get("average_precision")),
+        _sure(measured["precision_at_k"], sure.get("precision_at_k")),
+        measured["precision_at_k_ceiling"],
+    ]
+    return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
+
+
+def _legend(trial: Trial) -> Text:
+    top_k, customer = trial.config.evaluation.top_k, trial.config.columns.customer
+    unit = f"values of {customer}" if customer else "events"
+    sentences = [
+        f"Precision at {top_k} is the share of positives among the {top_k} {unit} with the highest scores of a day, "
+        "averaged over days; the last column is what a perfect model would reach.",
+        "Brackets: 95 % intervals, from a bootstrap of the test rows.",
+    ]
+    return Text(sentences=sentences, is_fine_print=True)
+
+
+def _precision_recall(curve: contract.PrecisionRecall, positive_share: float) -> Chart:
+    points = list(zip(curve.recall, curve.precision, strict=True))
+    random_order = Series(name="random order", style="reference", points=[(0, positive_share), (1, positive_share)])
+    return Chart(
+        title="Precision and recall",
+        x=Axis(label="recall", ticks=SHARES),
+        y=Axis(label="precision", ticks=SHARES),
+        series=[random_order, Series(name="selected candidate", points=points)],
+    )
+
+
+def _reliability(curve: contract.Calibration) -> Chart:
+    """Chart observed over predicted; positives are rare, so small shares have to stay apart."""
+    points = list(zip(curve.predicted, curve.observed, strict=True))
+    notes = [
+        f"{count:,} rows: predicted {predicted:.3g}, observed {observed:.3g}"
+        for count, (predicted, observed) in zip(curve.count, points, strict=True)
+    ]
+    return Chart(
+        title="Calibration",
+        x=Axis(label="predicted probability", ticks=SMALL_SHARES, scale="sqrt"),
+        y=Axis(label="observed share of positives", ticks=SMALL_SHARES, scale="sqrt"),
+        series=[
+            Series(name="perfect calibration", style="reference", points=[(0, 0), (1, 1)]),
+            Series(name="selected candidate", points=points),
+            Series(name="score bins", style="points", points=points, notes=notes),
+        ],
+    )
+
+
+def _calibration(found: Calibration) -> Facts:
+    return Facts(
+        facts=[
+            Fact(label="Mean score", value=found.predicted, format="plain"),
+            Fact(label="Share of positives", value=found.observed, format="plain"),
+            Fact(label="Calibration error", value=found.error, format="plain", note="expected, over score bins"),
+        ]
+    )
+
+
+def _importances(found: list[tuple[str, float]]) -> Table:
+    columns = [Column(title="Input"), Column(title="Drop in average precision", format="score", has_bars=True)]
+    rows = [Row(cells=[name, drop]) for name, drop in found]
+    return Table(title="Feature importance (permutation)", columns=columns, rows=rows, shown=5)
+
+
+def _slices(found: list[Slice]) -> Table:
+    columns = [
+        Column(title="Slice"),
+        Column(title="Rows", format="count"),
+        Column(title="Positives", format="count"),
+        Column(title="Average precision", format="score"),
+    ]
+    rows = [Row(cells=[part.name, part.rows, part.positives, part.average_precision]) for part in found]
+    return Table(title="Slices of the test days", columns=columns, rows=rows)
+
+
+def _windows(trial: Trial) -> Table:
+    lineage = trial.model.lineage
+    seen = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    columns = [
+        Column(title="Window"),
+        Column(title="Days (UTC)"),
+        Column(title="Rows", format="count"),
+        Column(title="Positives", format="count"),
+        Column(title="Share of positives", format="percent"),
+    ]
+    rows = [
+        Row(cells=[name, f"{part.first} to {part.last}", part.rows, part.positives, _share(part)])
+        for name, part in seen.items()
+    ]
+    return Table(title="Windows", columns=columns, rows=rows)
+
+
+def _share(part: LabeledWindow) -> float | None:
+    return (part.positives or 0) / part.rows if part.rows else None
+
+
+def _sure(value: float | None, interval: Estimate | None) -> Shown | float | None:
+    return value if value is None or interval is None else Shown(value=value, low=interval.low, high=interval.high)

@@ -1,0 +1,74 @@
+"""Scores of rows, and which of them the model's threshold flags."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from components.common import storage
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.tables import Partition, Table
+from components.common.errors import UserError
+from components.tabular.inputs import Scorer
+
+KEYS = ["event_id", "event_time"]
+
+Score = Callable[[Any], npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class RowScorer:
+    """A model of rows.
+
+    Attributes:
+        model: its manifest.
+        score: gives the probability of the positive class of each row.
+    """
+
+    model: ModelPackage
+    score: Score
+
+    def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
+        """Yield a day's scores: `KEYS`, `score` and `flagged`."""
+        part, columns = features.partition(day), [*KEYS, *self.model.tabular.columns]
+        # of a day without rows there is no batch, and its scores need columns all the same
+        batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
+        for rows in batches:
+            yield scored(rows, self.model, self.score)
+
+
+def scorer(uri: str, model: ModelPackage) -> RowScorer:
+    """Open the selected candidate of the model at a URI."""
+    return RowScorer(model, Scorer(uri, model).score)
+
+
+def identified(scores: pd.DataFrame, _: Partition) -> pd.DataFrame:
+    """Return the scores as they are: events are known by `KEYS`."""
+    return scores
+
+
+def scored(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFrame:
+    """Score some rows and decide at the model's threshold.
+
+    Args:
+        rows: `KEYS` and the model's inputs.
+        model: the manifest of the model.
+        score: gives the probability of the positive class of each row.
+
+    Returns:
+        a row each, in their order: `KEYS`, `score` (float32, 0..1) and `flagged` (bool).
+
+    Raises:
+        UserError: when the rows lack one of the model's inputs.
+    """
+    missing = [name for name in model.tabular.columns if name not in rows]
+    if missing:
+        raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
+    scores = score(rows)
+    # compared as the endpoint does it: in float32 a threshold would be rounded first
+    flagged = scores.astype(float) >= model.threshold
+    return rows[KEYS].assign(score=scores, flagged=flagged)

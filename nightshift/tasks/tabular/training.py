@@ -1,0 +1,279 @@
+"""The rows of a table that train and choose a model: one matrix for all candidates."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from components.common.config import Config
+from components.common.config.section import Section
+from components.common.config.tabular import CandidateKind
+from components.common.config.tabular import Tabular as Task
+from components.common.contracts.artifact import LabeledWindow
+from components.common.contracts.package import DecisionRule, Inputs, Signature, Tabular
+from components.common.errors import UserError
+from components.common.graph import Graph
+from components.common.splits import Days, Fold, rows_of, test_rows
+from components.tabular import inputs as tabular
+from components.tabular import windows
+from components.tabular.scaler import Matrix
+from nightshift.stats.ranking import evaluate
+from nightshift.tasks.fitting import FitSpec, Fitted
+from nightshift.tasks.protocol import Measured, TrainingSetup
+from nightshift.tasks.tabular import estimators
+from nightshift.tasks.tabular.estimators import Labels
+
+log = logging.getLogger("nightshift")
+
+REFERENCE_ROWS = 10_000
+FEW_ROWS = 32  # of each label, on which parameters are tried
+CHECKED_ROWS = 2_000
+TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What stays the same through a training.
+
+    Attributes:
+        config: the use case.
+        numeric: numeric inputs, in order.
+        categorical: categorical inputs, in order.
+        device: `cpu` or `cuda`.
+        checkpoints: URI of the folder of this training's checkpoints; empty for none.
+        tolerance: by how much the scores of a candidate's graph may differ from the library's.
+    """
+
+    config: Config
+    numeric: list[str]
+    categorical: list[str]
+    device: str
+    checkpoints: str = ""
+    tolerance: float = TOLERANCE
+
+    def spec(self, name: str) -> FitSpec:
+        """Return how a candidate of the config is fitted."""
+        task, field = self.config.tabular, f"task.candidates.{name}.parameters"
+        parameters = task.candidates[name].parameters
+        return FitSpec(field, parameters, task.seed, task.threads, self.device, task.trainer, self.checkpoints)
+
+
+@dataclass(frozen=True)
+class RowSample:
+    """Labeled training rows.
+
+    Attributes:
+        settings: of the training.
+        rows: `label` and the inputs.
+        days: on which they lie.
+        inputs: of a model of these rows.
+    """
+
+    settings: FitSettings
+    rows: pd.DataFrame
+    days: Days
+    inputs: Inputs
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """Their inputs, float32 (n, width).
+
+        Raises:
+            UserError: when an input is not a finite float32 in every row.
+        """
+        return finite(tabular.matrix(self.inputs, self.rows), self.inputs)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """0 or 1, int8 (n,)."""
+        return self.rows["label"].to_numpy(dtype=np.int8)
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, and how many there are."""
+        return window(self.rows, self.days)
+
+    @property
+    def signature(self) -> Signature:
+        """What every graph takes and gives."""
+        return Signature.of_rows(self.inputs.width)
+
+    @property
+    def preprocessing(self) -> Tabular:
+        """How events become what a graph takes."""
+        return Tabular(**dict(self.inputs), windows=windows.of(self.settings.config))
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """What a package holds beside its graphs: nothing."""
+        return {}
+
+    @property
+    def constant(self) -> list[str]:
+        """The inputs that are the same in every row."""
+        names = [name for name in self.inputs.columns if (self.rows[name] == self.rows[name].iloc[0]).all()]
+        if names:
+            log.warning("constant in all training rows, so nothing is learned from: %s", ", ".join(names))
+        return names
+
+    @property
+    def unlearned(self) -> list[str]:
+        """Names of classes that no row has: none, since rows of both are required."""
+        return []
+
+    @property
+    def tolerance(self) -> float:
+        """By how much the scores of a candidate's graph may differ from the library's."""
+        return self.settings.tolerance
+
+    def check(self) -> None:
+        """Have each candidate's library take its parameters on a few rows.
+
+        Raises:
+            UserError: naming what is refused.
+        """
+        few = self.rows.groupby("label").head(FEW_ROWS)
+        matrix, labels = finite(tabular.matrix(self.inputs, few), self.inputs), few["label"].to_numpy(dtype=np.int8)
+        for name, candidate in self.settings.config.tabular.candidates.items():
+            estimators.check(candidate.kind, self.settings.spec(name), matrix, labels)
+
+    def fit(self, name: str) -> Fitted:
+        """Fit one candidate of the config."""
+        kind = self.settings.config.tabular.candidates[name].kind
+        return estimators.fit(kind, self.settings.spec(name), self.matrix, self.labels)
+
+    def gap(self, fitted: Fitted) -> float:
+        """Return by how much a graph's scores differ from the library's, on as many positives as a sample holds."""
+        positives = np.flatnonzero(self.labels)[: CHECKED_ROWS // 2]
+        spread = np.arange(0, len(self.matrix), -(-2 * len(self.matrix) // CHECKED_ROWS))
+        rows = self.matrix[np.concatenate([positives, spread])]
+        return float(np.abs(Graph(fitted.graph).score(rows) - fitted.predict(rows)).max())
+
+
+@dataclass(frozen=True)
+class UnseenRows:
+    """Labeled rows that no candidate was fitted on.
+
+    Attributes:
+        config: the use case.
+        rows: `event_time`, `customer` and `label`.
+        days: on which they lie.
+        matrix: their inputs, float32 (n, width).
+    """
+
+    config: Config
+    rows: pd.DataFrame
+    days: Days
+    matrix: Matrix
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, and how many there are."""
+        return window(self.rows, self.days)
+
+    def measure(self, graph: bytes) -> Measured:
+        """Measure a candidate, and choose the score from which it flags `top_k` rows a day."""
+        top_k, threads = self.config.evaluation.top_k, self.config.tabular.threads
+        scores = Graph(graph, threads).score(self.matrix)
+        flagged = threshold(scores, top_k * len(list(self.days)))
+        return Measured({**evaluate(self.rows, scores, top_k)}, DecisionRule(threshold=flagged))
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a training.
+
+    Attributes:
+        settings: of the training.
+        features: `event_time`, `customer`, `label` and the inputs, from the first training day of the validation
+            fold to the last one of the test fold.
+    """
+
+    settings: FitSettings
+    features: pd.DataFrame
+
+    def sample(self, fold: Fold) -> RowSample:
+        """Return the training rows of a fold."""
+        rows = labeled(rows_of(self.features, fold.train), fold.train)
+        inputs = tabular.seen_in(rows, self.settings.numeric, self.settings.categorical)
+        return RowSample(self.settings, rows, fold.train, inputs)
+
+    def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
+        """Return the test rows of a fold."""
+        config = self.settings.config
+        rows = labeled(test_rows(self.features, fold, config.protocol.drop_compromised), fold.test)
+        return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
+
+    def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
+        """Return at most `REFERENCE_ROWS` training rows, drawn by the seed: inputs, `label` and `score`."""
+        seed = self.settings.config.tabular.seed
+        drawn = np.random.default_rng(seed).permutation(len(sample.rows))[:REFERENCE_ROWS]
+        rows = sample.rows.iloc[np.sort(drawn)]
+        columns = rows[[*sample.inputs.columns, "label"]].reset_index(drop=True)
+        return columns.assign(score=Graph(graph).score(tabular.matrix(sample.inputs, rows))), None
+
+
+def rows(setup: TrainingSetup) -> TableRows:
+    """Read the rows of a training."""
+    details, plan = setup.features.details, setup.plan
+    settings = FitSettings(
+        setup.config, details["numeric"], details["categorical"], setup.device, checkpoints=setup.checkpoints
+    )
+    columns = ["event_time", "customer", "label", *settings.numeric, *settings.categorical]
+    days = Days(plan.validation.train.first, plan.test.train.last)
+    return TableRows(settings, setup.features.read(days, columns))
+
+
+def networks(task: Task) -> Mapping[str, Section]:
+    """Return the candidates that several processes train together."""
+    return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
+
+
+def finite(matrix: Matrix, inputs: Inputs) -> Matrix:
+    """Return a matrix as it is.
+
+    Raises:
+        UserError: when an input is not a finite float32 in every row.
+    """
+    wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
+    if len(wrong):
+        name = inputs.columns[wrong[0]]
+        raise UserError(
+            f"input {name!r} is missing or beyond the range of float32 (3.4e38) in a training row; "
+            "check its values, or leave it out of columns.numeric"
+        )
+    return matrix
+
+
+def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+    """Return the rows when they can train or judge a model.
+
+    Raises:
+        UserError: when a label is missing, when there is no positive among them, or nothing but positives.
+    """
+    unlabeled = int(rows["label"].isna().sum())
+    if unlabeled:
+        raise UserError(
+            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion"
+        )
+    positives = int(rows["label"].sum())
+    if not 0 < positives < len(rows):
+        raise UserError(
+            f"{days}: {positives} positives in {len(rows)} rows, and a model needs some of both; "
+            "choose another --date, or widen protocol.train_days and protocol.test_days"
+        )
+    return rows
+
+
+def window(rows: pd.DataFrame, days: Days) -> LabeledWindow:
+    """Describe some rows: first and last day, rows, positives."""
+    positives = int(rows["label"].sum())
+    return LabeledWindow(first=days.first, last=days.last, rows=len(rows), positives=positives)
+
+
+def threshold(scores: Matrix, flagged: int) -> float:
+    """Return the score that `flagged` of the scores reach, the lowest score when there are fewer."""
+    return float(np.sort(scores)[-min(flagged, len(scores))])

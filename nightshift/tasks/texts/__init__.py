@@ -1,0 +1,1 @@
+"""Texts: which class each is of."""

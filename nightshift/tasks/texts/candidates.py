@@ -1,0 +1,153 @@
+"""Models that tell classes of texts apart: weighted words, embeddings as they are, or a network that is fitted."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from scipy.sparse import csr_array
+from scipy.special import softmax
+from sklearn.feature_extraction.text import TfidfTransformer
+from torch import Tensor, nn
+
+from components.classes import scorer, tokens
+from components.classes.metrics import Labels
+from components.classes.shards import Items, labels
+from components.classes.tokens import Tokenizer, Tokens
+from components.common.config.classes import Texts
+from components.common.contracts import package
+from components.common.contracts.package import Signature
+from components.neural import devices
+from components.neural.data import Batch, unchanged
+from components.neural.recipes import checked
+from components.neural.recipes.bert import Bert, Parameters
+from nightshift.tasks.classification import linear, networks
+from nightshift.tasks.classification.networks import Scores, Setting
+from nightshift.tasks.fitting import Fitted
+from nightshift.tasks.texts import onnx_export as texts_export
+
+TOKENIZER = "tokenizer.json"  # in the package
+
+
+def preprocessing(task: Texts) -> package.Texts:
+    """Return how texts become the graphs' input.
+
+    Raises:
+        UserError: when the tokenizer cannot be read.
+    """
+    tokenizer = tokens.named(task)
+    return package.Texts(
+        classes=task.classes,
+        length=task.length,
+        tokenizer=TOKENIZER if tokenizer.content else None,
+        vocabulary=tokenizer.vocabulary,
+        pad=tokenizer.pad,
+        tokenizer_sha256=tokenizer.sha256,
+    )
+
+
+def signature(task: Texts) -> Signature:
+    """Return what every graph takes and gives."""
+    return Signature.of_texts(task.length, len(task.classes))
+
+
+def files(task: Texts) -> Mapping[str, bytes]:
+    """Return what a package holds beside its graphs."""
+    content = tokens.named(task).content
+    return {TOKENIZER: content} if content else {}
+
+
+def fit(setting: Setting, name: str, items: Items, rows: pd.DataFrame) -> Fitted:
+    """Fit one candidate of the config.
+
+    Raises:
+        UserError: when a parameter is refused, or pretrained weights cannot be had.
+    """
+    task = setting.task
+    assert isinstance(task, Texts)
+    known = labels(rows, task.classes)
+    if task.candidates[name].kind == "tfidf":
+        return _weighted(task, name, items.inputs(rows), known)
+    made = recipe(task, name)
+    if made.fit.frozen:
+        return _frozen(setting, name, made, items.inputs(rows), known)
+    # of a pipeline every batch has the same shape
+    change = unchanged if task.trainer.pipeline > 1 else partial(_shortened, made.pad)
+    data = networks.gathered(setting, items, rows, made.fit.batch_size, change)
+    found = networks.fit(setting, name, made, rows, data)
+    model = made.merged(found.model)
+    scores = partial(networks.probabilities, model)
+    return Fitted(lambda: texts_export.transformer(model, made), scores, found.losses)
+
+
+def recipe(task: Texts, name: str) -> Bert:
+    """Return the recipe of a network among the candidates of the config.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    field, tokenizer = networks.field(name), tokens.named(task)
+    given = checked(Parameters, field, task.candidates[name].parameters)
+    return Bert(field, tokenizer.vocabulary, tokenizer.pad, task.length, len(task.classes), given)
+
+
+def is_network(task: Texts, name: str) -> bool:
+    """Return whether several processes train a candidate together."""
+    return task.candidates[name].kind == "bert" and not recipe(task, name).fit.frozen
+
+
+def _shortened(pad: int, batch: Batch, _: Tensor) -> Batch:
+    return _trimmed(pad, batch[0]), batch[1]
+
+
+def _trimmed(pad: int, found: Tensor) -> Tensor:
+    """Leave out the last columns, in which no text has a token."""
+    used = (found != pad).any(0).nonzero()
+    return found[:, : int(used[-1]) + 1 if len(used) else 1]
+
+
+def _weighted(task: Texts, name: str, found: Tokens, known: Labels) -> Fitted:
+    """Fit logistic regression on each text's tokens, weighted by how rare they are (TF-IDF)."""
+    tokenizer = tokens.named(task)
+    weigh = TfidfTransformer().fit(_counts(tokenizer, found))
+    line = linear.fit(task, name, weigh.transform(_counts(tokenizer, found)), known)
+
+    def predict(inputs: Tokens) -> Scores:
+        logits = weigh.transform(_counts(tokenizer, inputs)) @ line.weights + line.bias
+        scores: Scores = softmax(logits, axis=1).astype(np.float32)
+        return scores
+
+    return Fitted(lambda: texts_export.bag(weigh.idf_, line, tokenizer.pad), predict)
+
+
+def _counts(tokenizer: Tokenizer, found: Tokens) -> csr_array:
+    """Return how often each text has each token, (n, vocabulary)."""
+    rows, places = np.nonzero(found != tokenizer.pad)
+    cells = (np.ones(len(rows)), (rows, found[rows, places]))
+    return csr_array(cells, shape=(len(found), tokenizer.vocabulary))
+
+
+def _frozen(setting: Setting, name: str, made: Bert, found: Tokens, known: Labels) -> Fitted:
+    """Fit logistic regression on the embeddings of a pretrained network."""
+    task = setting.task
+    assert isinstance(task, Texts)
+    with devices.reproducible(task.seed, made.fit.threads):
+        model = made.model().to(setting.torch_device).eval()
+        encoder, last = model
+        embedded = _embeddings(encoder, found, made.pad)
+    linear.fit(task, name, embedded, known).give(last)
+    return Fitted(lambda: texts_export.transformer(model, made), partial(networks.probabilities, model))
+
+
+def _embeddings(encoder: nn.Module, found: Tokens, pad: int) -> npt.NDArray[np.float32]:
+    """Return embeddings of texts, (n, width): those of like length together, so that little is filled up."""
+    order = np.argsort((found != pad).sum(1), kind="stable")
+    device = next(encoder.parameters()).device
+    with torch.no_grad():
+        batches = torch.split(torch.from_numpy(found[order]), scorer.AT_ONCE)
+        embedded = torch.cat([encoder(_trimmed(pad, batch.to(device))).cpu() for batch in batches]).numpy()
+    back = np.empty_like(embedded)
+    back[order] = embedded
+    return back

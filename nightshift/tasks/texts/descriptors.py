@@ -1,0 +1,22 @@
+"""What can be said of texts without a model."""
+
+import numpy as np
+import numpy.typing as npt
+
+from components.classes.tokens import Tokens
+from components.common.contracts.package import Texts
+
+NAMES = ("tokens", "variety")
+
+
+def describe(preprocessing: Texts, tokens: Tokens) -> list[npt.NDArray[np.float32]]:
+    """Return how many tokens each text has, and the share of them that are different ones, (n,) each.
+
+    Args:
+        preprocessing: names the token that fills texts up.
+        tokens: numbers, int32 (n, length).
+    """
+    pad, ordered = preprocessing.pad, np.sort(tokens, axis=1)
+    is_first = np.diff(ordered, axis=1, prepend=-1) != 0
+    count, different = (tokens != pad).sum(1), (is_first & (ordered != pad)).sum(1)
+    return [count.astype(np.float32), (different / np.maximum(count, 1)).astype(np.float32)]

@@ -1,0 +1,35 @@
+"""How a report shows texts."""
+
+import pandas as pd
+
+from components.classes import tokens
+from components.classes.tokens import Tokens
+from components.common.contracts import package
+from components.common.contracts.package import ModelPackage
+from components.common.contracts.section import Block, Column, Row, Table
+from nightshift.tasks.classification.mistakes import Answers
+from nightshift.tasks.texts.mistakes import table as mistaken
+
+
+def show(uri: str, model: ModelPackage, title: str, rows: pd.DataFrame, numbers: Tokens) -> Table:
+    """Show what some texts were taken for, as the model's tokenizer spells them.
+
+    Args:
+        uri: folder of the model.
+        model: its manifest.
+        title: of the table.
+        rows: `event_id` and `predicted`, n rows.
+        numbers: of their tokens, (n, length).
+    """
+    spelled = tokens.decoded(package.read_tokenizer(uri, model), numbers)
+    cells = [
+        Row(cells=[str(event), name, text])
+        for event, name, text in zip(rows["event_id"], rows["predicted"], spelled, strict=True)
+    ]
+    headings = [Column(title=heading) for heading in ("Row", "Taken for", "What the model saw")]
+    return Table(title=title, columns=headings, rows=cells)
+
+
+def mistakes(uri: str, model: ModelPackage, answers: Answers) -> Block | None:
+    """Show the surest mistakes of a model, as its tokenizer spells the texts; None without a mistake."""
+    return mistaken(answers, package.read_tokenizer(uri, model))

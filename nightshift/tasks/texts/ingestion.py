@@ -1,0 +1,96 @@
+"""The rules for texts."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from components.classes import texts
+from components.common.config import Config
+from components.common.config.classes import Texts
+
+SHINGLE = 5  # characters; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, 3.2.2
+LOOK = (0.1, 0.9)  # what costs more: to look at a pair in vain, or to miss one
+PERMUTATIONS = 128  # by which similarities are off by some 0.04
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CONTENT = ("text",)
+
+
+def faults(typed: "pd.DataFrame", config: Config) -> "pd.Series":
+    """Return for each row the rule that rejects its content, or null."""
+    return find_faults(typed["text"], _task(config))
+
+
+def near_duplicates(contents: "pd.Series", config: Config) -> npt.NDArray[np.bool_]:
+    """Return which of a day's good texts are nearly an earlier one, (n,); none where the config does not ask."""
+    task = _task(config)
+    return np.zeros(len(contents), bool) if task.near_duplicates is None else find_repeats(contents, task)
+
+
+def rules(config: Config) -> dict[str, object]:
+    """Return what decides which rows are good, beside columns and zone."""
+    names = {"classes", "min_side", "max_pixels", "max_characters", "near_duplicates"}
+    return config.task.model_dump(include=names)
+
+
+def read_content(column: "pd.Series") -> "pd.Series":
+    """Return texts without a byte order mark; bytes where they are no UTF-8, null where there is nothing."""
+    return column.astype(object).map(_content)
+
+
+def find_faults(contents: "pd.Series", task: Texts) -> "pd.Series":
+    """Return for each text the rule that rejects it, or null."""
+    return contents.map(lambda content: _fault(content, task)).astype(object)
+
+
+def find_repeats(contents: "pd.Series", task: Texts) -> npt.NDArray[np.bool_]:
+    """Return which texts, none of them bad, say nearly what one before them says that does not, (n,).
+
+    The share of shingles that two texts have in common, of all that they have, is estimated by MinHash (Broder, "On the
+    resemblance and containment of documents", 1997), and texts to compare with are found by their bands.
+    """
+    from datasketch import MinHash, MinHashLSH
+
+    staying, found = dict[int, MinHash](), np.zeros(len(contents), bool)
+    index = MinHashLSH(task.near_duplicates, PERMUTATIONS, weights=LOOK)
+    # the scheme is given, since another one may find others
+    sketches = MinHash.generator(map(_shingles, contents), num_perm=PERMUTATIONS, scheme="affine32")
+    for place, sketch in enumerate(sketches):
+        found[place] = any(sketch.jaccard(staying[each]) >= task.near_duplicates for each in index.query(sketch))
+        if not found[place]:
+            staying[place] = sketch
+            index.insert(place, sketch)
+    return found
+
+
+def _shingles(content: str) -> set[bytes]:
+    """Return all parts of so many characters, whatever the case and the spaces; a shorter text is its own."""
+    plain = " ".join(content.casefold().split())
+    return {plain[start : start + SHINGLE].encode() for start in range(max(1, len(plain) - SHINGLE + 1))}
+
+
+def _content(value: Any) -> Any:
+    if isinstance(value, str):  # which may hold half of a surrogate pair, as JSON can name one
+        value = value.encode(errors="surrogatepass")
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode(texts.ENCODING)
+    except UnicodeDecodeError:
+        return value
+
+
+def _fault(content: Any, task: Texts) -> str | None:
+    if isinstance(content, bytes):
+        return "invalid_utf8"
+    if not isinstance(content, str):
+        return "empty"
+    return "too_long" if len(content) > task.max_characters else texts.fault(content)
+
+
+def _task(config: Config) -> Texts:
+    assert isinstance(config.task, Texts)
+    return config.task

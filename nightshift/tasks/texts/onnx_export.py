@@ -1,0 +1,135 @@
+"""ONNX graphs of models of texts: `inputs` int32 (n, tokens) -> `score` float32 (n, classes)."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto, helper
+from torch import nn
+
+from components.common.contracts.package import INPUT
+from components.neural.recipes.bert import Bert, Encoder
+from nightshift.tasks.classification.linear import Floats, Line
+from nightshift.tasks.onnx_export import Drawing
+
+MASKED = np.float32(1e9)  # below any score of attention
+TAKEN = helper.make_tensor_value_info(INPUT, TensorProto.INT32, [None, None])
+
+
+def bag(idf: Floats, line: Line, pad: int) -> bytes:
+    """Return a linear classifier of TF-IDF: of a text's tokens, whatever their order.
+
+    The length of a text's vector is that of its different tokens, counted over pairs of equal ones: nothing is as wide
+    as the vocabulary, but of each text there is a square of its length. Its embedding is its logits.
+
+    Args:
+        idf: weight of each token, (vocabulary,).
+        line: of the weighted counts, divided by their length.
+        pad: the number that counts for nothing.
+    """
+    graph = Drawing()
+    is_token, one = _is_token(graph, pad), graph.constant(np.float32(1))
+    votes = graph.node("Gather", graph.constant(_single(idf[:, None] * line.weights)), INPUT)
+    total = graph.node("ReduceSum", graph.node("Mul", votes, graph.unsqueezed(is_token, 2)), graph.axes(1), keepdims=0)
+    weight = graph.node("Mul", graph.node("Gather", graph.constant(_single(idf)), INPUT), is_token)
+    same = graph.node("Equal", graph.unsqueezed(INPUT, 2), graph.unsqueezed(INPUT, 1))
+    often = graph.node("ReduceSum", graph.node("Cast", same, to=TensorProto.FLOAT), graph.axes(2), keepdims=0)
+    squares = graph.node("Mul", often, graph.node("Mul", weight, weight))
+    # no weight is less than 1, so that is the length of nothing
+    length = graph.node("Max", graph.node("Sqrt", graph.node("ReduceSum", squares, graph.axes(1), keepdims=1)), one)
+    logits = graph.embedding("Add", graph.node("Div", total, length), graph.constant(_single(line.bias)))
+    return graph.classifier(TAKEN, logits, (len(line.bias), len(line.bias)))
+
+
+def transformer(model: nn.Sequential, recipe: Bert) -> bytes:
+    """Return `softmax` of a transformer encoder with a linear layer behind it."""
+    drawn = _Transformer(model, recipe)
+    is_token = _is_token(drawn.graph, recipe.pad)
+    hidden, masked = drawn.embedded(), drawn.masked(is_token)
+    for number in range(recipe.shape.num_hidden_layers):
+        hidden = drawn.layer(f"encoder.layer.{number}", hidden, masked)
+    return drawn.graph.classifier(TAKEN, drawn.head(hidden, is_token), (recipe.shape.hidden_size, recipe.classes))
+
+
+class _Transformer:
+    """A transformer that grows by a layer at a time."""
+
+    def __init__(self, model: nn.Sequential, recipe: Bert) -> None:
+        encoder, last = model
+        assert isinstance(encoder, Encoder)
+        self.graph, self.shape, self.last = Drawing(), recipe.shape, last
+        self.weights = {name: _single(value.cpu()) for name, value in encoder.bert.state_dict().items()}
+        self.one = self.graph.constant(np.float32(1))
+
+    def embedded(self) -> str:
+        """Draw the sum of each token's, place's and sentence's numbers."""
+        graph, words = self.graph, self._weight("embeddings.word_embeddings.weight")
+        places, ends = self._weight("embeddings.position_embeddings.weight"), graph.node("Shape", INPUT, start=1)
+        near = graph.node("Slice", places, graph.axes(0), ends, graph.axes(0))
+        first = graph.constant(self.weights["embeddings.token_type_embeddings.weight"][0])
+        total = graph.node("Add", graph.node("Add", graph.node("Gather", words, INPUT), first), near)
+        return self._normalized("embeddings.LayerNorm", total)
+
+    def masked(self, is_token: str) -> str:
+        """Draw what is added to the scores of attention: nothing, or what rules out a place without a token."""
+        missing = self.graph.node("Sub", is_token, self.one)
+        return self.graph.unsqueezed(self.graph.node("Mul", missing, self.graph.constant(MASKED)), 1, 2)
+
+    def layer(self, name: str, hidden: str, masked: str) -> str:
+        """Draw a layer: attention, then two linear layers, each added to what was there."""
+        attended = self._linear(f"{name}.attention.output.dense", self._attention(name, hidden, masked))
+        between = self._normalized(f"{name}.attention.output.LayerNorm", self.graph.node("Add", attended, hidden))
+        wide = self._gelu(self._linear(f"{name}.intermediate.dense", between))
+        total = self.graph.node("Add", self._linear(f"{name}.output.dense", wide), between)
+        return self._normalized(f"{name}.output.LayerNorm", total)
+
+    def head(self, hidden: str, is_token: str) -> str:
+        """Draw the mean over tokens, then a score of each class."""
+        graph = self.graph
+        kept = graph.node("Mul", hidden, graph.unsqueezed(is_token, 2))
+        count = graph.node("Max", graph.node("ReduceSum", is_token, graph.axes(1), keepdims=1), self.one)
+        mean = graph.embedding("Div", graph.node("ReduceSum", kept, graph.axes(1), keepdims=0), count)
+        weights, bias = (graph.constant(_single(value.cpu())) for value in self.last.state_dict().values())
+        return graph.node("Gemm", mean, weights, bias, transB=1)
+
+    def _attention(self, name: str, hidden: str, masked: str) -> str:
+        graph, size = self.graph, self.shape.hidden_size // self.shape.num_attention_heads
+        query, key, value = (
+            self._heads(self._linear(f"{name}.attention.self.{part}", hidden), size, perm)
+            for part, perm in (("query", [0, 2, 1, 3]), ("key", [0, 2, 3, 1]), ("value", [0, 2, 1, 3]))
+        )
+        scaled = graph.node("Div", graph.node("MatMul", query, key), graph.constant(np.float32(np.sqrt(size))))
+        shares = graph.node("Softmax", graph.node("Add", scaled, masked), axis=-1)
+        mixed = graph.node("Transpose", graph.node("MatMul", shares, value), perm=[0, 2, 1, 3])
+        return graph.node("Reshape", mixed, graph.axes(0, 0, self.shape.hidden_size))
+
+    def _heads(self, drawn: str, size: int, perm: list[int]) -> str:
+        split = self.graph.node("Reshape", drawn, self.graph.axes(0, 0, self.shape.num_attention_heads, size))
+        return self.graph.node("Transpose", split, perm=perm)
+
+    def _gelu(self, drawn: str) -> str:
+        graph = self.graph
+        share = graph.node("Erf", graph.node("Div", drawn, graph.constant(np.float32(np.sqrt(2)))))
+        half = graph.node("Mul", drawn, graph.constant(np.float32(0.5)))
+        return graph.node("Mul", half, graph.node("Add", share, self.one))
+
+    def _linear(self, name: str, drawn: str) -> str:
+        weight = self.graph.constant(np.ascontiguousarray(self.weights[f"{name}.weight"].T))
+        return self.graph.node("Add", self.graph.node("MatMul", drawn, weight), self._weight(f"{name}.bias"))
+
+    def _normalized(self, name: str, drawn: str) -> str:
+        scale, bias = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
+        return self.graph.node("LayerNormalization", drawn, scale, bias, axis=-1, epsilon=self.shape.layer_norm_eps)
+
+    def _weight(self, name: str) -> str:
+        return self.graph.constant(self.weights[name])
+
+
+def _is_token(graph: Drawing, pad: int) -> str:
+    """Draw 1 where a token is and 0 where a text is filled up, (n, tokens)."""
+    same = graph.node("Equal", INPUT, graph.constant(np.int32(pad)))
+    return graph.node("Cast", graph.node("Not", same), to=TensorProto.FLOAT)
+
+
+def _single(values: Any) -> npt.NDArray[np.float32]:
+    return np.asarray(values, dtype=np.float32)
