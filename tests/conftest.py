@@ -102,7 +102,7 @@ def save_model(tmp_path):
 
 @pytest.fixture(scope="session")
 def registry_template(tmp_path_factory):
-    """A registry with versions 1, 2, 3 of `fraud`, made once: MLflow's tables take seconds, a copy takes none."""
+    """A registry with versions 1, 2, 3 of `fraud`, made once and copied by tests."""
     place = tmp_path_factory.mktemp("template")
     for number, last in ((1, "2018-07-29"), (2, "2018-07-30"), (3, "2018-07-31")):
         uri = save(place / f"model-{number}", number / 10, last)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from pydantic import ValidationError
-
 from components.common import conditional, registry, storage
 from components.common.contracts.release import Action, Entry, Release, Served
 from components.common.contracts.state import State
@@ -206,11 +204,4 @@ def _previous(place: Place, record: Release | None) -> Version:
 
 
 def _parsed(uri: str, content: bytes | None) -> Release | None:
-    if content is None:
-        return None
-    try:
-        return Release.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        what = f"{'.'.join(map(str, first['loc']))} {first['msg']}"
-        raise UserError(f"{uri} is not a release record ({what}); restore it from a backup") from None
+    return None if content is None else Release.parse_record(content, uri)

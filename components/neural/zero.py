@@ -16,9 +16,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import Shard, distribute_tensor
 
-from components.common import registry
 from components.common.config.neural import Fit, Precision, Trainer
 from components.common.errors import UserError
+from components.common.registry import tracking
 from components.neural.parallel import Shared, local
 from components.neural.replica import Values
 
@@ -137,7 +137,7 @@ def engine(model: nn.Module, fit: Fit, trainer: Trainer, device: torch.device) -
         UserError: when DeepSpeed is not installed.
     """
     # else it takes a GPU where there is one; and it imports MLflow, which would report that it is used
-    os.environ.update(registry.SETTINGS | dict(os.environ), DS_ACCELERATOR=device.type)
+    os.environ.update(tracking.SETTINGS | dict(os.environ), DS_ACCELERATOR=device.type)
     try:
         import deepspeed
     except ImportError:

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.common.contracts.registry import RegisteredVersion
 from components.reporting.summary import Summary
 from tests.e2e.command import newest, nightshift
 
@@ -45,10 +46,9 @@ def run(workspace: Path, date: str = DATE, *words: str) -> dict[str, Any]:
 
 def age(workspace: Path) -> None:
     """Have all runs, the lake and the first version be years old."""
-    from mlflow import MlflowClient
-
-    client = MlflowClient(f"sqlite:///{workspace}/registry/mlflow.db")
-    client.set_model_version_tag("fraud", "1", "registered_at", "2020-01-01T00:00:00+00:00")
+    uri = f"{workspace}/registry/models/fraud/1.json"
+    record = RegisteredVersion.read(uri)
+    record.model_copy(update={"tags": record.tags | {"registered_at": "2020-01-01T00:00:00+00:00"}}).write(uri)
     for path in (workspace / "runs").glob("*/run.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"started": "2020-01-01T00:00:00+00:00"}))
     then = time.time() - YEAR

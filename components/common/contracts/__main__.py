@@ -13,6 +13,7 @@ from components.common.contracts.online import Snapshot
 from components.common.contracts.optimization import Optimization
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import Profile, TraceProfile
+from components.common.contracts.registry import Aliases, RegisteredVersion
 from components.common.contracts.release import Release
 from components.common.contracts.request import Launch, Request
 from components.common.contracts.section import Page, Section
@@ -21,6 +22,7 @@ from components.common.contracts.verdict import Verdict
 
 # file name -> the artifact
 ARTIFACTS: dict[str, type[Artifact]] = {
+    "aliases": Aliases,
     "deployment": Deployment,
     "drift": Drift,
     "classes_evaluation": ClassEvaluation,
@@ -32,6 +34,7 @@ ARTIFACTS: dict[str, type[Artifact]] = {
     "optimization": Optimization,
     "page": Page,
     "profile": Profile,
+    "registered_version": RegisteredVersion,
     "release": Release,
     "request": Request,
     "section": Section,

@@ -9,6 +9,7 @@ from components.common import storage
 from components.common.errors import UserError
 
 NEXT = "run the step that writes it again"
+RESTORE = "restore it from a backup"
 
 
 class Part(BaseModel):
@@ -45,6 +46,18 @@ class Artifact(Part):
             if value.get(name) != getattr(found, name):
                 raise UserError(f"{uri}: {name} is {_shown(value.get(name))}, which the rest does not give; {NEXT}")
         return found
+
+    @classmethod
+    def parse_record(cls, content: bytes, uri: str) -> Self:
+        """Check the bytes of a record, which no step can write again.
+
+        Raises:
+            UserError: when they are not of this schema; one line names the file, the field and the next step.
+        """
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            raise UserError(f"{uri} is no {cls.__name__} of this version: {_first(error)}; {RESTORE}") from None
 
     def write(self, uri: str) -> None:
         """Write the file, atomically."""

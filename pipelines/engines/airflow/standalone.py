@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import URL
 
-from components.common import locks, registry
+from components.common import locks
 from components.common.errors import UnavailableError, UserError
 from components.common.interpreter import isolated
 from pipelines import configs
@@ -179,12 +180,17 @@ def _reserved(until_started: contextlib.ExitStack, port: int) -> int:
         return _reserved(until_started, 0)
 
 
+def _database_uri(file: Path) -> str:
+    """Return SQLAlchemy's URI of a SQLite database, whatever its path holds."""
+    return URL.create("sqlite", database=str(file.absolute())).render_as_string()
+
+
 def _settings(home: Path, dags: Path, url: str, tasks: str) -> dict[str, str]:
     return {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "AIRFLOW_HOME": str(home),
         # its own defaults are made of the home's name, in which `?`, `#` and `%` would mean something else
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": registry.database_uri(home / "airflow.db"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": _database_uri(home / "airflow.db"),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
         "AIRFLOW__LOGGING__DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": str(home / "logs" / "dag_processor"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(home / "plugins"),

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from components.common import registry
 from components.common.interpreter import isolated
 from components.common.memory import peak_memory
 from pipelines import ir
@@ -38,12 +37,10 @@ LIBRARIES = (
     "onnx.checker",
     "onnxruntime",
     "evidently.presets",
-    "mlflow.store.tracking.sqlalchemy_store",
-    "mlflow.store.model_registry.sqlalchemy_store",
     "jinja2",
 )
 # what they read when they are imported: in a fork it would be too late
-SETTINGS = registry.SETTINGS | {
+SETTINGS = {
     "OMP_WAIT_POLICY": "PASSIVE",
     "ORT_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",

@@ -1,5 +1,6 @@
-import os
+import json
 import shutil
+import subprocess
 import sys
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,6 @@ from components.common.errors import UnavailableError, UserError
 from components.common.release import Place
 from components.tabular.inputs import Scorer
 from tests import tracking
-from tests.conftest import LOSSES
 from tests.processes import SECONDS, started
 from tests.servers import serving
 
@@ -53,24 +53,13 @@ def test_a_registered_model_outlives_the_run_that_made_it(stocked, save_model, t
     assert len(package.read_reference(version.uri)) == 3
 
 
-def test_mlflow_leads_from_the_version_to_its_metrics_parameters_and_files(registry_template):
-    from mlflow import MlflowClient
+def test_a_version_keeps_its_metrics_its_card_and_who_registered_it(folder, save_model):
+    version = registry.register(folder, "fraud", save_model(0.5), {"parent_run": "one"}, {"auc": 0.6}, "# card")
 
-    client = MlflowClient(f"sqlite:///{registry_template}/mlflow.db")
-    run = client.get_run(client.get_model_version("fraud", "1").run_id)
-    assert run.data.metrics == {"average_precision": 0.6, "loss": 0.25}
-    assert [(each.step, each.value) for each in client.get_metric_history(run.info.run_id, "loss")] == LOSSES
-    assert run.data.params == {"candidate": "logistic_regression", "C": "1.0"}
-    assert run.info.status == "FINISHED"
-    files = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "model")}
-    assert files == {"model.json", "logistic_regression.onnx", "reference.parquet"}
-
-
-def test_mlflow_sends_nothing_home(registry_template):
-    from mlflow.telemetry.utils import is_telemetry_disabled
-
-    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
-    assert is_telemetry_disabled()
+    record = json.loads(Path(folder, "models/fraud/1.json").read_text())
+    assert (record["metrics"], record["sha256"], record["tags"]) == ({"auc": 0.6}, version.sha256, version.tags)
+    assert version.tags["registered_by"] == registry.user()
+    assert Path(folder, "models/fraud/1/model_card.md").read_text() == "# card"
 
 
 def test_the_same_model_again_is_the_version_it_was(stocked, save_model):
@@ -95,19 +84,16 @@ def test_models_do_not_share_versions_or_champions(stocked, save_model):
 
 
 def test_a_removed_version_is_gone_with_its_files_and_who_removed_it_is_written_down(stocked):
-    gone, kept = (Path(registry.find(stocked, "fraud", number).uri).parents[1] for number in (1, 2))
+    gone, kept = (Path(registry.find(stocked, "fraud", number).uri).parent for number in (1, 2))
     registry.remove(stocked, "fraud", [1])
     assert [version.version for version in registry.versions(stocked, "fraud")] == [2, 3]
     assert (gone.exists(), kept.exists(), registry.leftovers(stocked, "fraud")) == (False, True, [])
-    from mlflow import MlflowClient
-
-    run = MlflowClient(f"sqlite:///{stocked}/mlflow.db").get_run(gone.name)
-    assert run.info.lifecycle_stage == "deleted"
-    assert run.data.tags.keys() >= {"removed_at", "removed_by"}
+    record = json.loads(Path(stocked, "models/fraud/1.json").read_text())
+    assert record["tags"]["removed_by"] == registry.user()
 
 
 def test_a_version_that_does_not_exist_cannot_be_removed(stocked):
-    with pytest.raises(UserError, match=r"registry .*name=fraud, version=9.* not found"):
+    with pytest.raises(UserError, match=r"model 'fraud' has no version 9; existing versions: 1, 2, 3"):
         registry.remove(stocked, "fraud", [9])
 
 
@@ -150,10 +136,40 @@ def test_a_folder_that_cannot_be_written_to_is_said_to_be_one(tmp_path):
         pass
 
 
-def test_a_file_that_is_no_database_is_said_to_be_one(tmp_path):
-    (tmp_path / "mlflow.db").write_text("not a database " * 100)
-    with pytest.raises(UserError, match="file is not a database"):
-        registry.versions(str(tmp_path), "fraud")
+@pytest.mark.parametrize("content", ["half of {", '{"schema": 1, "tags": {}, "metrics": {}}'])
+def test_a_damaged_record_is_named_with_what_is_wrong(content, stocked):
+    Path(stocked, "models/fraud/2.json").write_text(content)
+    with pytest.raises(UserError, match=r"fraud/2\.json is no RegisteredVersion .*; restore it from a backup"):
+        registry.versions(stocked, "fraud")
+
+
+def test_a_registration_that_was_cut_short_is_no_version_and_the_next_one_takes_its_number(stocked, save_model):
+    left = Path(stocked, "models/fraud/4/model/of the other model.onnx")
+    left.parent.mkdir(parents=True)
+    left.touch()
+    assert [version.version for version in registry.versions(stocked, "fraud")] == [1, 2, 3]
+
+    version = registry.register(stocked, "fraud", save_model(0.5), {})
+
+    assert (version.version, left.exists()) == (4, False)
+
+
+def test_a_removal_that_was_cut_short_is_finished_by_the_next(stocked):
+    files = Path(registry.find(stocked, "fraud", 1).uri).parent
+    registry.remove(stocked, "fraud", [1])
+    files.mkdir()  # as if it had ended before
+    assert registry.leftovers(stocked, "fraud") == [str(files)]
+
+    registry.remove(stocked, "fraud", [2])
+
+    assert (files.exists(), registry.leftovers(stocked, "fraud")) == (False, [])
+
+
+def test_a_registry_in_a_folder_is_used_without_mlflow(stocked):
+    code = "import sys; from components.common import registry; registry.find(sys.argv[1], 'fraud', 1); "
+    code += "print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, stocked], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 @pytest.fixture
@@ -239,7 +255,7 @@ def test_a_registry_lies_in_its_folder_whatever_that_is_called(name, registry_te
     assert registry.find(str(folder), "fraud", 4).sha256 == version.sha256
     assert (registry.alias(str(folder), "fraud"), registry.names(str(folder))) == (4, ["fraud"])
     assert [path.name for path in (tmp_path / "place").iterdir()] == [name]
-    assert {path.name for path in folder.iterdir()} == {"mlflow.db", "registry.lock", "artifacts"}
+    assert {path.name for path in folder.iterdir()} == {"registry.lock", "models"}
     assert Path(version.uri).is_relative_to(folder)
 
 
@@ -249,4 +265,3 @@ def test_a_registry_is_made_in_a_folder_whatever_that_is_called(save_model, tmp_
 
     assert registry.names(str(folder)) == ["fraud"]
     assert [path.name for path in (tmp_path / "place").iterdir()] == [folder.name]
-    assert (folder / "mlflow.db").is_file()

@@ -106,9 +106,7 @@ def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(sto
 def test_a_version_deleted_since_is_passed_over_by_a_rollback(stocked):
     for number in (1, 2, 3):
         release.promote(Place(stocked, "fraud"), number)
-    from mlflow import MlflowClient
-
-    MlflowClient(f"sqlite:///{stocked}/mlflow.db").delete_model_version("fraud", "2")
+    registry.remove(stocked, "fraud", [2])
     assert release.rollback(Place(stocked, "fraud")).version == 1
 
 
@@ -165,7 +163,7 @@ def test_the_alias_follows_a_record_that_changes_while_it_is_set(stocked):
 def test_a_record_that_is_none_is_named(stocked):
     storage.write_json(Place(stocked, "fraud").uri, {"stage": "live"})
     with pytest.raises(
-        UserError, match=r"releases/fraud\.json is not a release record \(.*\); restore it from a backup"
+        UserError, match=r"releases/fraud\.json is no Release of this version: .*; restore it from a backup"
     ):
         release.read(Place(stocked, "fraud"))
 
