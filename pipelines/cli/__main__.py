@@ -1,34 +1,73 @@
 """The command line: `nightshift <command>`, the same as `python -m pipelines.cli <command>`."""
 
 import argparse
+import importlib
 import sys
+from collections.abc import Sequence
 
 from components.common import stores
 from components.common.errors import UnavailableError, UserError
 from components.common.printable import printable_lines
 from components.common.step import USER_ERROR
-from pipelines.cli import (
-    collectives,
-    costs,
-    definitions,
-    kubeflow,
-    models,
-    perf,
-    plan,
-    release,
-    repair,
-    runs,
-    scale,
-    tune,
-    upkeep,
-)
 
 INTERRUPTED = 130
+# module, which is imported when one of its commands is named -> command -> its help, the docstring of its function
+COMMANDS = {
+    "runs": {
+        "run": "Run a pipeline on this machine, or resume an unfinished run.",
+        "backfill": "Run a pipeline for past days without promoting or serving a model; complete days are skipped.",
+        "loadtest": "Measure what a server of the champion withstands, and keep the best settings for the endpoint.",
+        "show": "Print the metrics and verdicts of a run.",
+        "report": "Write the summary and report of a run that failed before its last step.",
+    },
+    "kubeflow": {
+        "submit": "Start a run on Kubeflow, like `kfp run create` but with checked parameters.",
+        "schedule": "Schedule the pipelines of a use case on Kubeflow, by its config's `schedule`.",
+        "exporter": "Export metrics of the runs on Kubeflow, and of those that never started, to Prometheus.",
+    },
+    "definitions": {
+        "compile": "Compile the pipelines to the YAML that every engine reads.",
+        "config": "Look at the config of a use case.",
+    },
+    "models": {
+        "models": "List the registered model versions.",
+        "promote": "Make a version the champion and serve it.",
+        "rollback": "Restore the previous champion.",
+        "stop": "Stop the local endpoint.",
+    },
+    "release": {
+        "release": "Start, show, pause, resume or abort a release; `nightshift run release` takes it further.",
+    },
+    "plan": {
+        "plan": "Compute memory, time and cost of a training, or propose the fastest layout that fits.",
+    },
+    "costs": {
+        "costs": "Say what runs have cost, by step, run, model version and use case, or what a training would.",
+    },
+    "perf": {
+        "perf": "Compare the speed of models.",
+    },
+    "tune": {
+        "tune": "Measure a network's training in variants, in turn, and write the fastest into the config.",
+    },
+    "scale": {
+        "scale": "Train a config's network in more and more processes, and say what keeps it from being faster.",
+    },
+    "collectives": {
+        "collectives": "Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, as nccl-tests does.",
+    },
+    "repair": {
+        "repair": "Show what can be read of a damaged online state; --accept continues from it. Nothing is removed.",
+    },
+    "upkeep": {
+        "gc": "List, or delete, the runs, days, checkpoints and versions past their ages that no live model needs.",
+    },
+}
 
 
 def main() -> None:
     """Run one command and exit: 0 on success, 1 when a step failed, 2 when the user has something to fix."""
-    args = _parser().parse_args()
+    args = make_parser(sys.argv[1:]).parse_args()
     try:
         sys.exit(args.command(args))
     except UserError as error:
@@ -44,25 +83,17 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """Return a parser that knows the flags of the command that a command line names, and all others by name only."""
     parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    for noun in (
-        runs,
-        kubeflow,
-        definitions,
-        models,
-        release,
-        plan,
-        costs,
-        perf,
-        tune,
-        scale,
-        collectives,
-        repair,
-        upkeep,
-    ):
-        noun.add(commands)
+    command = next((word for word in argv if not word.startswith("-")), "")
+    for module, texts in COMMANDS.items():
+        if command in texts:
+            importlib.import_module(f"pipelines.cli.{module}").add(commands)
+        else:
+            for name, text in texts.items():
+                commands.add_parser(name, help=text)
     return parser
 
 

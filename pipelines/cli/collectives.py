@@ -21,7 +21,7 @@ def add(commands: options.Commands) -> None:
 
 
 def collectives(args: argparse.Namespace) -> int:
-    """Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, with bandwidths as nccl-tests has them."""
+    """Measure all-reduce, all-gather, reduce-scatter and all-to-all by size, as nccl-tests does."""
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []

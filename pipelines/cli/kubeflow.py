@@ -55,7 +55,7 @@ def schedule(args: argparse.Namespace) -> int:
 
 
 def exporter(args: argparse.Namespace) -> int:
-    """Export metrics of the runs on Kubeflow to Prometheus until stopped; also detects runs that never started."""
+    """Export metrics of the runs on Kubeflow, and of those that never started, to Prometheus."""
     from pipelines.engines.kubeflow.exporter import serve
 
     serve(_server(args), args.host, args.port, partial(print, flush=True))

@@ -47,6 +47,11 @@ def add_parameters(command: argparse.ArgumentParser) -> None:
     command.add_argument("--data", help=f"folder, s3:// or gs:// with the raw events (default: {arguments.SIMULATOR})")
     add_config(command)
     command.add_argument("--device", choices=["cpu", "cuda"], help="where to compute (default: cpu)")
+    add_set(command)
+
+
+def add_set(command: argparse.ArgumentParser) -> None:
+    """Add any parameter of a pipeline by its name."""
     command.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter or state.<root>")
 
 

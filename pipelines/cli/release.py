@@ -22,7 +22,7 @@ def add(commands: options.Commands) -> None:
 
 
 def release(args: argparse.Namespace) -> int:
-    """Start, show, pause, resume or abort the release of a version; `nightshift run release` takes it further."""
+    """Start, show, pause, resume or abort a release; `nightshift run release` takes it further."""
     if (args.version is not None) != (args.action == "start"):
         raise UserError(f"release {args.action} takes {'a version' if args.version is None else 'no version'}")
     if args.version is None:

@@ -18,7 +18,7 @@ def add(commands: options.Commands) -> None:
 
 
 def repair(args: argparse.Namespace) -> int:
-    """Say what can be read of a damaged online state; on your word, go on with it. Nothing is ever removed."""
+    """Show what can be read of a damaged online state; --accept continues from it. Nothing is removed."""
     from components.tabular.online import repair as online
 
     folder = Path(args.folder)

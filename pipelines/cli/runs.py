@@ -1,7 +1,6 @@
 """Commands about runs on this machine: start, resume and repeat them for past days, show what they found."""
 
 import argparse
-import json
 import re
 import shlex
 import subprocess
@@ -37,27 +36,13 @@ def add(commands: options.Commands) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
-    from rich.console import Console
-
-    from pipelines.cli.progress import Progress, explain_failure
-
     this = _resumed(args) if args.resume else _started(args)
-    if args.runner == "docker":
-        this = runs.in_containers(this)
-    console = Console()
-    console.print(f"run {this.folder.name}", highlight=False)
-    with runs.alone(this), Progress(this.pipeline, console) as progress:
-        succeeded = this.execute(progress)
-    if not succeeded:
-        explain_failure(this, console)
-        failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
-        return USER_ERROR if USER_ERROR in failed else 1
-    _show(this.folder)
+    code = _execute(runs.in_containers(this) if args.runner == "docker" else this)
     page = read_page(str(this.folder))
     # a resumed run does not know the options it was started with
-    if page and page.headline.next and not args.resume:
+    if code == 0 and page and page.headline.next and not args.resume:
         options.say(f"\nnext     {_command(args, page.headline.next, this.arguments['date'])}")
-    return 0
+    return code
 
 
 def backfill(args: argparse.Namespace) -> int:
@@ -96,8 +81,28 @@ def loadtest(args: argparse.Namespace) -> int:
     """Measure what a server of the champion withstands, and keep the best settings for the endpoint."""
     names = {"p99_ms": args.p99_ms, "seconds": args.seconds, "connections": args.connections, "rates": args.rate}
     load = {name: value for name, value in (names | {"peak": args.peak}).items() if value is not None}
-    args.set = [f"load={json.dumps(load)}"]
-    return run(args)
+    parameters = options.parameters(args)
+    if load and "load" in parameters:
+        raise UserError(f"--set load=... and flags ({', '.join(load)}) say what the load is; give one of them")
+    state = local(Path(args.workspace))
+    return _execute(runs.new(arguments.compiled("loadtest"), {"load": load} | parameters, state))
+
+
+def _execute(this: Run) -> int:
+    """Run the steps and show what they found, or why they failed; return the exit code."""
+    from rich.console import Console
+
+    from pipelines.cli.progress import Progress, explain_failure
+
+    console = Console()
+    console.print(f"run {this.folder.name}", highlight=False)
+    with runs.alone(this), Progress(this.pipeline, console) as progress:
+        succeeded = this.execute(progress)
+    if succeeded:
+        return _show(this.folder)
+    explain_failure(this, console)
+    failed = [outcome.exit_code for outcome in this.outcomes.values() if outcome.state == "failed"]
+    return USER_ERROR if USER_ERROR in failed else 1
 
 
 def _started(args: argparse.Namespace) -> Run:
@@ -158,8 +163,8 @@ def _add_loadtest(commands: options.Commands) -> None:
         "--rate", type=float, nargs="+", help="of the open loop, requests a second (default: by itself)"
     )
     command.add_argument("--peak", type=float, help="requests a second that all replicas have to take (default: 1000)")
-    fixed = {"pipeline": "loadtest", "runner": "process", "target": None, "resume": None}
-    command.set_defaults(command=loadtest, **fixed)
+    options.add_set(command)
+    command.set_defaults(command=loadtest)
 
 
 def _add_backfill(commands: options.Commands) -> None:

@@ -53,7 +53,7 @@ def add(commands: options.Commands) -> None:
 
 
 def tune(args: argparse.Namespace) -> int:
-    """Measure the training of a config's network in variants, in turn, and write the fastest into the config."""
+    """Measure a network's training in variants, in turn, and write the fastest into the config."""
     if min([*args.processes, *args.batch_size, *(each for each in (args.rows, args.inputs) if each is not None)]) < 1:
         raise UserError("--rows, --inputs, --processes and --batch-size have to be above 0")
     config = parse(configs.load(args.config))

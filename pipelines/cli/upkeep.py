@@ -23,7 +23,7 @@ def add(commands: options.Commands) -> None:
 
 
 def gc(args: argparse.Namespace) -> int:
-    """List, or delete, the runs, days, checkpoints and versions past the config's ages that no live model needs."""
+    """List, or delete, the runs, days, checkpoints and versions past their ages that no live model needs."""
     from rich.console import Console
 
     from pipelines.upkeep import sweep

@@ -96,6 +96,8 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
         (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
+        (["loadtest", "--peak", "5", "--set", "load={}"], "--set load=... and flags (peak) say what the load is"),
+        (["loadtest", "--set", "laod=1"], "has no parameter 'laod'"),
         (["release", "status"], "holds no model yet; `nightshift run` registers one"),
         (["release", "start"], "release start takes a version"),
         (["release", "abort", "2"], "release abort takes no version"),
@@ -117,6 +119,14 @@ def test_a_load_test_is_given_what_was_asked_for_and_needs_a_champion(tmp_path: 
     assert asked == {"rates": [5, 50], "connections": [2], "seconds": 0.1}
     assert done.returncode == 2
     assert "has no champion of 'fraud'" in " ".join(done.stdout.split())
+
+
+def test_a_load_test_takes_parameters_by_name_too(tmp_path: Path) -> None:
+    words = ["--set", 'load={"peak": 5}', "--set", f"state.registry={tmp_path}/other", "--workspace", str(tmp_path)]
+    assert f"{tmp_path}/other" in "".join(nightshift("loadtest", *words).stdout.split())
+    (record,) = (tmp_path / "runs").glob("fraud-loadtest-*/run.json")
+    parameters = json.loads(record.read_text())["parameters"]
+    assert (parameters["load"], parameters["state"]["registry"]) == ({"peak": 5}, f"{tmp_path}/other")
 
 
 def test_a_pipeline_without_a_report_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+"""The table of commands: what it says is what the modules say, and a command imports its own module only."""
+
+import argparse
+import importlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.cli.__main__ import COMMANDS, make_parser
+from tests.processes import SECONDS, engine
+
+LISTED = "import sys; from pipelines.cli.__main__ import make_parser; make_parser(sys.argv[1:]); print(*sys.modules)"
+
+
+def added(module: str) -> dict[str, str]:
+    """Return the commands that a module adds, and what `nightshift --help` says of them."""
+    texts = dict[str, str]()
+
+    class Commands:
+        def add_parser(self, name: str, **options: str) -> argparse.ArgumentParser:
+            texts[name] = options["help"]
+            return argparse.ArgumentParser()
+
+    importlib.import_module(f"pipelines.cli.{module}").add(Commands())
+    return texts
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_the_table_names_the_commands_of_a_module_with_their_help(module: str) -> None:
+    assert COMMANDS[module] == added(module)
+
+
+@pytest.mark.parametrize("words", [(), ("models",), ("-x", "gc")])
+def test_help_lists_all_commands_in_the_order_of_the_table_whichever_is_named(words: tuple[str, ...]) -> None:
+    names = [name for texts in COMMANDS.values() for name in texts]
+    assert re.findall(r"^    (\S+)", make_parser(words).format_help(), re.MULTILINE) == names
+
+
+@pytest.mark.parametrize(("words", "modules"), [(["--help"], set()), (["gc", "--help"], {"upkeep"})])
+def test_only_the_module_of_the_named_command_is_imported(words: list[str], modules: set[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LISTED, *words], capture_output=True, text=True, check=True)
+    imported = {name.removeprefix("pipelines.cli.") for name in done.stdout.split()}
+    assert imported & COMMANDS.keys() == modules
+
+
+@pytest.mark.parametrize("words", [["modles"], []])
+def test_a_command_that_does_not_exist_is_answered_with_one_line_and_exit_code_two(words: list[str]) -> None:
+    done = subprocess.run(engine(*words), capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == "usage: nightshift [-h] command ..."
+    assert len(done.stderr.splitlines()) == 2
