@@ -67,7 +67,7 @@ COMMANDS = {
 
 def main() -> None:
     """Run one command and exit: 0 on success, 1 when a step failed, 2 when the user has something to fix."""
-    args = make_parser(sys.argv[1:]).parse_args()
+    args = parse_command_line(sys.argv[1:])
     try:
         sys.exit(args.command(args))
     except UserError as error:
@@ -83,18 +83,21 @@ def main() -> None:
         sys.exit(INTERRUPTED)
 
 
-def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser that knows the flags of the command that a command line names, and all others by name only."""
+def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
+    """Return the flags of a command with their values; `command` is its function.
+
+    Only the module of the command that is named knows its flags. The others are known by their names.
+    """
     parser = argparse.ArgumentParser(prog="nightshift", description="A daily GPU machine-learning pipeline.")
     commands = parser.add_subparsers(required=True, metavar="command")
-    command = next((word for word in argv if not word.startswith("-")), "")
+    command = next((word for word in words if not word.startswith("-")), "")
     for module, texts in COMMANDS.items():
         if command in texts:
             importlib.import_module(f"pipelines.cli.{module}").add(commands)
         else:
             for name, text in texts.items():
                 commands.add_parser(name, help=text)
-    return parser
+    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

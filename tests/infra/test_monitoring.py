@@ -11,7 +11,7 @@ import yaml
 
 from components.deployment.endpoint import PORT
 from pipelines.arguments import COMPILED
-from pipelines.cli.__main__ import _parser
+from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
 from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
@@ -192,7 +192,7 @@ def test_the_exporter_runs_in_the_base_image_and_may_do_little() -> None:
 
 def test_the_exporter_is_started_scraped_and_let_through_as_its_command_line_says() -> None:
     (container,) = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
-    args = _parser().parse_args(container["command"][1:])
+    args = parse_command_line(container["command"][1:])
     (service,), (port,) = manifest("Service")["spec"]["ports"], container["ports"]
     (entry,), (egress,) = manifest("NetworkPolicy")["spec"]["ingress"], manifest("NetworkPolicy")["spec"]["egress"][1:]
 

@@ -13,7 +13,7 @@ from components.common.contracts.package import Inputs
 from components.common.contracts.verdict import Decision, Verdict
 from components.common.errors import UserError
 from components.profiling.pairs import Side, compared
-from pipelines.cli.__main__ import _parser
+from pipelines.cli.__main__ import parse_command_line
 from tests import packages
 
 COLUMNS = [f"x{number}" for number in range(16)]
@@ -72,7 +72,7 @@ def test_the_command_finds_a_larger_graph_to_be_slower(tmp_path: Path, capsys: p
         (run / "run.json").write_text("{}")
         model(run / "training" / "model", layers)
     words = ["slow", "--baseline", "usual", "--pairs", "60", "--rounds", "1", "--workspace", str(tmp_path)]
-    args = _parser().parse_args(["perf", "compare", *words, "--output", str(tmp_path / "verdict.json")])
+    args = parse_command_line(["perf", "compare", *words, "--output", str(tmp_path / "verdict.json")])
 
     assert args.command(args) == 2
 
@@ -102,7 +102,7 @@ def test_what_cannot_be_compared_is_refused(words: list[str], said: str, tmp_pat
     (tmp_path / "runs" / "mine" / "training" / "model").mkdir(parents=True)
     (tmp_path / "runs" / "mine" / "run.json").write_text("{}")
     (tmp_path / "runs" / "mine" / "training" / "model" / "model.json").write_text("{}")
-    args = _parser().parse_args(["perf", "compare", "mine", *words, "--workspace", str(tmp_path)])
+    args = parse_command_line(["perf", "compare", "mine", *words, "--workspace", str(tmp_path)])
 
     with pytest.raises(UserError, match=said):
         args.command(args)

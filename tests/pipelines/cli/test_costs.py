@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from components.common.errors import UserError
-from pipelines.cli.__main__ import _parser
+from pipelines.cli.__main__ import parse_command_line
 
 
 def _called(*words: str) -> int:
-    args = _parser().parse_args(["costs", *words])
+    args = parse_command_line(["costs", *words])
     return int(args.command(args))
 
 

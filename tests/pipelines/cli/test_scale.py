@@ -8,11 +8,11 @@ import yaml
 
 from components.common.errors import UserError
 from pipelines import configs
-from pipelines.cli.__main__ import _parser
+from pipelines.cli.__main__ import parse_command_line
 
 
 def called(*words: str) -> int:
-    args = _parser().parse_args(["scale", *words])
+    args = parse_command_line(["scale", *words])
     return int(args.command(args))
 
 

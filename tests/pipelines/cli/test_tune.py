@@ -12,7 +12,7 @@ from components.common.errors import UserError
 from components.profiling.traces import analysis, read
 from components.profiling.tuning import Tuned, Value, Variant
 from pipelines import configs
-from pipelines.cli.__main__ import _parser
+from pipelines.cli.__main__ import parse_command_line
 from pipelines.cli.tune import kept
 from tests.processes import SECONDS, engine
 
@@ -20,7 +20,7 @@ NETWORK = "parameters: {hidden: 256, layers: 1, epochs: 15, batch_size: 256, lea
 
 
 def called(*words: str) -> int:
-    args = _parser().parse_args(list(words))
+    args = parse_command_line(words)
     return int(args.command(args))
 
 
