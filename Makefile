@@ -86,7 +86,7 @@ bench: $(VENV)/.bench ## Measure features and orchestration against other librar
 drift-bench: $(VENV)/.dev ## Measure false alarms and delays of the drift checks on 180 stable days and injected drifts
 	$(BIN)/python -m benchmarks.drift
 
-kill-points: $(VENV)/.dev ## Kill every step at some 300 points, rerun it, and count what is lost or left over
+kill-points: $(VENV)/.dev ## Kill every step at some 400 points, rerun it, and count what is lost or left over
 	$(BIN)/python -m benchmarks.kill_points
 
 reproduce: $(VENV)/.dev ## Print the published comparison of models and ours: make reproduce DATA=folder

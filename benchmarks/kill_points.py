@@ -280,7 +280,7 @@ def _cases(folder: Path, limit: int) -> list[Case]:
         *[_step(name, daily, limit) for name in ("features", "training", "evaluation")],
         _step("scoring", daily, limit // 4),
         _step("drift", daily, limit // 16),
-        _step("deployment", daily, limit // 2),
+        _step("deployment", daily, limit),
         _step("reporting", daily, limit),
         _engine(engine, limit // 8),
     ]
