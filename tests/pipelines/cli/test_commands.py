@@ -5,9 +5,12 @@ import importlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from components.common import release
+from components.common.release import Place
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
 from tests.processes import SECONDS, engine
 
@@ -62,3 +65,15 @@ def test_a_command_that_does_not_exist_is_answered_with_one_line_and_exit_code_t
     assert done.returncode == 2
     assert done.stderr.splitlines()[0] == "usage: nightshift [-h] command ..."
     assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("words", [["models"], ["release", "status"], ["gc"]])
+def test_a_command_about_versions_imports_no_library_that_takes_long(
+    words: list[str], stocked: str, tmp_path: Path
+) -> None:
+    release.promote(Place(stocked, "fraud"), 1)
+    command = [sys.executable, "-X", "importtime", "-m", "pipelines.cli", *words, "--workspace", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    imported = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "pipelines.cli.options" in imported
+    assert not imported & {"mlflow", "numpy", "onnxruntime", "pandas", "pyarrow", "sqlalchemy", "torch"}
