@@ -11,11 +11,13 @@ from itertools import count
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from components.common.step import log
-from components.serving import openapi
+from components.serving import encodings, openapi
 from components.serving.batching import Limits
 from components.serving.bearer import Bearer
-from components.serving.messages import Handler, RefusedError, Request, RequestError, Response, decoded
+from components.serving.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
+from components.serving.messages import Handler, Request, Response
 from components.serving.metrics import Metrics
+from components.serving.payloads import decode
 from components.serving.predictions import Answer, Predictions
 from components.serving.protocols import events, features, inference, items
 from components.serving.versions import Current, Model
@@ -69,34 +71,39 @@ class Application:
         self._metrics = Metrics(current.model.name, current.labels, routes, self._board)
 
     def admit(self, request: Request) -> None:
-        """Find the handler of a request, before its body is read.
+        """Find the handler of a request before its body is read, or refuse it."""
+        try:
+            request.route, request.handler = self._find(request)
+            self._authorize(request)
+            if b"content-encoding" in request.headers:
+                encodings.check(request.header(b"content-encoding"))
+        except RefusedError as error:
+            request.refuse(error)
 
-        Raises:
-            RefusedError: when there is none, or the token is wrong.
-        """
-        request.route, request.handler = self._find(request)
-        self._authorize(request)
-
-    async def __call__(self, request: Request) -> Response:
-        """Answer a request, whatever happens."""
+    async def answer(self, request: Request) -> Response:
+        """Answer a request that was admitted or refused, whatever happens."""
         started, request.id = time.perf_counter(), self._request_id(request)
         self._metrics.began()
         try:
-            response = await self._answer(request)
-        except RefusedError as refusal:
-            response = refusal.response()
+            response = await self._handle(request)
+        except RefusedError as error:
+            response = Response.refusal(error)
         except RecursionError:  # JSON that could be read, and that is too deep for what a message or a column shows
-            response = RequestError("body", "nested too deeply", "the form that /openapi.json describes").response()
+            deep = RequestError("body", "nested too deeply", "the form that /openapi.json describes")
+            response = Response.refusal(deep)
         except Exception:  # ours to fix: told to us, not to the client
             where = {"request_id": request.id, "traceparent": request.header(b"traceparent"), "route": request.route}
             log.exception("a request failed", extra={"fields": where})
-            response = Response.of({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+            response = Response.json({"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR)
+        response.headers["x-request-id"] = request.id
         self._metrics.answered(request.route, response.status, time.perf_counter() - started)
         return response
 
-    async def _answer(self, request: Request) -> Response:
+    async def _handle(self, request: Request) -> Response:
         if request.refusal:
-            return request.refusal.response()
+            return Response.refusal(request.refusal)
+        if b"content-encoding" in request.headers:
+            request.body = encodings.decode(request.body, request.header(b"content-encoding"), self.max_body)
         assert request.handler
         return await request.handler(request)
 
@@ -105,7 +112,7 @@ class Application:
 
         def get(answer: Callable[[], object]) -> dict[str, Handler]:
             async def handler(_: Request) -> Response:
-                return Response.of(answer())
+                return Response.json(answer())
 
             return {"GET": handler, "HEAD": handler}
 
@@ -132,7 +139,8 @@ class Application:
         """Return the route, as metrics call it, and what answers a request.
 
         Raises:
-            RefusedError: 404 for an unknown path, 405 for a method that the path does not have.
+            NotFoundError: for an unknown path.
+            MethodError: for a method that the path does not have.
         """
         path = request.path
         if (methods := self._routes.get(path)) is None:
@@ -140,17 +148,13 @@ class Application:
         if request.method == "OPTIONS":
             return path, partial(_options, ", ".join(methods))
         if request.method not in methods:
-            refusal = RefusedError(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"{path} has no {request.method}; allowed: {', '.join(methods)}"
-            )
-            refusal.headers["allow"] = ", ".join(methods)
-            raise refusal
+            raise MethodError(path, request.method, ", ".join(methods))
         return path, methods[request.method]
 
     def _of_model(self, path: str) -> tuple[str, dict[str, Handler]]:
         """Find `/v2/models/<name>[/versions/<version>][/<operation>]`."""
         if not path.startswith(MODELS):
-            raise RefusedError(HTTPStatus.NOT_FOUND, f"unknown path: {path[:200]}; see /openapi.json and /v2")
+            raise NotFoundError(f"unknown path: {path[:200]}; see /openapi.json and /v2")
         name, *rest = path.removeprefix(MODELS).split("/")
         version = rest[1] if len(rest) > 1 and rest[0] == "versions" else None
         operation = "/".join(rest[2:] if version else rest)
@@ -158,13 +162,11 @@ class Application:
         if operation == "infer":
             return route, {"POST": partial(self._infer, name, version)}
         if operation not in self._answers:
-            raise RefusedError(
-                HTTPStatus.NOT_FOUND,
-                f"unknown operation: {operation[:200]}; allowed: {', '.join(self._answers)}, infer",
-            )
+            allowed = ", ".join([*self._answers, "infer"])
+            raise NotFoundError(f"unknown operation: {operation[:200]}; allowed: {allowed}")
 
         async def handler(_: Request) -> Response:
-            return Response.of(self._answers[operation](inference.find(self._current, name, version)))
+            return Response.json(self._answers[operation](inference.find(self._current, name, version)))
 
         return route, {"GET": handler, "HEAD": handler}
 
@@ -172,11 +174,7 @@ class Application:
         if self._token is None or request.path in OPEN:
             return
         if not self._token.admits(request.headers.get(b"authorization", b"")):
-            refusal = RefusedError(
-                HTTPStatus.UNAUTHORIZED, "the bearer token is missing or wrong; send Authorization: Bearer ..."
-            )
-            refusal.headers["www-authenticate"] = "Bearer"
-            raise refusal
+            raise UnauthorizedError("the bearer token is missing or wrong; send Authorization: Bearer ...")
 
     def _request_id(self, request: Request) -> str:
         """Return the id that came with a request, or a new one."""
@@ -189,7 +187,7 @@ class Application:
         if model.reader:
             split = None if only else self._current.beside(model)
             return self._counted(request, await items.score(items.Answering(model, split), request, self._limits))
-        asked = decoded(request.body)
+        asked = decode(request.body)
         if isinstance(asked, dict) and len(asked) == 1 and "events" in asked:
             return self._counted(request, await events.score(self._current, asked["events"], self._limits.rows, only))
         return self._counted(request, await features.score(model, asked))
@@ -201,7 +199,7 @@ class Application:
         return inference.find(self._current, self._current.model.name, version)
 
     async def _label(self, request: Request) -> Response:
-        return await events.label(self._current, decoded(request.body), self._limits.rows)
+        return await events.label(self._current, decode(request.body), self._limits.rows)
 
     async def _infer(self, name: str, version: str | None, request: Request) -> Response:
         model = inference.find(self._current, name, version)
@@ -215,10 +213,10 @@ class Application:
         return answer.response
 
     async def _index(self, _: Request) -> Response:
-        return Response.of(inference.index(self._current.model))
+        return Response.json(inference.index(self._current.model))
 
     async def _page(self, _: Request) -> Response:
-        return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+        return Response(self._metrics.page(), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 async def _options(methods: str, _: Request) -> Response:

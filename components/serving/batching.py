@@ -7,15 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from http import HTTPStatus
 from typing import Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from components.serving.messages import RefusedError, unavailable
-from components.serving.replies import Reply
+from components.serving.errors import NoScoreError, OverloadedError
+from components.serving.futures import resolve
 
 Matrix = npt.NDArray[Any]
 Scores = npt.NDArray[np.float32]
@@ -67,7 +66,7 @@ class Statistics:
 
 class _Waiting(msgspec.Struct):
     rows: Matrix
-    reply: Reply[Scores]
+    scores: "asyncio.Future[Scores]"
     field: Field
     since: int = msgspec.field(default_factory=time.perf_counter_ns)
 
@@ -94,7 +93,7 @@ class Batcher:
         self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
         self._is_calling = False
 
-    def score(self, rows: Matrix, field: Field = "instances[{}]".format) -> Reply[Scores]:
+    def score(self, rows: Matrix, field: Field = "instances[{}]".format) -> "asyncio.Future[Scores]":
         """Score rows with those of other requests.
 
         Args:
@@ -102,18 +101,18 @@ class Batcher:
             field: a row's index -> how the request names it.
 
         Returns:
-            their scores, finite, (n,) or (n, classes), to be awaited; raises RefusedError, 422, for a row without one.
+            their scores, finite, (n,) or (n, classes), to be awaited; raises NoScoreError for a row without one.
 
         Raises:
-            RefusedError: 503 with Retry-After when too many rows wait already.
+            OverloadedError: when too many rows wait already.
         """
         if self._queued + len(rows) > self._limits.queue:
-            raise unavailable(f"{self._queued} rows wait already; try again later")
-        reply: Reply[Scores] = Reply()
-        self._queue.append(_Waiting(rows, reply, field))
+            raise OverloadedError(f"{self._queued} rows wait already; try again later")
+        scores: asyncio.Future[Scores] = self._loop.create_future()
+        self._queue.append(_Waiting(rows, scores, field))
         self._queued += len(rows)
         self._schedule()
-        return reply
+        return scores
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -136,10 +135,10 @@ class Batcher:
         batch, began = self._taken(), time.perf_counter_ns()
         rows = batch[0].rows if len(batch) == 1 else np.concatenate([each.rows for each in batch])
         if self._thread:
-            found = self._loop.run_in_executor(self._thread, self._score, rows)
-            found.add_done_callback(lambda done: self._answer(batch, began, done.exception() or done.result()))
+            call = self._loop.run_in_executor(self._thread, _try, self._score, rows)
+            call.add_done_callback(lambda done: self._answer(batch, began, done.result()))
         else:
-            self._answer(batch, began, _tried(self._score, rows))
+            self._answer(batch, began, _try(self._score, rows))
 
     def _taken(self) -> list[_Waiting]:
         """Take the oldest requests whose rows fit into a call, at least one."""
@@ -151,17 +150,17 @@ class Batcher:
         self._queued -= size
         return batch
 
-    def _answer(self, batch: list[_Waiting], began: int, found: Scores | BaseException) -> None:
+    def _answer(self, batch: list[_Waiting], began: int, outcome: Scores | Exception) -> None:
         self._is_calling = False
-        self._count(batch, began, isinstance(found, BaseException))
-        first, is_finite = 0, not isinstance(found, BaseException) and bool(np.isfinite(found).all())
-        for each in batch:
-            last = first + len(each.rows)
-            if isinstance(found, BaseException):
-                each.reply.give(found)
+        self._count(batch, began, isinstance(outcome, Exception))
+        first, is_finite = 0, not isinstance(outcome, Exception) and bool(np.isfinite(outcome).all())
+        for waiting in batch:
+            last = first + len(waiting.rows)
+            if isinstance(outcome, Exception):
+                resolve(waiting.scores, outcome)
             else:
-                scores = found[first:last]
-                each.reply.give(scores if is_finite else _finite(scores, each.field))
+                scores = outcome[first:last]
+                resolve(waiting.scores, scores if is_finite else _check_finite(scores, waiting.field))
             first = last
         self._schedule()
 
@@ -178,17 +177,17 @@ class Batcher:
         counts.last_ms = time.time_ns() // 1_000_000
 
 
-def _finite(scores: Scores, field: Field) -> Scores | RefusedError:
+def _check_finite(scores: Scores, field: Field) -> Scores | NoScoreError:
     """Return scores, or what refuses the first row that has none: JSON has no number for it, nor has a metric."""
     wrong = np.flatnonzero(~np.isfinite(scores.reshape(len(scores), -1)).all(axis=1))
     if not len(wrong):
         return scores
     where = field(int(wrong[0]))
     said = f"{where} has no finite score; send values nearer to those seen in training"
-    return RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, said, field=where)
+    return NoScoreError(said, field=where)
 
 
-def _tried(score: Score, rows: Matrix) -> Scores | BaseException:
+def _try(score: Score, rows: Matrix) -> Scores | Exception:
     try:
         return score(rows)
     except Exception as error:  # for the requests: whatever it is, the next batch has its own

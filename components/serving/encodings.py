@@ -1,9 +1,8 @@
 """Content codings of request bodies: gzip and deflate, as clients of Triton and KServe send them."""
 
 import zlib
-from http import HTTPStatus
 
-from components.serving.messages import RefusedError
+from components.serving.errors import EncodingError, LargeBodyError, RefusedError
 
 IDENTITY = ("", "identity")
 GZIP = ("gzip", "x-gzip")
@@ -17,17 +16,13 @@ def check(coding: str) -> None:
     """Refuse a coding that is not known, before the body is read.
 
     Raises:
-        RefusedError: 415.
+        EncodingError: when it is another one.
     """
     if coding.lower() not in (*IDENTITY, *GZIP, DEFLATE):
-        refusal = RefusedError(
-            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"Content-Encoding is {coding[:200]}; allowed: gzip or deflate"
-        )
-        refusal.headers["accept-encoding"] = "gzip, deflate"
-        raise refusal
+        raise EncodingError(f"Content-Encoding is {coding[:200]}; allowed: gzip or deflate")
 
 
-def decoded(body: bytes, coding: str, limit: int) -> bytes:
+def decode(body: bytes, coding: str, limit: int) -> bytes:
     """Return a body without its coding.
 
     Args:
@@ -36,7 +31,8 @@ def decoded(body: bytes, coding: str, limit: int) -> bytes:
         limit: bytes that it may have then; more are not decompressed.
 
     Raises:
-        RefusedError: 400 when it is damaged, 413 when it is larger.
+        RefusedError: when it is damaged.
+        LargeBodyError: when it is larger.
     """
     if coding.lower() in IDENTITY or not body:
         return body
@@ -44,20 +40,14 @@ def decoded(body: bytes, coding: str, limit: int) -> bytes:
         inflater = zlib.decompressobj(_window(body, coding))
         found = inflater.decompress(body, limit + 1)
         if len(found) > limit:
-            raise large_body(f"over {limit} once decompressed", limit)
+            raise LargeBodyError(f"over {limit} once decompressed", limit)
         if not inflater.eof or inflater.unused_data:
             raise zlib.error("it ends early, or more follows")
     except zlib.error as error:
-        raise RefusedError(HTTPStatus.BAD_REQUEST, f"the body is not {coding}: {error}") from None
+        raise RefusedError(f"the body is not {coding}: {error}") from None
     return found
 
 
 def _window(body: bytes, coding: str) -> int:
     is_bare = coding.lower() == DEFLATE and body[0] & 0x0F != ZLIB_METHOD
     return NO_HEADER if is_bare else ANY_HEADER
-
-
-def large_body(size: str, limit: int) -> RefusedError:
-    """Return the refusal of a body that is too large: 413."""
-    said = f"the body has {size} bytes; allowed: at most {limit}; send fewer rows at a time"
-    return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, said)

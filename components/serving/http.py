@@ -1,36 +1,34 @@
-"""The transport: HTTP/1.1 on asyncio. A request is read whole, an answer is one write, and every wait has an end.
+"""The transport: HTTP/1.1 on asyncio. A request is read whole, a response is one write, and every wait has an end.
 
-A connection reads on only when what it has read is answered, so it holds one request, or the small ones that came in
-one piece. A look each second at all connections ends those whose time is over, in place of a timer for each request.
+A connection has one task, which reads a request, answers it, and reads the next. A look each second at all connections
+ends those whose deadline is over, in place of a timer for each request.
 """
 
 import asyncio
 import math
 import signal
 import socket
-from collections import deque
-from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Literal, Protocol
 
-from components.serving.messages import RefusedError, Request, Response
-from components.serving.parser import Admission, Parser
-from components.serving.replies import Reply
+from components.serving.errors import SlowRequestError
+from components.serving.messages import Request, Response
+from components.serving.parser import Admission, Parser, Received
 
 PIECE = 16 * 1024  # bytes that are parsed at a time
 LOOK_SECONDS = 1.0
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-STATUS_LINES = {int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+STATUS_LINES = {int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Application(Admission, Protocol):
-    """What answers requests."""
+    """Answers requests."""
 
-    def __call__(self, request: Request) -> Coroutine[Any, None, Response]:
+    async def answer(self, request: Request) -> Response:
         """Answer a request whatever happens, also one that is refused already."""
 
 
@@ -42,8 +40,8 @@ class Timeouts:
         idle: until a request. Load balancers keep connections shorter: who closes first fails a request of the other.
         head: from the first byte of a request to the end of its head.
         body: from there to the end of its body.
-        write: until it reads its answers.
-        linger: until it closes the connection after the last answer.
+        write: until it reads its responses.
+        linger: until it closes the connection after the last response.
         grace: until requests are answered that were there when the server was stopped.
     """
 
@@ -55,6 +53,9 @@ class Timeouts:
     grace: float = 5.0
 
 
+Phase = Literal["idle", "head", "body", "write", "linger"]
+
+
 class Connection(asyncio.Protocol):
     """A connection of a client, whose requests are answered one after the other.
 
@@ -63,242 +64,192 @@ class Connection(asyncio.Protocol):
     """
 
     def __init__(self, server: "Server") -> None:
-        self._server, self._parser = server, Parser(server.application, self._take)
-        self._requests: deque[Request] = deque()  # that have come whole and are not answered
-        self._running: Coroutine[Any, None, Response] | None = None  # answers the first of them
+        self._server, self._parser = server, Parser(server.application)
         self._unread = b""
-        self._is_ending = False  # nothing that comes is answered any more
         self._is_half_closed = False  # the client sends nothing any more
-        self._is_full = False  # the client does not read its answers
-        self._patience = 0.0  # seconds from the state that it is in to the deadline
+        self._is_full = False  # the client does not read its responses
+        self._wake: asyncio.Future[None] | None = None  # of the task, while it waits for the client
+        self._phase: Phase | None = None
         self.deadline = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
-        """Wait for the first request."""
+        """Begin to read."""
         self._transport = transport
         self._server.connections.add(self)
-        self._wait()
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._serve())
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Let go of all but the request that is being answered."""
+        """End the task, once it has answered the request at hand."""
         self._server.connections.discard(self)
-        self._is_ending, self._unread = True, b""
-        while len(self._requests) > 1:
-            self._requests.pop()
-        self._parser.close()
+        self._unread, self._is_half_closed, self._is_full = b"", True, False
+        self.wake()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, and answer what is whole; or keep it until others are answered."""
-        if self._is_ending:
-            return
-        if self._requests:
+        """Keep what has come; no more of it than a read of the socket brings."""
+        self._unread += data
+        if len(self._unread) > PIECE:
             self._transport.pause_reading()
-            data = self._unread + data
-        self._unread = data
-        if not self._requests:
-            self._advance()
+        self.wake()
 
     def eof_received(self) -> bool:
-        """Return whether the connection stays open: a client that sends nothing any more may still read."""
+        """Keep the connection open: a client that sends nothing any more may still read."""
         self._is_half_closed = True
-        return bool(self._requests or self._unread)
+        self.wake()
+        return True
 
     def pause_writing(self) -> None:
         """Answer no more until the client reads."""
         self._is_full = True
-        self._wait()
 
     def resume_writing(self) -> None:
-        """Go on with the next answer."""
+        """Go on with the next request."""
         self._is_full = False
-        if self._running:
-            self._wait()
-        else:
-            self._advance()
+        self.wake()
 
-    def expire(self) -> None:
-        """Give up a client that is too slow: 408 for a request in part, otherwise without a word."""
-        if self._is_waiting and self._parser.is_within:
-            self._refuse(RefusedError(HTTPStatus.REQUEST_TIMEOUT, "the request came too slowly; send it at once"))
-            self._advance()
-        elif self._is_waiting:
-            self._transport.close()
-        else:
+    def wake(self, error: Exception | None = None) -> None:
+        """Have the task look again, or raise an error, if it waits for the client."""
+        if self._wake and not self._wake.done():
+            self._wake.set_exception(error) if error else self._wake.set_result(None)
+
+    async def _serve(self) -> None:
+        try:
+            while (received := await self._receive()) and not self._transport.is_closing():
+                response = await self._server.application.answer(received.request)
+                if not await self._send(received, response):
+                    await self._linger()
+                    break
+        except TimeoutError:
             self._transport.abort()
-
-    def finish(self) -> None:
-        """Close the connection if no request is on its way; otherwise its answer is the last one."""
-        if not self._requests and not self._parser.is_within:
+        finally:
             self._transport.close()
+            self._parser.close()
 
-    @property
-    def _is_waiting(self) -> bool:
-        """Whether it is the client's turn to send."""
-        return not self._requests and not self._is_ending
-
-    def _take(self, request: Request) -> None:
-        if not self._is_ending:
-            self._requests.append(request)
-            self._is_ending = not request.keeps_alive
-
-    def _refuse(self, refusal: RefusedError) -> None:
-        """Answer with a refusal, after which nothing can be read."""
-        request = self._parser.request
-        request.refuse(refusal)
-        request.keeps_alive = False
-        self._take(request)
-
-    def _advance(self, _: object = None) -> None:
-        """Answer requests, until one has to wait or no other one is there.
-
-        A request's coroutine runs at once, and on as soon as what it waits for is done. A task does the same and can be
-        cancelled, which nobody does with a request; it takes as long as to parse one.
-        """
-        while self._running or (not self._is_full and (self._requests or self._read())):
-            running = self._running or self._server.application(self._requests[0])
-            try:
-                waited = running.send(None)
-            except StopIteration as ended:
-                self._running = None
-                self._write(self._requests.popleft(), ended.value)
-            else:
-                self._running = running
-                self._resume_after(waited)
-                break
-        self._wait()
-
-    def _read(self) -> bool:
-        """Parse what is unread until a request is whole; return whether one is."""
-        while self._unread and self._is_waiting:
-            piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
-            try:
+    async def _receive(self) -> Received | None:
+        """Return the next request, None when there is no other one."""
+        while not self._parser.requests:
+            if self._unread:
+                piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
                 self._parser.feed(piece)
-            except RefusedError as refusal:
-                self._refuse(refusal)
-        if self._is_waiting:
-            self._receive()
-        return bool(self._requests)
+            elif not await self._read():
+                return None
+        self._phase, self.deadline = None, math.inf
+        return self._parser.requests.popleft()
 
-    def _receive(self) -> None:
-        """Wait for the rest of a request, or for the next one."""
+    async def _read(self) -> bool:
+        """Wait for more of a request, which is refused after too long; return whether the connection goes on."""
+        is_idle = self._parser.phase == "idle"
+        if self._is_half_closed or (is_idle and self._server.is_stopping):
+            return False
         if self._parser.awaits_continue:
             self._parser.awaits_continue = False
             self._transport.write(CONTINUE)
-        if self._is_half_closed:
-            self._transport.close()
-        elif not self._transport.is_reading():
-            self._transport.resume_reading()
+        self._transport.resume_reading()
+        try:
+            await self._wait(self._parser.phase)
+        except TimeoutError:
+            if is_idle:
+                return False
+            self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
+        return True
 
-    def _resume_after(self, waited: Any) -> None:
-        """Go on once what a request waits for is done."""
-        if isinstance(waited, Reply):
-            waited.then = self._advance
-        elif waited is None:  # for nothing: it lets others go first
-            asyncio.get_running_loop().call_soon(self._advance)
-        else:
-            waited._asyncio_future_blocking = False  # as tasks do: another request may wait for the same future
-            waited.add_done_callback(self._advance)
+    async def _send(self, received: Received, response: Response) -> bool:
+        """Write a response, and wait until the client reads; return whether another request may follow."""
+        keeps_alive = received.keeps_alive and not self._server.is_stopping
+        if not self._transport.is_closing():
+            self._transport.write(_encode(received, response, self._server.date, keeps_alive))
+        while self._is_full:
+            await self._wait("write")
+        return keeps_alive
 
-    def _write(self, request: Request, response: Response) -> None:
-        if self._transport.is_closing():
-            return
-        keeps_alive = request.keeps_alive and not self._server.is_stopping
-        self._transport.write(_encoded(request, response, self._server.date, keeps_alive))
-        if keeps_alive:
-            self._patience = 0.0
-            return
-        self._is_ending = True
-        self._requests.clear()
+    async def _linger(self) -> None:
+        """Wait until the client closes: to close with bytes unread would take the last response from it."""
         if self._is_half_closed or self._server.is_stopping:
-            self._transport.close()
-        else:
-            self._transport.write_eof()  # to close it with bytes unread would take the answer from the client
+            return
+        self._transport.write_eof()
+        while not self._is_half_closed:
+            self._unread = b""
+            self._transport.resume_reading()
+            await self._wait("linger")
 
-    def _wait(self) -> None:
-        """Move the deadline if the client is waited for since now."""
-        patience = self._seconds()
-        if patience != self._patience:
-            self._patience, self.deadline = patience, self._server.now + patience
+    async def _wait(self, phase: Phase) -> None:
+        """Wait for the client, until the deadline of a phase, which has one however often it is waited in.
 
-    def _seconds(self) -> float:
-        timeouts = self._server.timeouts
-        if self._is_full:
-            return timeouts.write
-        if self._requests:
-            return math.inf
-        if self._is_ending:
-            return timeouts.linger
-        if self._parser.is_within:
-            return timeouts.body if self._parser.has_head else timeouts.head
-        return timeouts.idle
+        Raises:
+            TimeoutError: when the deadline is over.
+        """
+        if phase != self._phase:
+            self._phase, self.deadline = phase, self._server.now + getattr(self._server.timeouts, phase)
+        self._wake = self._loop.create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
 
 
-def _encoded(request: Request, response: Response, date: bytes, keeps_alive: bool) -> bytes:
-    body = response.body
-    parts = [STATUS_LINES[response.status], date]
-    parts.append(b"content-type: %b\r\ncontent-length: %d\r\n" % (response.media_type.encode(), len(body)))
-    parts.append(b"x-request-id: %b\r\n" % request.id.encode())
-    parts += [f"{name}: {value}\r\n".encode("latin-1") for name, value in response.headers.items()]
+def _encode(received: Received, response: Response, date: str, keeps_alive: bool) -> bytes:
+    headers = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
+    connection = ""
     if not keeps_alive:
-        parts.append(b"connection: close\r\n")
-    elif request.version == "1.0":
-        parts.append(b"connection: keep-alive\r\n")
-    parts.append(b"\r\n")
-    if request.method != "HEAD":
-        parts.append(body)
-    return b"".join(parts)
+        connection = "connection: close\r\n"
+    elif received.version == "1.0":
+        connection = "connection: keep-alive\r\n"
+    status, length = STATUS_LINES[response.status], len(response.body)
+    head = f"{status}date: {date}\r\ncontent-length: {length}\r\n{headers}{connection}\r\n".encode("latin-1")
+    return head if received.request.method == "HEAD" else head + response.body
 
 
 class Server:
     """Answers on a socket until it is stopped.
 
     Attributes:
-        application: what answers.
+        application: answers the requests.
         timeouts: of its clients.
         connections: that are open.
         now: seconds of the event loop's clock, at the last look.
-        date: header of answers.
-        is_stopping: whether each connection's next answer is its last one.
+        date: header of responses.
+        is_stopping: whether each connection's next response is its last one.
     """
 
     def __init__(self, application: Application, timeouts: Timeouts | None = None) -> None:
         self.application, self.timeouts = application, timeouts or Timeouts()
         self.connections: set[Connection] = set()
         self.is_stopping, self._stopped = False, asyncio.Event()
-        self.now, self.date = 0.0, b""
+        self.now, self.date = 0.0, ""
 
     async def serve(self, listener: socket.socket) -> None:
-        """Answer until `stop` is called; then close idle connections, and wait for the others' answers."""
+        """Answer until `stop` is called; then close idle connections, and wait for the others' responses."""
         loop = asyncio.get_running_loop()
         self._look(loop)
         server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=socket.SOMAXCONN)
         await self._stopped.wait()
         server.close()
         self.is_stopping = True
-        for connection in list(self.connections):
-            connection.finish()
+        for connection in self.connections:
+            connection.wake()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._drained(), self.timeouts.grace)
+            await asyncio.wait_for(self._drain(), self.timeouts.grace)
 
     def stop(self) -> None:
         """Have `serve` end."""
         self._stopped.set()
 
-    async def _drained(self) -> None:
+    async def _drain(self) -> None:
         while self.connections:
             await asyncio.sleep(0.01)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell the time, and give up clients whose time is over."""
+        """Tell the time, and give up clients whose deadline is over."""
         loop.call_later(LOOK_SECONDS, self._look, loop)
-        self.now, self.date = loop.time(), b"date: %b\r\n" % formatdate(usegmt=True).encode()
-        for connection in [each for each in self.connections if each.deadline < self.now]:
-            connection.expire()
+        self.now, self.date = loop.time(), formatdate(usegmt=True)
+        for connection in self.connections:
+            if connection.deadline < self.now:
+                connection.wake(TimeoutError())
 
 
 async def serve(application: Application, listener: socket.socket) -> None:
     """Answer on a socket until the process is asked to end."""
     server, loop = Server(application), asyncio.get_running_loop()
-    for each in ENDING:
-        loop.add_signal_handler(each, server.stop)
+    for number in ENDING:
+        loop.add_signal_handler(number, server.stop)
     await server.serve(listener)

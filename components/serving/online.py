@@ -11,7 +11,7 @@ import msgspec
 
 from components.common.contracts.online import Events
 from components.common.contracts.package import Windows
-from components.serving.replies import Reply
+from components.serving.futures import resolve
 from components.tabular.online.base import Base
 from components.tabular.online.event import Event, Reader
 from components.tabular.online.state import Label
@@ -67,7 +67,7 @@ class Online:
         """
         return self._reader.read(raw), self._reader.categories(raw)
 
-    def take(self, events: Sequence[Event]) -> Reply[Taken]:
+    def take(self, events: Sequence[Event]) -> "asyncio.Future[Taken]":
         """Take events in, so that they are durable.
 
         Raises, when it is awaited:
@@ -84,7 +84,7 @@ class Online:
         """
         return Label(*self._reader.label(raw))
 
-    def label(self, label: Label) -> Reply[bool]:
+    def label(self, label: Label) -> "asyncio.Future[bool]":
         """Take a label in, so that it is durable; return whether its event is known.
 
         Raises, when it is awaited:
@@ -140,17 +140,17 @@ class Turns:
         """
         self._work, self._is_quick = work, is_quick
         self._thread = ThreadPoolExecutor(1, "online")
-        self._asked: list[tuple[Any, Reply[Any]]] = []
+        self._asked: list[tuple[Any, asyncio.Future[Any]]] = []
         self._is_busy = False
 
-    def ask(self, what: Any) -> Reply[Any]:
-        """Return what the answer will be."""
-        reply: Reply[Any] = Reply()
-        self._asked.append((what, reply))
+    def ask(self, what: Any) -> "asyncio.Future[Any]":
+        """Return the answer to come."""
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._asked.append((what, answer))
         if not self._is_busy:
             self._is_busy = True
             self._loop.call_soon(self._begin, 1)
-        return reply
+        return answer
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -162,16 +162,16 @@ class Turns:
             self._loop.call_soon(self._begin, len(self._asked))
             return
         asked, self._asked = self._asked, []
-        what, waiting = [each for each, _ in asked], [reply for _, reply in asked]
+        what, waiting = [each for each, _ in asked], [answer for _, answer in asked]
         if self._is_quick(what):
             self._end(waiting, _tried(self._work, what))
         else:
             done = self._loop.run_in_executor(self._thread, _tried, self._work, what)
             done.add_done_callback(lambda done: self._end(waiting, done.result()))
 
-    def _end(self, waiting: list[Reply[Any]], answers: Sequence[Any]) -> None:
-        for each, answer in zip(waiting, answers, strict=True):
-            each.give(answer)
+    def _end(self, waiting: "list[asyncio.Future[Any]]", answers: Sequence[Any]) -> None:
+        for future, answer in zip(waiting, answers, strict=True):
+            resolve(future, answer)
         self._is_busy = bool(self._asked)
         if self._is_busy:
             self._loop.call_soon(self._begin, len(self._asked))

@@ -1,60 +1,68 @@
 """Bytes of a connection to requests, by httptools' parser; what HTTP/1.1 forbids is refused, and memory is bounded."""
 
 import re
-from collections.abc import Callable
-from http import HTTPStatus
-from typing import Protocol
+from collections import deque
+from typing import Literal, Protocol
 from urllib.parse import unquote_to_bytes
 
 import httptools
+import msgspec
 
-from components.serving import encodings
-from components.serving.messages import RefusedError, Request
+from components.serving.errors import ExpectationError, LargeBodyError, LargeHeadError, RefusedError
+from components.serving.messages import Request
 
 HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 MAX_DIGITS = 19  # of a length that 64 bits hold
 VERSIONS = frozenset({"1.0", "1.1"})
-UNUSUAL = frozenset({b"content-encoding", b"expect", b"transfer-encoding"})  # headers that change how a body comes
 HOST = re.compile(rb"[\w.~%!$&'()*+,;=:\[\]-]*", re.ASCII)
 NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 
 
 class Admission(Protocol):
-    """What decides about a request before its body is read.
+    """Decides about a request before its body is read.
 
     Attributes:
-        max_body: bytes of a body, as sent and once it is decompressed.
+        max_body: bytes of a body.
     """
 
     max_body: int
 
     def admit(self, request: Request) -> None:
-        """Find the handler of a request.
+        """Find the handler of a request, or refuse it."""
 
-        Raises:
-            RefusedError: when there is none, or the client may not ask it.
-        """
+
+class Received(msgspec.Struct):
+    """A request that has arrived.
+
+    Attributes:
+        request: with its body, unless it is refused.
+        version: of HTTP.
+        keeps_alive: whether another request may follow.
+    """
+
+    request: Request
+    version: str
+    keeps_alive: bool
 
 
 class Parser:
     """Reads the requests of a connection, one after the other.
 
     Attributes:
-        request: the newest one.
-        is_within: whether a request has come in part.
-        has_head: whether its head has come.
+        requests: that have arrived; behind one that does not keep the connection alive, none counts.
+        phase: of the request that is arriving; `idle` between two.
         awaits_continue: whether the client waits for a word before it sends the body.
     """
 
-    def __init__(self, admission: Admission, deliver: Callable[[Request], None]) -> None:
+    def __init__(self, admission: Admission) -> None:
         """Wait for the first request.
 
         Args:
             admission: asked once a head has come.
-            deliver: takes a request, with its body or with what refuses it.
         """
-        self._admission, self._deliver = admission, deliver
+        self.requests: deque[Received] = deque()
+        self._admission = admission
         self._begin()
 
     def _begin(self) -> None:
@@ -63,37 +71,45 @@ class Parser:
         self._clear()
 
     def _clear(self) -> None:
-        self.request = Request("", "", {})
-        self.is_within = self.has_head = self.awaits_continue = False
+        self._request, self._version = Request(headers={}), "1.1"
+        self.phase: Literal["idle", "head", "body"] = "idle"
+        self.awaits_continue = False
         self._target, self._fields, self._head_bytes = b"", 0, 0
         self._body, self._body_bytes = bytearray(), 0
 
     def feed(self, data: bytes) -> None:
-        """Parse what has come, some KiB at most.
-
-        Raises:
-            RefusedError: when no further request can be read from the connection.
-        """
+        """Parse what has come, some KiB at most; what cannot be read on from is refused."""
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
+            if self._silent > HEAD_BYTES:
+                raise _large_head()
         except httptools.HttpParserUpgrade as upgrade:
             self._ignore_upgrade(data[upgrade.args[0] :])
+        except RefusedError as error:
+            self.refuse(error)
         except httptools.HttpParserCallbackError as error:
-            raise error.__context__ or error from None
+            if not isinstance(error.__context__, RefusedError):
+                raise
+            self.refuse(error.__context__)
         except httptools.HttpParserError as error:
-            raise RefusedError(HTTPStatus.BAD_REQUEST, f"this is not HTTP/1.1: {error}") from None
-        if self._silent > HEAD_BYTES:
-            raise _large_head()
+            self.refuse(RefusedError(f"this is not HTTP/1.1: {error}"))
+
+    def refuse(self, error: RefusedError) -> None:
+        """Refuse the request that is arriving; no other one can be read behind it."""
+        self._request.refuse(error)
+        self.requests.append(Received(self._request, self._version, keeps_alive=False))
+        self._clear()
 
     def close(self) -> None:
         """Let go of what refers to this parser, and of what it has read."""
         self._clear()
-        del self._parser, self._deliver
+        self.requests.clear()
+        del self._parser
 
     def on_message_begin(self) -> None:
         """Begin with a request."""
-        self._silent, self.is_within = 0, True
+        self._silent, self.phase = 0, "head"
 
     def on_url(self, part: bytes) -> None:
         """Take a part of the target."""
@@ -105,8 +121,8 @@ class Parser:
         self._silent = 0
         self._fields += 1
         self._count(len(name) + len(value))
-        if not self.has_head:
-            headers, name = self.request.headers, name.lower()
+        if self.phase == "head":
+            headers, name = self._request.headers, name.lower()
             headers[name] = b"%b, %b" % (headers[name], value) if name in headers else value
 
     def _count(self, size: int) -> None:
@@ -116,22 +132,18 @@ class Parser:
 
     def on_headers_complete(self) -> None:
         """Check a head. A request that is refused keeps the connection where its body can be skipped."""
-        self._silent, self.has_head = 0, True
-        parser, request = self._parser, self.request
-        request.method, request.version = parser.get_method().decode(), parser.get_http_version()
-        request.keeps_alive = parser.should_keep_alive()
-        _check(request)
+        self._silent, self.phase = 0, "body"
+        request, headers = self._request, self._request.headers
+        request.method, self._version = self._parser.get_method().decode(), self._parser.get_http_version()
+        _check(request, self._version)
         try:
-            request.path = _path(self._target)
+            request.path, request.query = _split(self._target)
             self._admission.admit(request)
-            if not UNUSUAL.isdisjoint(request.headers):
-                encodings.check(request.header(b"content-encoding"))
-                self.awaits_continue = _awaits_continue(request)
-        except RefusedError as refusal:
-            if b"expect" in request.headers:  # nobody knows whether the body will come
-                raise
-            request.refuse(refusal)
-        if length := request.headers.get(b"content-length"):
+        except RefusedError as error:
+            request.refuse(error)
+        if b"expect" in headers:
+            self._expect(request)
+        if length := headers.get(b"content-length"):
             self._check_length(length.strip())
 
     def on_body(self, part: bytes) -> None:
@@ -139,96 +151,85 @@ class Parser:
         self._silent = 0
         self._body_bytes += len(part)
         if self._body_bytes > self._admission.max_body:
-            raise encodings.large_body(f"over {self._admission.max_body}", self._admission.max_body)
-        if self.request.refusal is None:
+            raise LargeBodyError(f"over {self._admission.max_body}", self._admission.max_body)
+        if self._request.refusal is None:
             self._body += part
 
     def on_message_complete(self) -> None:
         """Hand a request over."""
         if self._parser.should_upgrade():
             return
-        request, request.body = self.request, bytes(self._body)
-        if b"content-encoding" in request.headers and not request.refusal:
-            self._decode(request)
+        self._request.body = bytes(self._body)
+        self.requests.append(Received(self._request, self._version, self._parser.should_keep_alive()))
         self._clear()
-        self._deliver(request)
-
-    def _decode(self, request: Request) -> None:
-        coding, limit = request.header(b"content-encoding"), self._admission.max_body
-        try:
-            request.body = encodings.decoded(request.body, coding, limit)
-        except RefusedError as refusal:
-            request.body = b""
-            request.refuse(refusal)
 
     def _ignore_upgrade(self, rest: bytes) -> None:
         """Parse a request again as one that wants no other protocol; its body is in the rest, or still to come."""
-        request = self.request
-        kept = [b"%b: %b\r\n" % header for header in request.headers.items() if header[0] != b"upgrade"]
-        line = b"%b %b HTTP/%b\r\n" % (request.method.encode(), self._target, request.version.encode())
+        request = self._request
+        headers = [b"%b: %b\r\n" % header for header in request.headers.items() if header[0] != b"upgrade"]
+        line = b"%b %b HTTP/%b\r\n" % (request.method.encode(), self._target, self._version.encode())
         self._begin()
-        self.feed(b"".join([line, *kept, b"\r\n", rest]))
+        self.feed(b"".join([line, *headers, b"\r\n", rest]))
+
+    def _expect(self, request: Request) -> None:
+        """Note that the client asks before it sends the body, which HTTP/1.0 cannot.
+
+        Raises:
+            RefusedError: why it is refused already: nobody knows whether the body will come.
+            ExpectationError: when it expects something else.
+        """
+        if request.refusal:
+            raise request.refusal
+        if self._version == "1.0":
+            return
+        if request.header(b"expect").lower() != "100-continue":
+            raise ExpectationError(f"Expect is {request.header(b'expect')[:200]}; allowed: 100-continue")
+        self.awaits_continue = True
 
     def _check_length(self, announced: bytes) -> None:
         limit = self._admission.max_body
         digits = announced.lstrip(b"0") or b"0"
         if len(digits) > MAX_DIGITS or int(digits) > limit:
-            raise encodings.large_body(digits.decode(), limit)
+            raise LargeBodyError(digits.decode(), limit)
 
 
-def _check(request: Request) -> None:
+def _check(request: Request, version: str) -> None:
     """Refuse what another server on the way may frame or address otherwise than this one.
 
     Raises:
-        RefusedError: 400.
+        RefusedError: naming it and what is allowed.
     """
-    version, host = request.version, request.headers.get(b"host")
-    coding = request.headers.get(b"transfer-encoding")
+    host, coding = request.headers.get(b"host"), request.headers.get(b"transfer-encoding")
     if version not in VERSIONS or request.method == "CONNECT":
-        said = f"{request.method} by HTTP/{version} is not answered; allowed: HTTP/1.1 and 1.0, no CONNECT"
+        message = f"{request.method} by HTTP/{version} is not answered; allowed: HTTP/1.1 and 1.0, no CONNECT"
     elif coding is not None and (coding.lower() != b"chunked" or version == "1.0"):
-        said = f"Transfer-Encoding is {request.header(b'transfer-encoding')}; allowed: chunked, by HTTP/1.1"
+        message = f"Transfer-Encoding is {request.header(b'transfer-encoding')}; allowed: chunked, by HTTP/1.1"
     elif version == "1.1" if host is None else not HOST.fullmatch(host):
-        said = f"Host is {request.header(b'host') or 'missing'}; allowed: one host with its port"
+        message = f"Host is {request.header(b'host') or 'missing'}; allowed: one host with its port"
     else:
         return
-    raise RefusedError(HTTPStatus.BAD_REQUEST, said)
+    raise RefusedError(message)
 
 
-def _path(target: bytes) -> str:
-    """Return the path of a request's target, decoded.
+def _split(target: bytes) -> tuple[str, bytes]:
+    """Return the path of a request's target, decoded, and its query.
 
     Raises:
-        RefusedError: 400.
+        RefusedError: when the path is not UTF-8, or not encoded as it should be.
     """
+    path, _, query = target.partition(b"?")
     try:
-        if not target.startswith((b"/", b"*")):
-            target = httptools.parse_url(target).path or b"/"
-        path = target.partition(b"?")[0]
+        if not path.startswith((b"/", b"*")):
+            path = httptools.parse_url(path).path or b"/"
         if b"%" not in path:
-            return path.decode("ascii")
+            return path.decode("ascii"), query
         if not NO_ESCAPE.search(path):
-            return unquote_to_bytes(path).decode()
+            return unquote_to_bytes(path).decode(), query
     except (ValueError, httptools.HttpParserInvalidURLError):
         pass
-    said = f"the target is {target[:200].decode('latin-1')}; allowed: UTF-8, with % before two hexadecimal digits"
-    raise RefusedError(HTTPStatus.BAD_REQUEST, said)
+    shown = target[:200].decode("latin-1")
+    raise RefusedError(f"the target is {shown}; allowed: UTF-8, with % before two hexadecimal digits")
 
 
-def _awaits_continue(request: Request) -> bool:
-    """Return whether the client asks before it sends the body, which HTTP/1.0 cannot.
-
-    Raises:
-        RefusedError: 417 when it expects something else.
-    """
-    expected = request.header(b"expect").lower()
-    if not expected or request.version == "1.0":
-        return False
-    if expected != "100-continue":
-        raise RefusedError(HTTPStatus.EXPECTATION_FAILED, f"Expect is {expected[:200]}; allowed: 100-continue")
-    return True
-
-
-def _large_head() -> RefusedError:
-    said = f"the head is too large; allowed: {HEAD_BYTES} bytes and {MAX_HEADERS} headers"
-    return RefusedError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, said)
+def _large_head() -> LargeHeadError:
+    return LargeHeadError(f"the head is too large; allowed: {HEAD_BYTES} bytes and {MAX_HEADERS} headers")

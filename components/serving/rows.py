@@ -8,7 +8,8 @@ import numpy.typing as npt
 from components.common.contracts.package import Inputs
 from components.common.errors import nearest
 from components.common.values import canonical
-from components.serving.messages import RequestError, listed
+from components.serving.errors import RequestError
+from components.serving.payloads import check_list
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -42,7 +43,7 @@ class Rows:
         """
         if not isinstance(request, dict) or set(request) != {"instances"}:
             raise RequestError("body", request, 'an object {"instances": [...]}')
-        instances = listed("instances", request["instances"], self._most)
+        instances = check_list("instances", request["instances"], self._most)
         rows = np.zeros((len(instances), self._width), dtype=np.float32)
         for i, instance in enumerate(instances):
             self._fill(rows[i], instance, f"instances[{i}]")

@@ -8,7 +8,7 @@ import numpy as np
 
 from components.classes.shards import Array
 from components.common.errors import UserError
-from components.serving.messages import RequestError
+from components.serving.errors import RequestError
 
 
 class ItemError(ValueError):

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 
 from components.classes.shards import Array
 from components.common import storage
+from components.serving.errors import OverloadedError, RequestError
 from components.serving.items.base import Items
-from components.serving.messages import RequestError, unavailable
 
 THREADS = 4  # at most: an image of 50 million pixels takes up 150 MB while it is decoded
 
@@ -54,7 +54,7 @@ class Reader:
 
         Raises:
             RequestError: for the first one that cannot be scored.
-            RefusedError: 503 with Retry-After when too many wait already.
+            OverloadedError: when too many wait already.
         """
         return await self._later(len(given), lambda: _seen(self.items.inputs(given, fields)))
 
@@ -67,7 +67,7 @@ class Reader:
 
     async def _later(self, size: int, work: Callable[[], Found]) -> Found:
         if self._waiting + size > self._most:
-            raise unavailable(f"{self._waiting} {self.items.name}s wait already; try again later")
+            raise OverloadedError(f"{self._waiting} {self.items.name}s wait already; try again later")
         self._waiting += size
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)

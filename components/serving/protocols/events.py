@@ -1,12 +1,14 @@
 """Raw events in JSON under the user's column names, and labels that arrive later."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 from components.common.errors import UnavailableError, UserError
-from components.serving.messages import RefusedError, RequestError, Response, listed, unavailable
+from components.serving.errors import NoStateError, OverloadedError, RefusedError, RequestError
+from components.serving.messages import Response
 from components.serving.online import Online
+from components.serving.payloads import check_list
 from components.serving.predictions import Answer, Scored
 from components.serving.protocols.features import predictions
 from components.serving.versions import Current, Model, Split
@@ -68,7 +70,7 @@ def _entity(event: Event) -> Id:
 
 
 def _response(model: Model, found: Sequence[Mapping[str, Any]]) -> Response:
-    return Response.of({"model": model.name, "version": model.pointer.version, "predictions": found})
+    return Response.json({"model": model.name, "version": model.pointer.version, "predictions": found})
 
 
 async def label(current: Current, request: object, most: int) -> Response:
@@ -80,9 +82,9 @@ async def label(current: Current, request: object, most: int) -> Response:
     online = _state(current)
     if not isinstance(request, dict) or set(request) != {"labels"}:
         raise RequestError("body", request, 'an object {"labels": [...]}')
-    told = [online.label(each) for each in _each("labels", request["labels"], most, online.read_label)]
+    labels = _each("labels", request["labels"], most, online.read_label)
     try:
-        return Response.of({"known": [await each for each in told]})
+        return Response.json({"known": await asyncio.gather(*map(online.label, labels))})
     except (UserError, UnavailableError) as error:
         raise _refused("labels", error) from None
 
@@ -90,14 +92,14 @@ async def label(current: Current, request: object, most: int) -> Response:
 def _state(current: Current) -> Online:
     if current.online is None:
         said = 'this server has no online state; send features, as {"instances": [...]}, or what /openapi.json says'
-        raise RefusedError(HTTPStatus.CONFLICT, said)
+        raise NoStateError(said)
     return current.online
 
 
 def _each(name: str, given: object, most: int, read: Callable[[Mapping[str, Any]], T]) -> list[T]:
     """Read each object of a request's list."""
     found = []
-    for place, each in enumerate(listed(name, given, most)):
+    for place, each in enumerate(check_list(name, given, most)):
         if not isinstance(each, dict):
             raise RequestError(f"{name}[{place}]", each, "an object of columns")
         try:
@@ -109,5 +111,5 @@ def _each(name: str, given: object, most: int, read: Callable[[Mapping[str, Any]
 
 def _refused(where: str, error: UserError | UnavailableError) -> RefusedError:
     if isinstance(error, UnavailableError):
-        return unavailable(str(error))
-    return RefusedError(HTTPStatus.BAD_REQUEST, f"{where}: {str(error)[:MAX_ERROR]}", field=where)
+        return OverloadedError(str(error))
+    return RefusedError(f"{where}: {str(error)[:MAX_ERROR]}", field=where)

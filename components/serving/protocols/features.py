@@ -21,7 +21,7 @@ async def score(model: Model, asked: object) -> Answer:
     scores = await model.batcher.score(rows)
     found = predictions(scores, model.package.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
-    return Answer(Response.of(content), [Scored(model, scores)])
+    return Answer(Response.json(content), [Scored(model, scores)])
 
 
 def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:

@@ -8,7 +8,6 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
-from http import HTTPStatus
 from importlib import metadata
 from itertools import chain
 from math import prod
@@ -21,8 +20,9 @@ import numpy.typing as npt
 from components.common.contracts.package import OUTPUT, Datatype
 from components.common.contracts.package import Tensor as Signature
 from components.serving.batching import Limits, Statistics
+from components.serving.errors import NotFoundError, RequestError
 from components.serving.items.reader import Reader, Seen
-from components.serving.messages import RefusedError, Request, RequestError, Response
+from components.serving.messages import Request, Response
 from components.serving.predictions import Answer, Scored
 from components.serving.protocols import items
 from components.serving.versions import Current, Model
@@ -82,7 +82,7 @@ async def infer(model: Model, limits: Limits, request: Request) -> Answer:
 
     Raises:
         RequestError: when the request is not one, or not for this model's signature.
-        RefusedError: when too much waits already.
+        OverloadedError: when too much waits already.
     """
     head, values = _parts(request.body, request.header(HEADER_LENGTH))
     try:
@@ -319,10 +319,10 @@ def _response(model: Model, asks: Asks, found: Mapping[str, Array | list[str]]) 
     if asks.id is not None:
         content["id"] = asks.id
     if not behind:
-        return Response.of(content)
+        return Response.json(content)
     head = msgspec.json.encode(content)
-    headers = {"inference-header-content-length": str(len(head))}
-    return Response(b"".join([head, *behind]), media_type="application/octet-stream", headers=headers)
+    headers = {"content-type": "application/octet-stream", "inference-header-content-length": str(len(head))}
+    return Response(b"".join([head, *behind]), headers=headers)
 
 
 def _bytes(values: Array | list[str]) -> bytes:
@@ -399,7 +399,7 @@ def find(current: Current, name: str, version: str | None) -> Model:
     """Return the version that a request asks for.
 
     Raises:
-        RefusedError: 404 that names the one that is served.
+        NotFoundError: naming the one that is served.
     """
     model = current.model if version is None else current.find(version)
     if name == current.model.name and model is not None:
@@ -407,4 +407,4 @@ def find(current: Current, name: str, version: str | None) -> Model:
     asked = name if version is None else f"{name}, version {version}"
     here = current.model
     said = f"unknown model: {asked}; this server has {here.name}, version {here.pointer.version}"
-    raise RefusedError(HTTPStatus.NOT_FOUND, said)
+    raise NotFoundError(said)

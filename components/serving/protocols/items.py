@@ -7,9 +7,11 @@ import numpy as np
 
 from components.classes.metrics import Scores
 from components.serving.batching import Limits
+from components.serving.errors import RequestError
 from components.serving.items.base import Items
 from components.serving.items.reader import Reader, Seen
-from components.serving.messages import Request, RequestError, Response, decoded, listed
+from components.serving.messages import Request, Response
+from components.serving.payloads import check_list, decode
 from components.serving.predictions import Answer, Item, Scored
 from components.serving.versions import Model, Split
 
@@ -51,14 +53,14 @@ async def score(answering: Answering, request: Request, limits: Limits) -> Answe
     items, body = answering.reader.items, request.body
     if request.header(b"content-type").startswith(items.bodies):
         return await _one(answering, body, "body", None)
-    asked = decoded(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")
+    asked = decode(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")
     if isinstance(asked, dict) and items.name in asked:
         content, name = _item(items, asked, "body")
         return await _one(answering, content, items.name, name)
     if not isinstance(asked, dict) or set(asked) != {"instances"}:
         allowed = f'an object {{"{items.name}": ...}} or {{"instances": [{{"{items.name}": ...}}]}}'
         raise RequestError("body", asked, allowed)
-    instances = listed("instances", asked["instances"], limits.rows)
+    instances = check_list("instances", asked["instances"], limits.rows)
     contents, names = zip(*(_item(items, each, f"instances[{i}]") for i, each in enumerate(instances)), strict=True)
     seen = await answering.reader.read(contents, [f"instances[{i}].{items.name}" for i in range(len(contents))])
     found: list[dict[str, Any]] = [{}] * len(names)
@@ -70,14 +72,14 @@ async def score(answering: Answering, request: Request, limits: Limits) -> Answe
         for place, each in zip(places, said, strict=True):
             found[place] = each | which
     model = answering.model
-    return Answer(Response.of({"model": model.name, "version": model.pointer.version, "predictions": found}), parts)
+    return Answer(Response.json({"model": model.name, "version": model.pointer.version, "predictions": found}), parts)
 
 
 async def _one(answering: Answering, given: object, field: str, name: str | None) -> Answer:
     seen = await answering.reader.read([given], [field])
     ((model, places),) = answering.divided([name], seen)
     (found,), part = await _scored(model, places, seen, [name])
-    return Answer(Response.of(found | {"model_version": model.pointer.version}), [part])
+    return Answer(Response.json(found | {"model_version": model.pointer.version}), [part])
 
 
 async def _scored(model: Model, places: list[int], seen: Seen, names: Names) -> tuple[list[dict[str, Any]], Scored]:

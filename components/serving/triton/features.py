@@ -11,7 +11,8 @@ import numpy.typing as npt
 from components.common.contracts import package
 from components.common.contracts.package import Tabular
 from components.common.step import log
-from components.serving.messages import RequestError, decoded
+from components.serving.errors import RequestError
+from components.serving.payloads import decode
 from components.serving.rows import Rows
 from components.tabular.online import embedded, snapshot
 from components.tabular.online.embedded import Embedded
@@ -61,7 +62,7 @@ class Named(Stateless):
 
     def matrix(self, rows: Sequence[bytes]) -> Matrix:
         """Return what the graph takes; see `Features`."""
-        return self._rows.matrix({"instances": [decoded(row) for row in rows]})
+        return self._rows.matrix({"instances": [decode(row) for row in rows]})
 
 
 class Contents(Stateless):
@@ -141,7 +142,7 @@ def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:
 
 
 def _object(row: bytes) -> dict[str, Any]:
-    found = decoded(row)
+    found = decode(row)
     if not isinstance(found, dict):
         raise RequestError("row", found, "an object of columns")
     return found

@@ -11,7 +11,7 @@ import triton_python_backend_utils as triton
 
 from components.common.contracts.package import INPUT
 from components.common.errors import UserError
-from components.serving.messages import RefusedError
+from components.serving.errors import RefusedError
 from components.serving.triton import features
 
 

@@ -57,5 +57,5 @@ def stages(uri: str, model: ModelPackage, _: int) -> dict[str, Callable[[Any], A
     return {
         "decode": lambda content: served.seen(content)[None],
         "compute": partial(scores, graph),
-        "serialize": lambda scores: Response.of(items.predictions(served, scores)[0]),
+        "serialize": lambda scores: Response.json(items.predictions(served, scores)[0]),
     }

@@ -11,7 +11,8 @@ from components.common.contracts.package import Inputs, ModelPackage
 from components.common.contracts.tables import Table
 from components.common.errors import UserError
 from components.common.graph import Graph
-from components.serving.messages import Response, decoded
+from components.serving.messages import Response
+from components.serving.payloads import decode
 from components.serving.protocols import features
 from components.serving.rows import Rows
 from components.tabular.inputs import Scorer
@@ -54,10 +55,10 @@ def stages(uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any]
     graph = Graph(package.read_graph(uri, model, model.selected))
     rows, threshold = Rows(model.tabular, most), model.threshold
     return {
-        "parse": decoded,
+        "parse": decode,
         "features": rows.matrix,
         "compute": graph.score,
-        "serialize": lambda scores: Response.of({"predictions": features.predictions(scores, threshold)}),
+        "serialize": lambda scores: Response.json({"predictions": features.predictions(scores, threshold)}),
     }
 
 

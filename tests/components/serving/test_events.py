@@ -23,7 +23,6 @@ from components.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 from tests.components.serving.conftest import Running, point
 from tests.components.serving.events import CHOSEN, EVENTS, LATER, PAST, ROWS, events_of, expected, model, raw
-from tests.components.serving.waiting import answers
 from tests.components.tabular.online.streams import START, Labeled, config, written
 from tests.processes import wait_until
 
@@ -274,8 +273,8 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
             await asyncio.sleep(0)
         later = [found.ask(number) for number in range(3)]
         go.set()
-        assert [str(each) for each in await answers(*first, return_exceptions=True)] == ["0", "odd", "2"]
-        assert [str(each) for each in await answers(*later, return_exceptions=True)] == ["full"] * 3
+        assert [str(each) for each in await asyncio.gather(*first, return_exceptions=True)] == ["0", "odd", "2"]
+        assert [str(each) for each in await asyncio.gather(*later, return_exceptions=True)] == ["full"] * 3
         assert await found.ask(4) == 4
 
     asyncio.run(ask())
@@ -294,7 +293,7 @@ def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_ev
         for number in range(1, 4):  # another one in each turn of the loop
             asked.append(found.ask(number))
             await asyncio.sleep(0)
-        assert await answers(*asked) == [0, 1, 2, 3]
+        assert await asyncio.gather(*asked) == [0, 1, 2, 3]
 
     for is_quick in (True, False):
         asyncio.run(ask(Turns(work, lambda _, is_quick=is_quick: is_quick)))
@@ -309,7 +308,7 @@ async def ask_many(turns: Turns) -> None:
     for number in range(FULL):
         asked.append(turns.ask(number))
         await asyncio.sleep(0)
-    await answers(*asked)
+    await asyncio.gather(*asked)
 
 
 def test_the_openapi_page_accepts_what_is_answered_and_refuses_what_is_refused(running) -> None:

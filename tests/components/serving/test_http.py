@@ -2,23 +2,21 @@
 
 import asyncio
 import gc
-import gzip
 import re
 import resource
 import socket
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http import HTTPStatus
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from components.serving.errors import UnauthorizedError
 from components.serving.http import PIECE, Connection, Timeouts
-from components.serving.messages import RefusedError, Request, Response
+from components.serving.messages import Request, Response
 from components.serving.parser import HEAD_BYTES, MAX_HEADERS
 from tests.components.serving.conftest import answering
 from tests.processes import SECONDS, wait_until
@@ -36,16 +34,16 @@ class Echo:
 
     def admit(self, request: Request) -> None:
         if request.path == "/refused":
-            raise RefusedError(HTTPStatus.UNAUTHORIZED, "no")
+            request.refuse(UnauthorizedError("no"))
 
-    async def __call__(self, request: Request) -> Response:
-        self.requests, request.id = self.requests + 1, "some-id"
+    async def answer(self, request: Request) -> Response:
+        self.requests += 1
         if request.refusal:
-            return request.refusal.response()
+            return Response.refusal(request.refusal)
         if request.body == b"slow" or request.path == "/slow":
             await asyncio.sleep(0.05)
         body = b"x" * 10_000_000 if request.path == "/large" else request.path.encode() + b" " + request.body
-        return Response(body, media_type="text/plain")
+        return Response(body, headers={"content-type": "text/plain"})
 
 
 @contextmanager
@@ -103,13 +101,11 @@ def bodies(answers: bytes) -> list[bytes]:
     return found
 
 
-def test_an_answer_has_a_date_its_type_its_length_and_the_requests_id(port) -> None:
+def test_a_response_has_a_date_its_length_and_the_applications_headers(port) -> None:
     head, _, body = exchange(port, request("/a?b=c", body=b"hello", last=True)).partition(b"\r\n\r\n")
     status, date, *headers = head.split(b"\r\n")
     assert (status, date[:6], date[-4:]) == (b"HTTP/1.1 200 OK", b"date: ", b" GMT")
-    assert headers == [
-        b"content-type: text/plain", b"content-length: 8", b"x-request-id: some-id", b"connection: close",
-    ]  # fmt: skip
+    assert sorted(headers) == [b"connection: close", b"content-length: 8", b"content-type: text/plain"]
     assert body == b"/a hello"
 
 
@@ -265,41 +261,6 @@ def test_a_refused_request_keeps_the_connection_where_its_body_can_be_skipped(po
     sent = request("/refused", body=b"x" * 50_000) + request("/b", body=b"y", last=True)
     found = exchange(port, sent)
     assert (statuses(found), bodies(found)[1]) == ([401, 200], b"/b y")
-
-
-def deflated(body: bytes) -> bytes:
-    """Deflate as some clients send it, without zlib's header."""
-    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return packer.compress(body) + packer.flush()
-
-
-@pytest.mark.parametrize("coding", ["gzip", "x-gzip", "GZIP", "deflate", "identity"])
-def test_a_compressed_body_is_read(port, coding) -> None:
-    packed = {"deflate": [zlib.compress(b"hello"), deflated(b"hello")], "identity": [b"hello"]}
-    for body in packed.get(coding, [gzip.compress(b"hello")]):
-        sent = request("/a", f"Content-Encoding: {coding}", body=body, last=True)
-        assert bodies(exchange(port, sent)) == [b"/a hello"]
-    assert bodies(exchange(port, request("/a", f"Content-Encoding: {coding}", last=True))) == [b"/a "]
-
-
-@pytest.mark.parametrize(
-    ("coding", "body", "status"),
-    [
-        pytest.param("br", b"x", 415, id="brotli"),
-        pytest.param("gzip, gzip", b"x", 415, id="gzip twice"),
-        pytest.param("gzip", b"hello", 400, id="no gzip"),
-        pytest.param("gzip", gzip.compress(b"hello")[:-3], 400, id="cut gzip"),
-        pytest.param("gzip", gzip.compress(b"hello") + b"more", 400, id="gzip with a tail"),
-        pytest.param("deflate", b"\xff" * 20, 400, id="no deflate"),
-        pytest.param("gzip", gzip.compress(b"x" * 10 * LARGEST), 413, id="large gzip"),
-        pytest.param("deflate", zlib.compress(b"x" * (LARGEST + 1)), 413, id="large deflate"),
-    ],
-)
-def test_a_body_that_cannot_be_decompressed_within_the_limit_is_refused_and_the_next_one_read(
-    port, coding, body, status
-) -> None:
-    found = exchange(port, request("/a", f"Content-Encoding: {coding}", body=body) + request("/b", last=True))
-    assert (statuses(found), b"accept-encoding: gzip, deflate" in found) == ([status, 200], status == 415)
 
 
 def test_a_client_that_is_too_slow_is_given_up_and_others_are_not() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.common.contracts.package import Inputs
 from components.serving import rows
-from components.serving.messages import RequestError
+from components.serving.errors import RequestError
 from components.serving.protocols.features import predictions
 from components.tabular import inputs
 

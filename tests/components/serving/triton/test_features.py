@@ -9,7 +9,7 @@ import pytest
 
 from components.common.contracts import package as contract
 from components.common.errors import UserError
-from components.serving.messages import RequestError
+from components.serving.errors import RequestError
 from components.serving.triton.features import Named, Raw, opened
 from components.tabular.inputs import matrix
 from tests.components.serving.test_events import CHOSEN, EVENTS, LATER, PAST, model, raw
