@@ -12,13 +12,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from components.common.step import log
 from components.serving import encodings, openapi
+from components.serving.answers import Answer
 from components.serving.batching import Limits
 from components.serving.bearer import Bearer
 from components.serving.errors import MethodError, NotFoundError, RefusedError, RequestError, UnauthorizedError
 from components.serving.messages import Handler, Request, Response
 from components.serving.metrics import Metrics
 from components.serving.payloads import decode
-from components.serving.predictions import Answer, Predictions
+from components.serving.predictions import Predictions
 from components.serving.protocols import events, features, inference, items
 from components.serving.versions import Current, Model
 from components.serving.workers import Board

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,9 +23,8 @@ import numpy.typing as npt
 from components.common import storage
 from components.common.errors import UnavailableError, UserError
 from components.common.step import log
-from components.serving.messages import Response
+from components.serving.answers import Item, Scored
 from components.serving.metrics import Floats
-from components.serving.versions import Model
 from components.tabular.online.event import EPOCH_DAYS, Event
 from components.tabular.windows import DAY
 
@@ -36,43 +35,6 @@ WRITE_SECONDS = 60.0
 WRITE_ROWS = 50_000
 MOST_REQUESTS = 200_000  # that are kept while they cannot be written
 NS_PER_DAY = DAY * 1000
-
-
-class Item(NamedTuple):
-    """An image or a text that was scored.
-
-    Attributes:
-        id: what the request calls it.
-        label: the class with the highest score.
-        content: SHA-256 of what the graph sees of it.
-    """
-
-    id: str | None
-    label: str
-    content: str
-
-
-class Scored(msgspec.Struct):
-    """What a version has scored.
-
-    Attributes:
-        model: the version.
-        scores: float of shape (n,); of items, the highest of each.
-        events: the n raw events; none where features were sent.
-        items: the n images or texts.
-    """
-
-    model: Model
-    scores: Floats
-    events: Sequence[Event] = ()
-    items: Sequence[Item] = ()
-
-
-class Answer(msgspec.Struct):
-    """An answer, and what it is made of: a part for each version that has scored."""
-
-    response: Response
-    parts: Sequence[Scored]
 
 
 class _Row(msgspec.Struct):

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from components.common.errors import UnavailableError, UserError
+from components.serving.answers import Answer, Scored
 from components.serving.errors import NoStateError, OverloadedError, RefusedError, RequestError
 from components.serving.messages import Response
 from components.serving.online import Online
 from components.serving.payloads import check_list
-from components.serving.predictions import Answer, Scored
 from components.serving.protocols.features import predictions
 from components.serving.versions import Current, Model, Split
 from components.tabular.online.event import Event, Id

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.serving.answers import Answer, Scored
 from components.serving.messages import Response
-from components.serving.predictions import Answer, Scored
 from components.serving.versions import Current, Model
 
 

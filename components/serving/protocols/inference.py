@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from components.common.contracts.package import OUTPUT, Datatype
 from components.common.contracts.package import Tensor as Signature
+from components.serving.answers import Answer, Scored
 from components.serving.batching import Limits, Statistics
 from components.serving.errors import NotFoundError, RequestError
 from components.serving.items.reader import Reader, Seen
 from components.serving.messages import Request, Response
-from components.serving.predictions import Answer, Scored
 from components.serving.protocols import items
 from components.serving.versions import Current, Model
 

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.classes.metrics import Scores
+from components.serving.answers import Answer, Item, Scored
 from components.serving.batching import Limits
 from components.serving.errors import RequestError
 from components.serving.items.base import Items
 from components.serving.items.reader import Reader, Seen
 from components.serving.messages import Request, Response
 from components.serving.payloads import check_list, decode
-from components.serving.predictions import Answer, Item, Scored
 from components.serving.versions import Model, Split
 
 MOST_OF_AN_ID = 200  # characters

@@ -13,9 +13,10 @@ import pytest
 
 from components.common.contracts.package import load as manifest
 from components.serving import predictions
+from components.serving.answers import Scored
 from components.serving.batching import Limits
 from components.serving.files import Pointer
-from components.serving.predictions import Predictions, Scored
+from components.serving.predictions import Predictions
 from components.serving.versions import Model, load
 from components.tabular.online.event import Event
 
