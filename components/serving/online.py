@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from components.common.contracts.online import Events
-from components.common.contracts.package import Windows
 from components.serving.futures import resolve
 from components.tabular.online.base import Base
-from components.tabular.online.event import Event, Reader
+from components.tabular.online.event import Event
+from components.tabular.online.follower import Follower
 from components.tabular.online.state import Label
-from components.tabular.online.store import Store
 
-QUICK_EVENTS = 128  # a turn with as many holds the event loop up for about two milliseconds
-FULL = 64  # requests of a turn that waits for no more
+QUICK_EVENTS = 128  # a group with as many holds the event loop up for about two milliseconds
+FULL = 64  # requests of a group that waits for no more
 
 
 class Taken(msgspec.Struct):
@@ -29,21 +28,20 @@ class Taken(msgspec.Struct):
 
 
 class Online:
-    """The online state of what is served."""
+    """The online state of what is served.
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._turns = store, Turns(self._turn, self._is_quick)
-        self._reader = Reader(store.base.snapshot.events)
+    Attributes:
+        follower: moves it to newer snapshots.
+    """
+
+    def __init__(self, follower: Follower) -> None:
+        self.follower, self._store = follower, follower.store
+        self._commits = GroupCommit(self._commit, self._is_quick)
 
     @property
     def events(self) -> Events:
         """What a raw event looks like."""
         return self._store.base.snapshot.events
-
-    @property
-    def windows(self) -> Windows:
-        """Which windows it computes."""
-        return self._store.base.snapshot.windows
 
     @property
     def last(self) -> date:
@@ -65,7 +63,8 @@ class Online:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        return self._reader.read(raw), self._reader.categories(raw)
+        reader = self.follower.reader
+        return reader.read(raw), reader.categories(raw)
 
     def take(self, events: Sequence[Event]) -> "asyncio.Future[Taken]":
         """Take events in, so that they are durable.
@@ -74,7 +73,7 @@ class Online:
             UserError: when one is refused.
             UnavailableError: when the store does not answer.
         """
-        return self._turns.ask(events)
+        return self._commits.ask(events)
 
     def read_label(self, raw: Mapping[str, Any]) -> Label:
         """Check a label.
@@ -82,7 +81,7 @@ class Online:
         Raises:
             UserError: naming the column, its value and what is allowed.
         """
-        return Label(*self._reader.label(raw))
+        return Label(*self.follower.reader.label(raw))
 
     def label(self, label: Label) -> "asyncio.Future[bool]":
         """Take a label in, so that it is durable; return whether its event is known.
@@ -90,18 +89,13 @@ class Online:
         Raises, when it is awaited:
             UnavailableError: when the store does not answer.
         """
-        return self._turns.ask(label)
-
-    def swap(self, base: Base) -> None:
-        """Change to another snapshot; what it does not cover stays."""
-        self._store.swap(base)
-        self._reader = Reader(base.snapshot.events)
+        return self._commits.ask(label)
 
     def close(self) -> None:
         """Commit, and let go of the store."""
         self._store.close()
 
-    def _turn(self, asked: "Sequence[Sequence[Event] | Label]") -> list[Any]:
+    def _commit(self, asked: "Sequence[Sequence[Event] | Label]") -> list[Any]:
         """Take in what has come in, make it durable, and return what is answered: `Taken`, bool or an exception."""
         events = [each for each in asked if not isinstance(each, Label)]
         found = self._taken(events) if events else []
@@ -124,10 +118,10 @@ class Online:
                 return [each if isinstance(each, Exception) else Taken(each, base) for each in found]
 
 
-class Turns:
-    """Does at once what several requests have asked for; what is asked for meanwhile is the next turn's.
+class GroupCommit:
+    """Does at once what several requests have asked for; what is asked for meanwhile is the next group's.
 
-    A turn costs a sync, or a message, whatever its size, so it begins only when nothing more comes in. One that is
+    A commit costs a sync, or a message, whatever its size, so it begins only when nothing more comes in. One that is
     quick is done in the event loop: handing it to a thread and back would take as long.
     """
 
@@ -157,7 +151,7 @@ class Turns:
         return asyncio.get_running_loop()  # once: up to Python 3.11 that is a system call
 
     def _begin(self, before: int) -> None:
-        """Begin with the next turn, unless the loop has read more than there was before."""
+        """Begin with the next group, unless the loop has read more than there was before."""
         if before < len(self._asked) < FULL:
             self._loop.call_soon(self._begin, len(self._asked))
             return

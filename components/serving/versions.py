@@ -23,9 +23,9 @@ from components.serving.items import tasks
 from components.serving.items.reader import Reader
 from components.serving.online import Online
 from components.serving.rows import Rows
-from components.tabular.online import embedded, snapshot
 from components.tabular.online.base import Base
 from components.tabular.online.embedded import Embedded
+from components.tabular.online.follower import Follower
 from components.tabular.online.store import Store
 
 POLL_SECONDS = 0.2
@@ -174,7 +174,7 @@ class Current:
         self.wanted = ask()
         self.problem: str | None = None
         self.online: Online | None = None
-        self._snapshot, self._looks = "", 0.0
+        self._looks = 0.0
         self.model = load(self.wanted)
         self.split = self._split(self.model)
         self._models = [self.model]
@@ -281,30 +281,18 @@ class Current:
 
     def _follow_snapshot(self, model: Model) -> None:
         """Lay the online state over the version's snapshot, unless it lies over one as new that serves the version."""
-        given = model.pointer.snapshot
-        if given is None:
+        uri = model.pointer.snapshot
+        if uri is None:
             self.close()
-            return
-        inputs = model.package.tabular
-        since = self.online.last if self.online else embedded.last(Path(self._folder))
-        uri, manifest = snapshot.under(since, given, inputs)
-        if self.online is None:
-            self.online = Online(self._open(snapshot.mapped(uri, self._folder)))
-        elif self.online.windows != manifest.windows or self.online.last < manifest.last:
-            self.online.swap(snapshot.mapped(uri, self._folder))
+        elif self.online:
+            self.online.follower.follow(uri, model.package.tabular)
         else:
-            return
-        self._snapshot = uri
+            self.online = Online(Follower(self._folder, uri, model.package.tabular, self._open))
 
     def _renew(self) -> None:
         """Move on to the snapshot of a later date, which a run may have written that deployed nothing."""
-        if self.online is None:
-            return
-        found = snapshot.newer(self._snapshot, self.model.package.tabular)
-        if found:
-            self.online.swap(snapshot.mapped(found, self._folder))
-            self._snapshot = found
-            log.info("the online state lies over %s", found)
+        if self.online and (uri := self.online.follower.renew(self.model.package.tabular)):
+            log.info("the online state lies over %s", uri)
 
     def _report(self, problem: str) -> None:
         if problem != self.problem:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,9 +15,8 @@ from components.common.step import log
 from components.serving.errors import RequestError
 from components.serving.payloads import decode
 from components.serving.rows import Rows
-from components.tabular.online import embedded, snapshot
 from components.tabular.online.embedded import Embedded
-from components.tabular.online.event import Reader
+from components.tabular.online.follower import Follower
 
 if TYPE_CHECKING:
     from components.serving.items.base import Items
@@ -90,17 +90,16 @@ class Raw:
     """
 
     def __init__(self, inputs: Tabular, most: int, uri: str, folder: str) -> None:
-        self._inputs, self._rows, self._folder = inputs, Rows(inputs, most), folder
-        self._uri, _ = snapshot.under(embedded.last(Path(folder)), uri, inputs)
-        self._store = Embedded(Path(folder), snapshot.mapped(self._uri, folder))
-        self._reader = Reader(self._store.base.snapshot.events)
+        self._inputs, self._rows = inputs, Rows(inputs, most)
+        self._follower = Follower(folder, uri, inputs, partial(Embedded, Path(folder)))
+        self._store = self._follower.store
         self._closing = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()
 
     def matrix(self, rows: Sequence[bytes]) -> Matrix:
         """Return what the graph takes; see `Features`."""
-        raw = [_object(row) for row in rows]
-        events, categories = [self._reader.read(each) for each in raw], [self._reader.categories(each) for each in raw]
+        raw, reader = [_object(row) for row in rows], self._follower.reader
+        events, categories = [reader.read(event) for event in raw], [reader.categories(event) for event in raw]
         return self._rows.joined(self._store.take(events), categories)
 
     def commit(self) -> None:
@@ -114,17 +113,14 @@ class Raw:
 
     def renew(self) -> None:
         """Move on to the snapshot of a later date, if there is one."""
-        found = snapshot.newer(self._uri, self._inputs)
-        if found:
-            self._store.swap(snapshot.mapped(found, self._folder))
-            self._reader, self._uri = Reader(self._store.base.snapshot.events), found
+        self._follower.renew(self._inputs)
 
     def _follow(self) -> None:
         while not self._closing.wait(LOOK_SECONDS):
             try:
                 self.renew()
             except Exception:  # the state stays over the snapshot that it has
-                log.exception("no newer snapshot than %s", self._uri)
+                log.exception("the online state stays over its snapshot")
 
 
 def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:

@@ -2,7 +2,8 @@
 
 A snapshot (`snapshot.py`) is what the windows of the next days need of the past: immutable arrays that are mapped into
 memory (`base.py`). What has come in since lies over it, in this process with a write-ahead log (`embedded.py`) or in
-Redis (`shared.py`), behind one interface (`store.py`). `skew.py` replays a day and compares it with the batch.
+Redis (`shared.py`), behind one interface (`store.py`). `follower.py` moves it to newer snapshots. `skew.py` replays a
+day and compares it with the batch.
 
 A server does this (`Shared(url, use_case, base)` is the other store):
 

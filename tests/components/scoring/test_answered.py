@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from components.scoring.answered import Answered, compared
-from components.serving.predictions import Item, Predictions, _Row
+from components.serving.answers import Item
+from components.serving.predictions import Predictions, _Row
 from components.tabular.online.event import Event
 
 DAY = date(2024, 3, 20)

@@ -16,7 +16,7 @@ import pytest
 from components.common.assignment import is_answered
 from components.common.contracts import package as contract
 from components.serving.files import Challenger
-from components.serving.online import FULL, Turns
+from components.serving.online import FULL, GroupCommit
 from components.tabular.online.embedded import acknowledged
 from components.tabular.online.state import Entry
 from components.tabular.windows import DAY
@@ -267,7 +267,7 @@ def test_what_is_asked_for_during_a_turn_is_the_next_one_and_an_error_is_told_to
         return [ValueError("odd") if each % 2 else each for each in asked]
 
     async def ask() -> None:
-        found = Turns(work, lambda _: False)
+        found = GroupCommit(work, lambda _: False)
         first = [found.ask(number) for number in range(3)]
         for _ in range(5):
             await asyncio.sleep(0)
@@ -288,7 +288,7 @@ def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_ev
         turns.append((asked, threading.current_thread() is threading.main_thread()))
         return asked
 
-    async def ask(found: Turns) -> None:
+    async def ask(found: GroupCommit) -> None:
         asked = [found.ask(0)]
         for number in range(1, 4):  # another one in each turn of the loop
             asked.append(found.ask(number))
@@ -296,13 +296,13 @@ def test_a_turn_waits_until_nothing_more_comes_and_a_quick_one_is_done_in_the_ev
         assert await asyncio.gather(*asked) == [0, 1, 2, 3]
 
     for is_quick in (True, False):
-        asyncio.run(ask(Turns(work, lambda _, is_quick=is_quick: is_quick)))
+        asyncio.run(ask(GroupCommit(work, lambda _, is_quick=is_quick: is_quick)))
     assert turns == [([0, 1, 2, 3], True), ([0, 1, 2, 3], False)]
-    asyncio.run(ask_many(Turns(work, lambda _: True)))
+    asyncio.run(ask_many(GroupCommit(work, lambda _: True)))
     assert [len(asked) for asked, _ in turns[2:]] == [FULL, 1]
 
 
-async def ask_many(turns: Turns) -> None:
+async def ask_many(turns: GroupCommit) -> None:
     """Ask one thing after the other without a pause, one more than a turn has room for that waits."""
     asked = [turns.ask(0)]
     for number in range(FULL):
