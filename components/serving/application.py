@@ -71,6 +71,11 @@ class Application:
         routes = ["none", *self._routes, *map(_model_route, [*self._answers, "infer"])]
         self._metrics = Metrics(current.model.name, current.labels, routes, self._board)
 
+    @property
+    def model(self) -> Model:
+        """The version that answers."""
+        return self._current.model
+
     def admit(self, request: Request) -> None:
         """Find the handler of a request before its body is read, or refuse it."""
         try:

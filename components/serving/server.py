@@ -7,8 +7,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -42,19 +42,23 @@ def serve(options: Options) -> None:
     Raises:
         UserError: when there is nothing to serve, or another server serves it, or the port is taken.
     """
-    opened = _opened(options)
-    try:
-        with _alone(options):
-            listener = listen(options.port, options.ports, options.host)
-            _announce(options, listener)
-            board = Board(options.workers)
-            if options.workers > 1:
-                Workers(board).start()
-            with closing(opened()) as current, _logged(options.predictions) as predictions:
-                application = Application(current, options.limits, options.token, options.aliases, board, predictions)
-                _answer(listener, current, application, board)
-    except BlockingIOError:
-        raise UserError(f"an endpoint of {options.name!r} runs already; `nightshift stop` stops it") from None
+    load_current = _loader(options)
+    with _alone(options):
+        listener = listen(options.port, options.ports, options.host)
+        _announce(options, listener)
+        board = Board(options.workers)
+        if options.workers > 1:
+            Workers(board).start()
+        with _loaded(options, load_current, board) as application:
+            _answer(listener, application)
+
+
+@contextmanager
+def application(options: Options) -> Iterator[Application]:
+    """Serve in another server's process: it listens, and asks the application; see `serve`."""
+    load_current = _loader(options)
+    with _alone(options), _loaded(options, load_current, Board()) as application:
+        yield application
 
 
 def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
@@ -83,8 +87,8 @@ def listen(port: int, attempts: int = PORTS, host: str = HOST) -> socket.socket:
     raise UserError(f"port is {port}, but {port} to {last} are all taken; stop what listens there")
 
 
-def _opened(options: Options) -> Callable[[], Current]:
-    """Return what opens the version that is to be served, and its online state."""
+def _loader(options: Options) -> Callable[[], Current]:
+    """Return a function that loads the version that is to be served, and opens its online state."""
     loaded = partial(load, options.name, limits=options.limits, device=options.device)
     if options.registry is None:
         return partial(Current, cache(partial(_package, str(options.model))), loaded)
@@ -119,22 +123,35 @@ def _announce(options: Options, listener: socket.socket) -> None:
         storage.write_json(files.state_uri(options.registry, options.name), asdict(state))
 
 
-def _alone(options: Options) -> AbstractContextManager[object]:
-    if not options.registry:
-        return nullcontext()
-    return locks.held(files.lock_path(options.registry, options.name), seconds=LOCK_SECONDS)
+@contextmanager
+def _alone(options: Options) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            if options.registry:
+                path = files.lock_path(options.registry, options.name)
+                stack.enter_context(locks.held(path, seconds=LOCK_SECONDS))
+        except BlockingIOError:
+            raise UserError(f"an endpoint of {options.name!r} runs already; `nightshift stop` stops it") from None
+        yield
+
+
+@contextmanager
+def _loaded(options: Options, load_current: Callable[[], Current], board: Board) -> Iterator[Application]:
+    """Load what is to be served, and follow it."""
+    with closing(load_current()) as current, _logged(options.predictions) as predictions:
+        threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
+        yield Application(current, options.limits, options.token, options.aliases, board, predictions)
 
 
 def _logged(folder: str | None) -> AbstractContextManager[Predictions | None]:
     return closing(Predictions(folder)) if folder else nullcontext()
 
 
-def _answer(listener: socket.socket, current: Current, application: Application, board: Board) -> None:
-    threading.Thread(target=current.follow, args=(board.serve,), daemon=True).start()
+def _answer(listener: socket.socket, application: Application) -> None:
     gc.collect()
     gc.freeze()  # what is loaded stays: a collection looks at what requests leave only
-    gc.set_threshold(50_000)  # which is nothing: what answers a request refers to nothing in a circle
-    model = current.model
+    gc.set_threshold(50_000)  # requests create no reference cycles, so collections are rare and cheap
+    model = application.model
     log.info("port %d serves %s, version %d", listener.getsockname()[1], model.name, model.pointer.version)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(http.serve(application, listener))
