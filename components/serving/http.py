@@ -164,10 +164,9 @@ class Connection(asyncio.Protocol):
 
     async def _linger(self) -> None:
         """Wait until the client closes: to close with bytes unread would take the last response from it."""
-        if self._is_half_closed or self._server.is_stopping:
-            return
-        self._transport.write_eof()
-        while not self._is_half_closed:
+        if not self._is_half_closed:
+            self._transport.write_eof()
+        while not (self._is_half_closed or self._server.is_stopping):
             self._unread = b""
             self._transport.resume_reading()
             await self._wait("linger")

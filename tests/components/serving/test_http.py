@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from components.serving.errors import UnauthorizedError
-from components.serving.http import PIECE, Connection, Timeouts
+from components.serving.http import PIECE, Connection, Server, Timeouts
 from components.serving.messages import Request, Response
 from components.serving.parser import HEAD_BYTES, MAX_HEADERS
 from tests.components.serving.conftest import answering
@@ -25,12 +25,12 @@ LARGEST = 100_000
 
 
 class Echo:
-    """Answers with the path and the body; the body `slow` and the path `/slow` later than others."""
+    """Answers with the path and the body; the body `slow` and the path `/slow` later, `/held` once it is released."""
 
     max_body = LARGEST
 
     def __init__(self) -> None:
-        self.requests = 0
+        self.requests, self.is_released = 0, False
 
     def admit(self, request: Request) -> None:
         if request.path == "/refused":
@@ -42,6 +42,8 @@ class Echo:
             return Response.refusal(request.refusal)
         if request.body == b"slow" or request.path == "/slow":
             await asyncio.sleep(0.05)
+        while request.path == "/held" and not self.is_released:
+            await asyncio.sleep(0.01)
         body = b"x" * 10_000_000 if request.path == "/large" else request.path.encode() + b" " + request.body
         return Response(body, headers={"content-type": "text/plain"})
 
@@ -275,6 +277,13 @@ def test_a_client_that_is_too_slow_is_given_up_and_others_are_not() -> None:
         assert exchange(port) == b""
 
 
+def test_a_client_that_sends_a_byte_now_and_then_is_given_up_all_the_same() -> None:
+    with serving(Timeouts(head=1.5)) as port, connected(port) as client:
+        client.sendall(b"POST /")
+        client.settimeout(0.01)
+        assert statuses(wait_until(lambda: client.send(b"a") and client.recv(65536), "it is given up")) == [408]
+
+
 def test_a_client_that_does_not_read_its_answers_is_sent_no_more_and_given_up() -> None:
     echo = Echo()
     with serving(Timeouts(write=0.1), echo) as port, connected(port) as client:
@@ -290,6 +299,50 @@ def is_gone(client: socket.socket) -> bool:
     except ConnectionError:
         return True
     return False
+
+
+class Gauge(asyncio.Transport):
+    """A transport that keeps whether it reads, and the answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads, self.written = True, b""
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_while_a_request_is_answered_little_more_is_read() -> None:
+    async def talk() -> None:
+        echo, transport = Echo(), Gauge()
+        connection = Connection(Server(echo))
+        connection.connection_made(transport)
+        connection.data_received(request("/held") + request("/b"))
+        while not echo.requests:
+            await asyncio.sleep(0)
+        assert transport.reads
+        connection.data_received(request("/a", body=b"x" * PIECE))
+        assert not transport.reads
+        echo.is_released = True
+        while b"/a x" not in transport.written:
+            await asyncio.sleep(0)
+        while not transport.reads:
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+
+    asyncio.run(asyncio.wait_for(talk(), SECONDS))
 
 
 def test_answers_that_are_read_late_come_whole(port) -> None:
