@@ -143,7 +143,7 @@ class GroupCommit:
         self._asked.append((what, answer))
         if not self._is_busy:
             self._is_busy = True
-            self._loop.call_soon(self._begin, 1)
+            self._loop.call_soon(self._begin, 0)  # what was read in this turn asks in the next one
         return answer
 
     @cached_property
