@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from components.common.config.neural import Compile, Compression, Precision, Schedule, Trainer
+from components.common.config.neural import Compile, Compression, Fit, Precision, Schedule, Trainer
 from components.common.errors import UserError
 from components.neural.recipes import Recipe
 from components.neural.replica import Replica
@@ -32,10 +32,6 @@ def arranged(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
         UserError: when the processes cannot share it as the config says.
     """
     mesh = arrangement(recipe, trainer, device, dist.get_world_size())
-    if trainer.zero:
-        from components.neural.zero import Zero
-
-        return Zero(recipe, trainer, device, mesh)
     if trainer.pipeline > 1:
         from components.neural.pipeline import Pipelined
 
@@ -44,27 +40,49 @@ def arranged(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
 
 
 def arrangement(recipe: Recipe, trainer: Trainer, device: torch.device, processes: int) -> DeviceMesh:
-    """Return the processes along `AXES`."""
+    """Return the processes along `AXES`: in ZeRO, all of them along `shard`.
+
+    Raises:
+        UserError: when the processes cannot share the network as the config says.
+    """
+    check(recipe.fit, trainer, processes)
+    shard = processes if trainer.zero else trainer.shard
+    replicas = processes // (trainer.pipeline * shard * trainer.tensor)
+    shape = (trainer.pipeline, replicas, shard, trainer.tensor)
+    return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
+
+
+def check(fit: Fit, trainer: Trainer, processes: int) -> None:
+    """Refuse a layout that so many processes, or this fit, cannot have.
+
+    Raises:
+        UserError: with the fields that contradict each other.
+    """
     together = trainer.shard * trainer.tensor * trainer.pipeline
-    given = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
-    if recipe.fit.compile is Compile.CUDA_GRAPHS and processes > 1:
+    layout = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
+    if fit.compile is Compile.CUDA_GRAPHS and processes > 1:
         # FSDP gathers parameters at other addresses each time, and beside DDP they fail (pytorch/pytorch#113809)
         raise UserError(f"compile is cuda-graphs, which {processes} processes cannot have; write compile: default")
     if processes % together:
-        raise UserError(f"{given} is {together}, which does not divide {processes} processes; start a multiple of it")
+        raise UserError(f"{layout} is {together}, which does not divide {processes} processes; start a multiple of it")
     if trainer.zero and together > 1:
-        raise UserError(f"{given}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
-    if trainer.zero:
-        given = f"task.trainer: zero {trainer.zero}"
-    is_shared = together > 1 or trainer.zero > 0
-    if is_shared and trainer.compression is not Compression.NONE:
-        raise UserError(f"{given}: compression is for processes that only replicate; leave it out")
+        raise UserError(f"{layout}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
     if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is Schedule.ZERO_BUBBLE:
-        raise UserError(f"{given}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
-    if is_shared and recipe.fit.precision is Precision.FP16:
-        raise UserError(f"{given}: fp16 scales the loss of whole networks only; write precision: bf16")
-    shape = (trainer.pipeline, processes // together, trainer.shard, trainer.tensor)
-    return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
+        raise UserError(f"{layout}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
+    if trainer.zero or together > 1:
+        check_whole(fit, trainer, f"task.trainer: zero {trainer.zero}" if trainer.zero else layout)
+
+
+def check_whole(fit: Fit, trainer: Trainer, layout: str) -> None:
+    """Refuse what only processes that have a whole network each can do.
+
+    Raises:
+        UserError: that begins with the layout.
+    """
+    if trainer.compression is not Compression.NONE:
+        raise UserError(f"{layout}: compression is for processes that only replicate; leave it out")
+    if fit.precision is Precision.FP16:
+        raise UserError(f"{layout}: fp16 scales the loss of whole networks only; write precision: bf16")
 
 
 class Shared(Replica):
@@ -78,9 +96,24 @@ class Shared(Replica):
         self._distribute()
 
     def _distribute(self) -> None:
-        split(self.recipe, self.model, self.mesh)
+        self._split(self.model)
         if self.mesh["replicate"].size() == self.mesh.size():
             self.called = replicated(self.model, self.mesh["replicate"], self.trainer)
+
+    def _split(self, part: nn.Sequential) -> None:
+        """Share the layers of a part of the network, then the parameters of its blocks."""
+        mesh = self.mesh
+        if mesh["tensor"].size() > 1:
+            parallelize_module(part, mesh["tensor"], self.recipe.tensor_plan(part))
+        # a hybrid of both: with one process along `shard` it only replicates, which DDP does not for shared layers
+        if mesh["shard"].size() > 1 or (
+            mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not is_cut(mesh)
+        ):
+            part.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # it refuses channels-last
+            rows = mesh["shard"] if mesh["replicate"].size() == 1 else mesh["replicate", "shard"]
+            # in ZeRO-2 a block's parameters stay whole from the forward to the backward pass
+            for module in (*part, part):
+                fully_shard(module, mesh=rows, reshard_after_forward=self.trainer.zero != 2)
 
     def held(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
@@ -112,19 +145,6 @@ class Shared(Replica):
                 dist.all_reduce(value, group=self.mesh["pipeline"].get_group())
             place.copy_(value)
         return model
-
-
-def split(recipe: Recipe, part: nn.Sequential, mesh: DeviceMesh) -> None:
-    """Share the layers of a part of a network, then the parameters of its blocks."""
-    if mesh["tensor"].size() > 1:
-        parallelize_module(part, mesh["tensor"], recipe.tensor_plan(part))
-    # a hybrid of both: with one process along `shard` it only replicates, which DDP does not for shared layers
-    if mesh["shard"].size() > 1 or (mesh["replicate"].size() > 1 and mesh["tensor"].size() > 1 and not is_cut(mesh)):
-        part.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]  # it refuses channels-last
-        rows = mesh["shard"] if mesh["replicate"].size() == 1 else mesh["replicate", "shard"]
-        for block in part:
-            fully_shard(block, mesh=rows)
-        fully_shard(part, mesh=rows)
 
 
 def is_cut(mesh: DeviceMesh) -> bool:

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from components.common.config.neural import Schedule
 from components.common.errors import UserError
 from components.neural.data import Batch
-from components.neural.parallel import Shared, split
+from components.neural.parallel import Shared
 
 LOOPED = {Schedule.INTERLEAVED: ScheduleInterleaved1F1B, Schedule.ZERO_BUBBLE: ScheduleInterleavedZeroBubble}
 
@@ -37,7 +37,7 @@ class Pipelined(Shared):
         here = range(rank, len(cut), processes)
         self.parts = [cut[number] for number in here]
         for part in self.parts:
-            split(self.recipe, part, self.mesh)
+            self._split(part)
         group = self.mesh["pipeline"].get_group()
         own = [PipelineStage(cut[number], number, len(cut), self.device, group=group) for number in here]
         self._is_first, self._is_last = 0 in here, len(cut) - 1 in here

@@ -78,23 +78,14 @@ class Replica:
         """Return the weights, and the statistics of batches, that lie in this process, as they change."""
         return {name: value for part in self.parts for name, value in part.state_dict().items()}
 
-    def moments(self, optimizer: torch.optim.Optimizer) -> dict[str, Values]:
-        """Return what the optimizer keeps of the weights, as it changes: kind -> name of the weight -> value."""
-        found: dict[str, Values] = {}
-        for name, parameter in (each for part in self.parts for each in part.named_parameters()):
-            for kind, value in optimizer.state[parameter].items():
-                found.setdefault(kind, {})[name] = value.detach()
-        return found
-
-    def saved(self, name: str, value: Tensor) -> Tensor:  # noqa: ARG002
-        """Return one of `weights` or `moments` in the weight's own shape, as a checkpoint takes it."""
-        return value
-
-    def restore(self, name: str, value: Tensor, saved: Tensor) -> None:
-        """Have one of `weights` or `moments` be what was loaded into `saved`; call `restored` after the last one."""
-
-    def restored(self) -> None:
-        """Have the network compute with `weights`, which were changed."""
+    def moments(self, optimizer: torch.optim.Optimizer) -> Values:
+        """Return what the optimizer keeps of the weights, as it changes, by `<name of the weight>.<kind>`."""
+        return {
+            f"{name}.{kind}": value.detach()
+            for part in self.parts
+            for name, parameter in part.named_parameters()
+            for kind, value in optimizer.state[parameter].items()
+        }
 
     def whole(self) -> nn.Sequential:
         """Return the whole network, in every process, without what is compiled for a training's batches alone."""

@@ -64,10 +64,12 @@ class Training:
         """Return parameters, their average, optimizer and order of rows, by names that no layout changes."""
         if not self.optimizer.state:
             self._allocate()
-        found = {"rows": self.rows.state()}
-        for form, values in self._kept():
-            found |= {form.format(name): self.replica.saved(name, value) for name, value in values.items()}
-        return found
+        state = {"rows": self.rows.state()}
+        state |= {f"model.{name}": weight for name, weight in self.replica.weights().items()}
+        state |= {f"optimizer.{name}": moment for name, moment in self.replica.moments(self.optimizer).items()}
+        if self._ema:
+            state |= {f"ema.{name}": average for name, average in self._ema.values.items()}
+        return state
 
     def notes(self) -> dict[str, Any]:
         """Return what there is to save beside tensors, as JSON has it; all processes call it after the same step."""
@@ -76,21 +78,9 @@ class Training:
     def load(self, state: Values, notes: dict[str, Any]) -> None:
         """Go on after the step that the notes name; `state` is that of `state()`, filled in place."""
         self.rows.load(state["rows"])
-        for form, values in self._kept():
-            for name, value in values.items():
-                self.replica.restore(name, value, state[form.format(name)])
-        self.replica.restored()
         self.done = notes["step"]
         self.scaler.load_state_dict(notes["scaler"])
         self.losses.load(notes["losses"])
-
-    def _kept(self) -> Iterator[tuple[str, Values]]:
-        """Yield what lies in this process, with the form of its names in a checkpoint."""
-        yield "model.{}", self.replica.weights()
-        for kind, values in self.replica.moments(self.optimizer).items():
-            yield f"optimizer.{{}}.{kind}", values
-        if self._ema:
-            yield "ema.{}", self._ema.values
 
     def _allocate(self) -> None:
         """Have the optimizer make its state, by a step that changes nothing."""

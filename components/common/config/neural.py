@@ -90,7 +90,8 @@ class Trainer(Section):
     pipeline: Processes = Field(1, description="processes that share the layers, one after the other")
     schedule: Schedule = Schedule.ONE_F_ONE_B
     zero: Annotated[Literal[0, 2, 3], INTEGER] = Field(
-        0, description="stage of DeepSpeed's ZeRO: all share gradients and optimizer state (2), and parameters (3)"
+        0,
+        description="ZeRO by FSDP2: all processes share gradients and optimizer state (2), and parameters (3)",
     )
     compression: Compression = Compression.NONE
     bucket_mb: Annotated[float, annotated_types.Interval(gt=0, le=100_000)] = Field(

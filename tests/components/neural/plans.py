@@ -1,19 +1,15 @@
 """Started by torchrun: train one network under every plan for so many processes, and compare with one process.
 
-With the word `zero`: under those of DeepSpeed.
-
 Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
 """
 
-import importlib.util
-import sys
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from components.common.config.neural import Trainer
 from components.neural import devices, processes, trainer
@@ -21,11 +17,9 @@ from components.neural.data import Resident
 from components.neural.recipes import mlp
 from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.replica import Replica
+from components.neural.trainer import Training
 from tests.components.neural import resumable
 
-needs_deepspeed = pytest.mark.skipif(
-    importlib.util.find_spec("deepspeed") is None, reason="DeepSpeed is missing; pip install -e '.[deepspeed]'"
-)
 CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
 PIPELINE = {"pipeline": 2}
@@ -41,6 +35,14 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "fsdp": ({"shard": 2}, {}),
         "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
         "fsdp, mixed": ({"shard": 2}, PIECES),
+        "zero-2": ({"zero": 2}, {}),
+        "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "zero-2, warmed up, bf16": ({"zero": 2}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
+        "zero-2, mixed": ({"zero": 2}, PIECES),
+        "zero-3": ({"zero": 3}, {}),
+        "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "zero-3, warmed up, bf16": ({"zero": 3}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
+        "zero-3, mixed": ({"zero": 3}, PIECES),
         "tp": ({"tensor": 2}, {}),
         "tp, two hidden layers, clipped": ({"tensor": 2}, {"layers": 2, "clip": 0.05}),
         "pp 1f1b": (PIPELINE, PIECES),
@@ -67,19 +69,6 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
     },
 }
-# of 2 processes, where DeepSpeed is installed
-ZERO: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "zero-2": ({"zero": 2}, {}),
-    "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
-    "zero-2, small buckets, warmed up": ({"zero": 2, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
-    "zero-2, bf16": ({"zero": 2}, {"precision": "bf16"}),
-    "zero-3": ({"zero": 3}, {}),
-    "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
-    "zero-3, small buckets, warmed up": ({"zero": 3, "bucket_mb": 0.0001}, {"warmup": 0.3, "decay": "cosine"}),
-    "zero-3, bf16": ({"zero": 3}, {"precision": "bf16"}),
-    "zero-2, mixed": ({"zero": 2}, PIECES),
-    "zero-3, mixed": ({"zero": 3}, PIECES),
-}
 
 
 class Mixed(MLP):
@@ -100,24 +89,32 @@ def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]
     with devices.reproducible(0, threads=1):
         alone = shared is None
         replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
-        found = trainer.fit(replica, Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size))
-        if shared and shared.get("zero"):
-            check_pieces(replica, shared["zero"])
+        rows = Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
+        found = trainer.fit(replica, rows)
+        if shared and "zero" in shared:
+            check_shards(Training(replica, rows), shared["zero"])
         return resumable.left(found)
 
 
-def check_pieces(replica: Replica, stage: int) -> None:
-    """Of two processes, each keeps half of the optimizer's state, and in stage 3 of the parameters."""
-    trained = sum(each.numel() for each in replica.recipe.model().parameters() if each.requires_grad)
-    state = sum(value.numel() for kept in replica.optimizer().state.values() for value in kept.values())
-    assert 0.4 < state / (2 * trained) < 0.6
-    assert (sum(each.numel() for each in replica.model.parameters()) == 0) == (stage == 3)
+def check_shards(training: Training, zero: int) -> None:
+    """Two processes have half of the optimizer's state each; from forward to backward, weights are whole in ZeRO-2."""
+    model = training.replica.model
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    shards = [
+        local_size(value) for name, value in training.state().items() if name.endswith((".exp_avg", ".exp_avg_sq"))
+    ]
+    assert 0.4 < sum(shards) / (2 * trained) < 0.6
+    model(torch.zeros(2, 5))
+    assert {isinstance(weight, DTensor) for weight in model.parameters()} == {zero == 3}
+
+
+def local_size(value: torch.Tensor) -> int:
+    return (value.to_local() if isinstance(value, DTensor) else value).numel()
 
 
 def main() -> None:
     with processes.joined(CPU):
-        plans = ZERO if sys.argv[1:] == ["zero"] else PLANS[dist.get_world_size()]
-        for name, (shared, given) in plans.items():
+        for name, (shared, given) in PLANS[dist.get_world_size()].items():
             kind = Mixed if "mixed" in name else MLP
             together, alone = fitted(kind, shared, given), fitted(kind, None, given)
             gap = torch.stack([(together[each] - alone[each]).abs().max() for each in alone]).max().double()

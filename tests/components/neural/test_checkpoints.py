@@ -30,7 +30,6 @@ from components.neural.trainer import Training
 from tests import processes
 from tests.components.common import s3
 from tests.components.neural import elastic, handed, resumable
-from tests.components.neural.plans import needs_deepspeed
 from tests.components.neural.resumable import CPU, PARAMETERS, STEPS
 
 
@@ -322,8 +321,7 @@ def test_processes_that_are_told_to_end_save_together_and_others_resume(tmp_path
 
 
 @pytest.mark.slow
-@needs_deepspeed
-def test_a_training_is_handed_from_whole_networks_to_deepspeed_to_fsdp_and_back(tmp_path):
+def test_a_training_is_handed_from_whole_networks_to_zero_to_fsdp_and_back(tmp_path):
     words = ["--standalone", "--nproc-per-node", "2", "-m", "tests.components.neural.handed", str(tmp_path)]
     command = [sys.executable, "-m", "components.neural", *words]
 
