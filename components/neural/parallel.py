@@ -11,81 +11,18 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from components.common.config.neural import Compile, Compression, Fit, Precision, Schedule, Trainer
-from components.common.errors import UserError
+from components.common.config.neural import Compression, Trainer
 from components.neural.recipes import Recipe
 from components.neural.replica import Replica
 
-AXES = ("pipeline", "replicate", "shard", "tensor")
 
-
-def arranged(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
-    """Return this process's part in the training of a network.
-
-    Raises:
-        UserError: when the processes cannot share it as the config says.
-    """
-    mesh = arrangement(recipe, trainer, device, dist.get_world_size())
-    if trainer.pipeline > 1:
-        from components.neural.pipeline import Pipelined
-
-        return Pipelined(recipe, trainer, device, mesh)
-    return Shared(recipe, trainer, device, mesh)
-
-
-def arrangement(recipe: Recipe, trainer: Trainer, device: torch.device, processes: int) -> DeviceMesh:
-    """Return the processes along `AXES`: in ZeRO, all of them along `shard`.
-
-    Raises:
-        UserError: when the processes cannot share the network as the config says.
-    """
-    check(recipe.fit, trainer, processes)
-    shard = processes if trainer.zero else trainer.shard
-    replicas = processes // (trainer.pipeline * shard * trainer.tensor)
-    shape = (trainer.pipeline, replicas, shard, trainer.tensor)
-    return init_device_mesh(device.type, shape, mesh_dim_names=AXES)
-
-
-def check(fit: Fit, trainer: Trainer, processes: int) -> None:
-    """Refuse a layout that so many processes, or this fit, cannot have.
-
-    Raises:
-        UserError: with the fields that contradict each other.
-    """
-    together = trainer.shard * trainer.tensor * trainer.pipeline
-    layout = f"task.trainer: shard {trainer.shard} x tensor {trainer.tensor} x pipeline {trainer.pipeline}"
-    if fit.compile is Compile.CUDA_GRAPHS and processes > 1:
-        # FSDP gathers parameters at other addresses each time, and beside DDP they fail (pytorch/pytorch#113809)
-        raise UserError(f"compile is cuda-graphs, which {processes} processes cannot have; write compile: default")
-    if processes % together:
-        raise UserError(f"{layout} is {together}, which does not divide {processes} processes; start a multiple of it")
-    if trainer.zero and together > 1:
-        raise UserError(f"{layout}: zero: {trainer.zero} is for all processes alike; write 1 for each, or zero: 0")
-    if trainer.shard > 1 and trainer.pipeline > 1 and trainer.schedule is Schedule.ZERO_BUBBLE:
-        raise UserError(f"{layout}: zero-bubble computes gradients in two parts, which FSDP does not; write shard: 1")
-    if trainer.zero or together > 1:
-        check_whole(fit, trainer, f"task.trainer: zero {trainer.zero}" if trainer.zero else layout)
-
-
-def check_whole(fit: Fit, trainer: Trainer, layout: str) -> None:
-    """Refuse what only processes that have a whole network each can do.
-
-    Raises:
-        UserError: that begins with the layout.
-    """
-    if trainer.compression is not Compression.NONE:
-        raise UserError(f"{layout}: compression is for processes that only replicate; leave it out")
-    if fit.precision is Precision.FP16:
-        raise UserError(f"{layout}: fp16 scales the loss of whole networks only; write precision: bf16")
-
-
-class Shared(Replica):
+class ParallelReplica(Replica):
     """A network whose rows, parameters or layers are shared, in one stage."""
 
     def __init__(self, recipe: Recipe, trainer: Trainer, device: torch.device, mesh: DeviceMesh) -> None:
@@ -115,7 +52,7 @@ class Shared(Replica):
             for module in (*part, part):
                 fully_shard(module, mesh=rows, reshard_after_forward=self.trainer.zero != 2)
 
-    def held(self) -> AbstractContextManager[object]:
+    def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
         if isinstance(self.called, DistributedDataParallel):
             return self.called.no_sync()

@@ -19,12 +19,12 @@ from torch.distributed.tensor import DTensor
 from components.common.config.neural import Schedule
 from components.common.errors import UserError
 from components.neural.data import Batch
-from components.neural.parallel import Shared
+from components.neural.parallel import ParallelReplica
 
 LOOPED = {Schedule.INTERLEAVED: ScheduleInterleaved1F1B, Schedule.ZERO_BUBBLE: ScheduleInterleavedZeroBubble}
 
 
-class Pipelined(Shared):
+class PipelineReplica(ParallelReplica):
     """The stages of a network that are in this process."""
 
     def _distribute(self) -> None:

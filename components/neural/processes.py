@@ -41,9 +41,9 @@ def replica(recipe: Recipe, trainer: Trainer, device: torch.device) -> Replica:
     """
     if not dist.is_initialized():
         return Replica(recipe, device)
-    from components.neural import parallel
+    from components.neural import mesh  # torch.distributed's layouts, which one process does without
 
-    return parallel.arranged(recipe, trainer, device)
+    return mesh.parallelize(recipe, trainer, device)
 
 
 def _store(environment: Mapping[str, str] = os.environ) -> Any:

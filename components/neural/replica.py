@@ -52,11 +52,11 @@ class Replica:
         if self.fit.microbatches == self.processes == 1:
             return self._backward(batch, 1.0, scale)
         *before, last = self._pieces(batch)
-        with self.held():
+        with self.no_sync():
             losses = [self._backward(*piece, scale) for piece in before]
         return torch.stack([*losses, self._backward(*last, scale)]).sum()
 
-    def held(self) -> AbstractContextManager[object]:
+    def no_sync(self) -> AbstractContextManager[object]:
         """Keep gradients in this process."""
         return nullcontext()
 

@@ -62,7 +62,7 @@ class Watched:
         batch = self._next()
         _meet()
         began = time.perf_counter()
-        with self._training.replica.held():
+        with self._training.replica.no_sync():
             self._step(batch)
         return [waited, time.perf_counter() - began, together]
 

@@ -9,7 +9,7 @@ import torch
 
 from components.common.config.neural import Trainer
 from components.common.errors import UserError
-from components.neural import parallel, pipeline
+from components.neural import mesh, pipeline
 from components.neural.recipes.mlp import MLP, Parameters
 from tests.components.neural.plans import PLANS
 
@@ -56,7 +56,7 @@ def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_proce
 )
 def test_what_processes_cannot_share_is_refused_with_the_reason(given, fit, message):
     with pytest.raises(UserError, match=message):
-        parallel.arrangement(MLP(3, Parameters(**fit)), Trainer(**given), torch.device("cpu"), 8)
+        mesh.build_mesh(Parameters(**fit), Trainer(**given), torch.device("cpu"), 8)
 
 
 def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
