@@ -62,8 +62,11 @@ class Replica:
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return what changes the weights by their gradients; call it once."""
-        self._trained = [each for part in self.parts for each in part.parameters() if each.requires_grad]
-        return torch.optim.Adam(self._trained, lr=self.fit.learning_rate, fused=True)
+        parameters = (pair for part in self.parts for pair in part.named_parameters())
+        trained = {name: parameter for name, parameter in parameters if parameter.requires_grad}
+        self._trained = list(trained.values())
+        groups = self.recipe.optimizer_groups(trained)
+        return torch.optim.Adam(groups, lr=self.fit.learning_rate, decoupled_weight_decay=True, fused=True)
 
     def clear(self) -> None:
         """Forget gradients; the optimizer's `zero_grad` takes a twentieth of a small network's step."""

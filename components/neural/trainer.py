@@ -32,6 +32,7 @@ class Training:
         self.steps, self.done = self.fit.epochs * len(rows), 0
         self.losses = Losses(self.steps)
         self.optimizer = replica.optimizer()
+        self._peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.scaler = torch.amp.GradScaler(replica.device.type, enabled=self.fit.precision is Precision.FP16)
         self._ema = Average(replica.weights(), self.fit.ema_decay) if self.fit.ema_decay else None
 
@@ -42,7 +43,8 @@ class Training:
 
     def step(self, batch: Batch) -> Tensor:
         """Take one step: forward, backward, update; return the loss."""
-        self.optimizer.param_groups[0]["lr"] = learning_rate(self.fit, self.done, self.steps)
+        for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = learning_rate(peak, self.fit, self.done, self.steps)
         self.replica.clear()
         loss = self.replica.backward(batch, self.scaler.scale)
         if self.fit.clip:
@@ -84,25 +86,26 @@ class Training:
 
     def _allocate(self) -> None:
         """Have the optimizer make its state, by a step that changes nothing."""
-        for parameter in (each for group in self.optimizer.param_groups for each in group["params"]):
-            parameter.grad = torch.zeros_like(parameter)
-        self.optimizer.param_groups[0]["lr"] = 0.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = 0.0
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
         self.optimizer.step()
         self.replica.clear()
 
 
-def learning_rate(fit: Fit, done: int, steps: int) -> float:
-    """Return the learning rate of the step after `done` of `steps`.
+def learning_rate(peak: float, fit: Fit, done: int, steps: int) -> float:
+    """Return the learning rate of the step after `done` of `steps`; `peak` is the highest.
 
     It rises in equal parts over the steps of the warm-up (Goyal et al., Accurate, Large Minibatch SGD, 2017) and falls
     to 0 in a line or half a period of the cosine (Loshchilov & Hutter, SGDR, 2017).
     """
     rising = round(fit.warmup * steps)
     if done < rising:
-        return fit.learning_rate * (done + 1) / rising
+        return peak * (done + 1) / rising
     share = (done - rising) / (steps - rising)
     left = 1 - share if fit.decay is Decay.LINEAR else (1 + math.cos(math.pi * share)) / 2
-    return fit.learning_rate * left
+    return peak * left
 
 
 @dataclass(frozen=True)

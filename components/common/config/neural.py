@@ -60,6 +60,9 @@ class Fit(Section):
         0, description="share of the steps over which the learning rate rises first"
     )
     decay: Decay = Decay.LINEAR
+    weight_decay: Annotated[float, annotated_types.Interval(ge=0, le=1)] = Field(
+        0, description="share of matrices and kernels that a step takes off, times its learning rate (AdamW)"
+    )
     ema_decay: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = Field(
         0,
         description="share of the weights' moving average that a step leaves; the average is kept; 0: the last weights",

@@ -1,6 +1,7 @@
 """Model families, one file each: what the trainer has to know of a network.
 
-A recipe declares the network, its loss, how its layers are shared between processes, and its floating-point operations.
+A recipe declares the network, its loss, the optimizer's groups of its parameters, how its layers are shared between
+processes, and its floating-point operations.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
 
 F = TypeVar("F", bound=Fit)
+
+Group = dict[str, Any]  # as PyTorch's optimizers take them: `params`, and settings that differ, such as `lr`
 
 
 class Recipe(Protocol):
@@ -34,11 +37,27 @@ class Recipe(Protocol):
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean loss of a row."""
 
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return trained parameters, by name in the whole network, in groups with the optimizer's settings.
+
+        A group's learning rate (default: the fit's) follows the schedule like the others. A process calls it with
+        those of its part, so that a group may be empty.
+        """
+
     def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
         """Return how each layer of a part of the network is shared, by name; every parameter has to be in it."""
 
     def flops(self) -> int:
         """Return floating-point operations per row of a step, forward and backward."""
+
+
+def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:
+    """Return one group, or two where weights decay: biases, and what norms scale by, are vectors and never do."""
+    if not fit.weight_decay:
+        return [{"params": list(trained.values())}]
+    matrices = [parameter for parameter in trained.values() if parameter.dim() > 1]
+    vectors = [parameter for parameter in trained.values() if parameter.dim() <= 1]
+    return [{"params": matrices, "weight_decay": fit.weight_decay}, {"params": vectors}]
 
 
 def checked(kind: type[F], field: str, given: Mapping[str, Any]) -> F:

@@ -4,6 +4,7 @@ Devlin et al., BERT, 2019. A text's embedding is the mean over its tokens (Reime
 a linear layer tells classes apart.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from components.common.config.neural import LearningRate
 from components.common.config.section import BatchSize, Epochs, Layers, Threads, Width
 from components.common.errors import UserError
-from components.neural.recipes import pretrained
+from components.neural.recipes import Group, decay_groups, pretrained
 from components.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -117,6 +118,10 @@ class Bert:
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and the numbers of classes, int64 (n,)."""
         return nn.functional.cross_entropy(outputs, labels, label_smoothing=self.fit.label_smoothing)
+
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return the trained parameters, vectors apart where weights decay."""
+        return decay_groups(self.fit, trained)
 
     def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":  # noqa: ARG002  # no part can be
         """Refuse: its layers are not shared.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from components.common.config.neural import Fit
 from components.common.config.section import Layers, Width
-from components.neural.recipes import checked
+from components.neural.recipes import Group, checked, decay_groups
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -55,6 +55,10 @@ class MLP:
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, 1) and labels 0 or 1, float32 (n,)."""
         return nn.functional.binary_cross_entropy_with_logits(outputs.flatten(), labels)
+
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return the trained parameters, vectors apart where weights decay."""
+        return decay_groups(self.fit, trained)
 
     def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":
         """Share units in one layer and the sums over them in the next, so that only every second layer communicates."""

@@ -4,7 +4,7 @@ He, Zhang, Ren & Sun, Deep Residual Learning for Image Recognition, 2016; with t
 everybody has it since. Batches are normalized in each process by themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ from components.common.config.section import BatchSize, Epochs, Threads, Width
 from components.common.errors import UserError
 from components.neural.data import Batch
 from components.neural.images import Augmentation, augmented, beta, mixed
-from components.neural.recipes import pretrained
+from components.neural.recipes import Group, decay_groups, pretrained
 from components.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -229,6 +229,10 @@ class ResNet:
     def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean cross-entropy of logits (n, classes) and classes: numbers, int64 (n,), or shares."""
         return nn.functional.cross_entropy(outputs, labels, label_smoothing=self.fit.label_smoothing)
+
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return the trained parameters, vectors apart where weights decay."""
+        return decay_groups(self.fit, trained)
 
     def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":  # noqa: ARG002  # no part can be
         """Refuse: convolutions are not shared.

@@ -24,12 +24,14 @@ CPU = torch.device("cpu")
 BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
 PIPELINE = {"pipeline": 2}
 PIECES = {"microbatches": 4}
+DECAYED = {"weight_decay": 0.5}
 PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     2: {
         "ddp": ({}, {}),
         "ddp, accumulated, clipped": ({}, {**PIECES, "clip": 0.05}),
         "ddp, recomputed, bf16": ({}, {"recompute": True, "precision": "bf16"}),
         "ddp, fp16": ({}, {"precision": "fp16", "clip": 0.05}),
+        "ddp, weights decay": ({}, DECAYED),
         "ddp, gradients as bf16": ({"compression": "bf16"}, {}),
         "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
         "fsdp": ({"shard": 2}, {}),
@@ -43,10 +45,13 @@ PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
         "zero-3, warmed up, bf16": ({"zero": 3}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
         "zero-3, mixed": ({"zero": 3}, PIECES),
+        "zero-3, clipped, weights decay": ({"zero": 3}, {"clip": 0.05, **DECAYED}),
         "tp": ({"tensor": 2}, {}),
+        "tp, clipped, weights decay": ({"tensor": 2}, {"clip": 0.05, **DECAYED}),
         "tp, two hidden layers, clipped": ({"tensor": 2}, {"layers": 2, "clip": 0.05}),
         "pp 1f1b": (PIPELINE, PIECES),
         "pp 1f1b, clipped": (PIPELINE, {**PIECES, "clip": 0.05}),
+        "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
         "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
         "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
     },

@@ -23,7 +23,16 @@ from components.neural.recipes.mlp import MLP, Parameters
 from components.neural.trainer import Trained, Training
 
 CPU = torch.device("cpu")
-PARAMETERS = Parameters(hidden=8, layers=3, epochs=4, batch_size=10, learning_rate=0.02, microbatches=2, ema_decay=0.9)
+PARAMETERS = Parameters(
+    hidden=8,
+    layers=3,
+    epochs=4,
+    batch_size=10,
+    learning_rate=0.02,
+    weight_decay=0.5,
+    microbatches=2,
+    ema_decay=0.9,
+)
 STEPS = 44  # 103 rows
 
 

@@ -120,17 +120,57 @@ def test_the_learning_rate_falls_to_zero_over_the_training():
 
 @given(steps=st.integers(1, 300), warmup=st.floats(0, 0.999), decay=st.sampled_from(Decay))
 def test_the_learning_rate_rises_in_the_warm_up_and_falls_after_it(steps, warmup, decay):
-    fit = Fit(learning_rate=0.5, warmup=warmup, decay=decay)
-    rates, rising = [trainer.learning_rate(fit, done, steps) for done in range(steps)], round(warmup * steps)
+    fit = Fit(warmup=warmup, decay=decay)
+    rates, rising = [trainer.learning_rate(0.5, fit, done, steps) for done in range(steps)], round(warmup * steps)
     assert min(rates) > 0
     assert max(rates[max(rising - 1, 0) : rising + 1]) == 0.5
     assert (np.diff(rates[:rising]) > 0).all()
     assert (np.diff(rates[rising:]) < 0).all()
 
 
+def test_weights_decay_as_adamws_do_and_biases_do_not():
+    fit = SMALL.model_copy(update={"weight_decay": 0.3, "epochs": 1})
+    data, width = rows(fit)
+    with devices.reproducible(0, threads=1):
+        model = MLP(width, fit).model()
+        vectors = {"params": [weight for weight in model.parameters() if weight.dim() == 1], "weight_decay": 0.0}
+        matrices = {"params": [weight for weight in model.parameters() if weight.dim() == 2]}
+        adamw = torch.optim.AdamW([vectors, matrices], lr=fit.learning_rate, weight_decay=0.3, fused=True)
+        data.seed()
+        steps = len(data)
+        for done, (inputs, labels) in enumerate(data.epoch()):
+            for group in adamw.param_groups:
+                group["lr"] = trainer.learning_rate(fit.learning_rate, fit, done, steps)
+            adamw.zero_grad()
+            MLP(width, fit).loss(model(inputs), labels).backward()
+            adamw.step()
+
+    assert gap(trained(fit), model) == 0
+    assert gap(trained(SMALL.model_copy(update={"epochs": 1})), model) > 0.01
+
+
+class Halved(MLP):
+    """Its biases learn at half the rate."""
+
+    def optimizer_groups(self, trained):
+        weights, biases = ([trained[name] for name in trained if name.endswith(end)] for end in ("weight", "bias"))
+        return [{"params": weights}, {"params": biases, "lr": self.fit.learning_rate / 2}]
+
+
+def test_each_group_of_parameters_follows_the_schedule_from_its_own_rate():
+    data = Resident(torch.ones(8, 1), torch.ones(8), 2)
+    training = Training(Replica(Halved(1, Parameters(hidden=2, learning_rate=0.5, epochs=1)), CPU), data)
+    rates = []
+    for batch in training.batches():
+        training.step(batch)
+        rates.append([group["lr"] for group in training.optimizer.param_groups])
+
+    assert rates == [[0.5, 0.25], [0.375, 0.1875], [0.25, 0.125], [0.125, 0.0625]]
+
+
 def test_half_of_the_steps_with_a_cosine_are_left_at_half_the_rate():
-    fit = Fit(learning_rate=0.5, warmup=0.2, decay="cosine")
-    assert [trainer.learning_rate(fit, done, 10) for done in (0, 1, 2, 6)] == pytest.approx([0.25, 0.5, 0.5, 0.25])
+    fit = Fit(warmup=0.2, decay="cosine")
+    assert [trainer.learning_rate(0.5, fit, done, 10) for done in (0, 1, 2, 6)] == pytest.approx([0.25, 0.5, 0.5, 0.25])
 
 
 def test_what_is_kept_is_the_moving_average_of_the_weights_after_each_step():
