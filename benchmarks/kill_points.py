@@ -75,8 +75,6 @@ LIBRARIES = (
     "torch.onnx",
     "components.neural.checkpoints",
     "onnxruntime",
-    "plotly.offline",
-    "components.drift.evidently_report",
     "jinja2",
 )
 TOUCHES = ("open", "fcntl.flock", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.truncate")

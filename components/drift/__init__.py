@@ -5,6 +5,6 @@ before.
 
 Reads: the features manifest and its partitions in batches; what the scoring step has left: the days' scores, the
 model's manifest, its sample of rows and its tokenizer.
-Writes: `evidently.html` for people, `drift.json` (how far each column moved, every signal), then `verdict.json`:
-pass or fail, and why.
+Writes: `evidently.html` for people, if the config has `drift.evidently`; `drift.json` (how far each column moved, every
+signal), then `verdict.json`: pass or fail, and why.
 """

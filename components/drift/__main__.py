@@ -43,8 +43,9 @@ def body(args: Namespace) -> dict[str, Any]:
     judged = core.judge(model.sha256, columns, signals, comparison.limits)
     before = model.lineage.reference or model.lineage.train
     step.log.info("%s: %s", judged.decision, " ".join(judged.reasons))
-    place = storage.join(args.drift, "evidently.html")
-    storage.write_bytes(place, page.encode())
+    place = storage.join(args.drift, "evidently.html") if page else ""
+    if page:
+        storage.write_bytes(place, page.encode())
     found = drift.Drift(
         model_sha256=model.sha256,
         model_version=inputs.scores.details["version"],
@@ -74,12 +75,14 @@ def _inputs(context: StepContext) -> DriftInputs:
 
 
 def _moved(comparison: Comparison, window: Days, rows: int) -> tuple[list[drift.Column], str]:
-    """Return how far the columns of the newest rows have moved, and Evidently's page."""
+    """Return how far the columns of the newest rows have moved, and Evidently's page where the config wants it."""
     from components.drift import evidently_report
     from nightshift.stats import shift
 
     reference, numeric, limits = comparison.reference, comparison.numeric, comparison.limits
     step.log.info("comparing %d rows of %s with the model's reference of %d", rows, window, len(reference))
+    if not limits.evidently:
+        return shift.compare(reference, _some(comparison.batches(window), window), numeric, limits), ""
     sample: list[pd.DataFrame] = []
     kept = _sampled(comparison.batches(window), -(-rows // evidently_report.ROWS) or 1, sample)
     columns = shift.compare(reference, _some(kept, window), numeric, limits)

@@ -19,10 +19,10 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str, extremes: S
         verdict: what the comparison amounts to.
         found: how far the columns have moved, and the signals.
         limits: effect sizes above which something has drifted.
-        page: URI of Evidently's page.
+        page: URI of Evidently's page, empty without one.
         extremes: the least and the most usual rows, of images and texts.
     """
-    link = Links(title="Distributions", links=[Link(name="drift", uri=page)], is_key=True)
+    links = [Links(title="Distributions", links=[Link(name="drift", uri=page)], is_key=True)] if page else []
     said = "stable" if verdict.passed else "drifted"
     highlight = Fact(label="Drift", value=said, note=f"{found.drifted_share:.0%} of the inputs drifted")
     # what has changed first: a reader may see the first few only
@@ -33,7 +33,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str, extremes: S
         weight=WEIGHT,
         outcome=outcome.model_copy(update={"reasons": [signal.reason for signal in raised_first]}),
         highlights=[highlight],
-        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), *extremes, link],
+        blocks=[_compared(found), _effects(found.columns, limits), _signals(found.signals), *extremes, *links],
     )
 
 

@@ -113,7 +113,6 @@ def test_a_model_is_judged_on_test_days_without_rows_among_others(shop):
     assert storage.read_json(shop.place("evaluation/skew.json"))["decision"] == "pass"
 
 
-@pytest.mark.filterwarnings("ignore")  # of Evidently, which its own process may warn
 def test_days_without_rows_are_neither_drift_nor_late_labels(shop):
     newest = shop.watch(SUNDAY)
     signals = {signal.name: signal for signal in newest.signals}

@@ -105,6 +105,9 @@ class Drift(Section):
     psi: Effect = 0.1
     wasserstein: Effect = Field(0.08, description="in reference standard deviations")
     max_drifted_share: Share = Field(0.1, description="share of drifted inputs above which the inputs have drifted")
+    evidently: bool = Field(
+        False, description="true: evidently.html is written too, an interactive page; takes seconds, decides nothing"
+    )
     volume: Effect = Field(
         0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
     )

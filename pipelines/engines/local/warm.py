@@ -36,7 +36,6 @@ LIBRARIES = (
     "torch.profiler",
     "onnx.checker",
     "onnxruntime",
-    "evidently.presets",
     "jinja2",
 )
 # what they read when they are imported: in a fork it would be too late

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.contracts.section import Table, read_section
+from components.common.contracts.section import Links, Table, read_section
 from components.common.errors import UserError
 from components.drift.__main__ import _sampled, body
 from tests.components import samples
@@ -57,10 +57,17 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
         features=features,
         scores=samples.score(folder, features),
         drift=str(folder / "drift"),
+        config=json.dumps(samples.CONFIG | {"drift": {"window_days": 2, "evidently": True}}),
         executor_input=json.dumps(executor),
     )
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def links(ran: Path) -> list[str]:
+    section = read_section(str(ran / "drift"))
+    assert section
+    return [link.uri for block in section.blocks if isinstance(block, Links) for link in block.links]
 
 
 def figures(ran: Path) -> dict[str, Any]:
@@ -121,6 +128,28 @@ def test_the_page_holds_all_it_needs(ran: Path) -> None:
     assert "Data Drift Summary" in page
     assert not re.search(r"<(script|img|iframe)[^>]+src=\"?http|<link[^>]+href=\"?http", page)
     assert len(page) < 6_000_000
+
+
+def test_the_section_links_the_page(ran: Path) -> None:
+    assert links(ran) == [str(ran / "drift" / "evidently.html")]
+
+
+def test_without_a_word_in_the_config_there_is_no_page_no_link_and_no_import_of_evidently(tmp_path: Path) -> None:
+    frame = samples.features()
+    samples.write_model(tmp_path / "model", {"only": [1.0, 0.0]}, training_sample(frame))
+    features = samples.write_features(tmp_path, frame)
+    (tmp_path / "evidently.py").write_text("raise AssertionError('imported')")
+
+    scores = samples.score(tmp_path, features)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = samples.run("drift", environment, features=features, scores=scores, drift=str(tmp_path / "drift"))
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tmp_path / "drift").iterdir()) == [
+        "drift.json",
+        "verdict.json",
+    ]
+    assert links(tmp_path) == []
 
 
 def test_nothing_is_sent_and_nothing_is_left_in_the_home_folder(ran: Path) -> None:

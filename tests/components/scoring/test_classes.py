@@ -65,7 +65,7 @@ def chain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def watched(chain):
-    """The folder that the drift step has written, in a process of its own: what Evidently imports warns."""
+    """The folder that the drift step has written."""
     flags = vars(chain.flags(features="features.json", scores="scores", drift="drift"))
     words = [word for name, value in flags.items() if name != "state" for word in (f"--{name}", value)]
     subprocess.run([sys.executable, "-m", "components.drift", *words], check=True)
