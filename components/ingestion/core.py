@@ -210,7 +210,7 @@ def schema(config: Config, id_types: dict[str, str], labels_due: bool) -> pa.Dat
         "amount": pa.Column("float64", [pa.Check.ge(0), finite]),
         "image": pa.Column(object),
         "text": pa.Column(str),
-        "label": _labels(config).schema(config, nullable=not labels_due),
+        "label": _labels(config).schema(config, not labels_due),
     }
     return pa.DataFrameSchema(
         {role: roles[role] for role in columns.roles}
@@ -267,7 +267,7 @@ def _typed(raw: pd.DataFrame, config: Config, text_ids: Collection[str]) -> pd.D
         "event_time": partial(read.times, timezone=config.source.timezone),
         "amount": read.numbers,
         **{role: _rules(config).read_content for role in _rules(config).CONTENT},
-        "label": partial(_labels(config).read, config=config),
+        "label": lambda column: _labels(config).read(column, config),
     }
     frame = pd.DataFrame(index=raw.index)
     for role, name in config.columns.roles.items():

@@ -642,10 +642,10 @@ class Labels(Protocol):
     # what they have to be, for a message
     KIND: str
 
-    def schema(self, config: Config, nullable: bool) -> Any:
+    def schema(self, config: Config, nullable: bool, /) -> Any:
         """Return the column, of pandera, that labels of good rows are held to."""
 
-    def read(self, column: "pd.Series", config: Config) -> "pd.Series":
+    def read(self, column: "pd.Series", config: Config, /) -> "pd.Series":
         """Return labels, null where one cannot be read."""
 
 

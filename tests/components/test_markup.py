@@ -25,11 +25,11 @@ from components.common.contracts import section as blocks
 from components.common.contracts.section import Column, Fact, Outcome, Page, Row, Section
 from components.common.errors import UserError
 from components.common.printable import printable, printable_lines
-from nightshift.tasks.examples import Example
 from components.drift import evidently_report
 from components.ingestion import core
 from components.reporting import report
 from nightshift.tasks import columns
+from nightshift.tasks.examples import Example
 from pipelines.cli import progress
 from tests.components import samples
 
