@@ -100,7 +100,7 @@ def without_square(sha256: str = "new", version: int = 0) -> judging.Contender:
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
     taken = np.where(ROWS.labels == 2, 1, ROWS.labels)
     found = judging.measure(ROWS, 0.9 * np.eye(4)[taken] + 0.025, model, version)
-    return replace(found, sha256=sha256, trained_until="2024-03-20" if version is None else "2024-03-19")
+    return replace(found, sha256=sha256, trained_until="2024-03-19" if version else "2024-03-20")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from components.classes import images, shards
 from components.common import storage
 from components.common.contracts import tables
-from components.ingestion import __main__ as ingestion
 from nightshift.tasks.classification import features as items
+from nightshift.tasks.images.ingestion import rules
 from nightshift.tasks.images.views import view
 from tests.components.pictures import CONFIG, config, feature, ingest, parsed
 
@@ -63,7 +63,7 @@ def test_another_version_of_the_decoder_makes_every_day_again(ingested, monkeypa
     before = feature(folder, CONFIG)[0]
     monkeypatch.setattr(PIL, "__version__", "0")
     assert items.Job(parsed(), view(parsed().task), str(folder), events).uri(DAY) != before.partition(DAY).uri
-    assert ingestion._rules(parsed())["pillow"] == "0"
+    assert rules(parsed())["pillow"] == "0"
 
 
 def test_no_more_processes_decode_than_a_container_may_use(monkeypatch):
