@@ -44,8 +44,8 @@ from components.optimization.forms import Form
 from components.serving.items import tasks as served_items
 from components.serving.triton.config import Settings
 from components.serving.triton.repository import Wanted, publish
-from nightshift import tasks
 from nightshift.tasks import onnx_export
+from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export
@@ -75,11 +75,11 @@ class Network:
 
     def manifest(self) -> ModelPackage:
         """Return the network's package without its files."""
-        signature = tasks.find(self.task.kind).candidates.signature
+        signature = candidates(self.task.kind).signature
         return packages.manifest(
             {"network": self.graph},
             signature=signature(self.task),
-            preprocessing=tasks.find(self.task.kind).candidates.preprocessing(self.task),
+            preprocessing=candidates(self.task.kind).preprocessing(self.task),
             decision=DecisionRule(threshold=None),
         )
 
@@ -161,7 +161,7 @@ def measure_triton(network: Network) -> None:
 def scores(post: Callable[..., httpx.Response], model: str, network: Network, body: bytes) -> list[float]:
     """Ask for one row by the Open Inference Protocol, whose binary tensors have a length before each element."""
     values = len(body).to_bytes(4, "little") + body
-    name = tasks.find(network.task.kind).candidates.preprocessing(network.task).item
+    name = candidates(network.task.kind).preprocessing(network.task).item
     tensor = {"name": name, "datatype": "BYTES", "shape": [1, 1], "parameters": {"binary_data_size": len(values)}}
     head = json.dumps({"inputs": [tensor], "outputs": [{"name": OUTPUT}]}).encode()
     headers = {"Inference-Header-Content-Length": str(len(head))}

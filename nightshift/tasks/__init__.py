@@ -7,7 +7,8 @@ Nothing outside knows which tasks there are.
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from importlib.util import find_spec
-from typing import Any, cast
+from types import ModuleType
+from typing import cast
 
 from components.common.errors import UserError, nearest
 from nightshift.tasks import protocol
@@ -28,91 +29,76 @@ class Task:
     packages: tuple[str, ...]
 
     @property
-    def scoring(self) -> protocol.Scoring:
-        """How days are scored."""
-        return cast("protocol.Scoring", self._module("scoring"))
-
-    @property
-    def metrics(self) -> protocol.Metrics:
-        """What metrics are called."""
-        return cast("protocol.Metrics", self._module("metrics"))
+    def simulator(self) -> protocol.Simulating:
+        """Rows to begin with."""
+        return cast("protocol.Simulating", self.module("simulator"))
 
     @property
     def ingestion(self) -> protocol.Ingestion:
         """Which rows are good."""
-        return cast("protocol.Ingestion", self._module("ingestion"))
+        return cast("protocol.Ingestion", self.module("ingestion"))
 
     @property
     def labels(self) -> protocol.Labels:
         """What labels are."""
-        return cast("protocol.Labels", self._module("labels"))
-
-    @property
-    def simulator(self) -> protocol.Simulating:
-        """Rows to begin with."""
-        return cast("protocol.Simulating", self._module("simulator"))
+        return cast("protocol.Labels", self.module("labels"))
 
     @property
     def features(self) -> protocol.Features:
         """What models take of events."""
-        return cast("protocol.Features", self._module("features"))
-
-    @property
-    def views(self) -> protocol.Views:
-        """What networks see of the contents of rows."""
-        return cast("protocol.Views", self._module("views"))
+        return cast("protocol.Features", self.module("features"))
 
     @property
     def training(self) -> protocol.Training:
         """What trains and chooses a model."""
-        return cast("protocol.Training", self._module("training"))
+        return cast("protocol.Training", self.module("training"))
 
     @property
     def profiling(self) -> protocol.Profiling:
         """The training as something that is measured."""
-        return cast("protocol.Profiling", self._module("profiling"))
+        return cast("protocol.Profiling", self.module("profiling"))
 
     @property
     def evaluation(self) -> protocol.Evaluation:
         """How good a model is, and whether it may replace the champion."""
-        return cast("protocol.Evaluation", self._module("evaluation"))
+        return cast("protocol.Evaluation", self.module("evaluation"))
 
     @property
     def optimization(self) -> protocol.Optimization:
         """On what other forms of a graph are measured."""
-        return cast("protocol.Optimization", self._module("optimization"))
+        return cast("protocol.Optimization", self.module("optimization"))
+
+    @property
+    def scoring(self) -> protocol.Scoring:
+        """How days are scored."""
+        return cast("protocol.Scoring", self.module("scoring"))
 
     @property
     def drift(self) -> protocol.DriftTask:
         """What may have changed since a model was trained."""
-        return cast("protocol.DriftTask", self._module("drift"))
-
-    @property
-    def display(self) -> protocol.Display:
-        """How a report shows rows that are no numbers."""
-        return cast("protocol.Display", self._module("display"))
-
-    @property
-    def descriptors(self) -> protocol.Descriptors:
-        """What can be said of rows without a model."""
-        return cast("protocol.Descriptors", self._module("descriptors"))
+        return cast("protocol.DriftTask", self.module("drift"))
 
     @property
     def release(self) -> protocol.Release:
         """How wrong versions are."""
-        return cast("protocol.Release", self._module("release"))
+        return cast("protocol.Release", self.module("release"))
 
     @property
     def examples(self) -> protocol.Examples:
         """What a server is asked."""
-        return cast("protocol.Examples", self._module("examples"))
+        return cast("protocol.Examples", self.module("examples"))
 
     @property
-    def candidates(self) -> protocol.Candidates:
-        """What classification fits."""
-        return cast("protocol.Candidates", self._module("candidates"))
+    def metrics(self) -> protocol.Metrics:
+        """What metrics are called."""
+        return cast("protocol.Metrics", self.module("metrics"))
 
-    def _module(self, name: str) -> Any:
+    def module(self, name: str) -> ModuleType:
+        """Return a module of the task.
+
+        Raises:
+            UserError: when none of its packages has it.
+        """
         for package in self.packages:
             if find_spec(f"{package}.{name}"):
                 return import_module(f"{package}.{name}")

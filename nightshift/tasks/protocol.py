@@ -29,42 +29,121 @@ if TYPE_CHECKING:
     from components.common.contracts.section import Block, Fact
     from components.common.graph import Graph
     from components.common.splits import Watched
-    from nightshift.tasks.classification.mistakes import Answers
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted
 
 
-class DayScorer(Protocol):
-    """One model, ready to score."""
+class Simulating(Protocol):
+    """What the ingestion step asks where the data is simulated."""
 
-    def batches(self, features: Table, day: date) -> "Iterator[pd.DataFrame]":
-        """Yield a day's scores, at least one batch.
+    # the columns of a day
+    COLUMNS: tuple[str, ...]
+
+    def day(self, config: "Simulator", on: date, labels_due: date | None = None) -> "pd.DataFrame":
+        """Make one day's rows, in order of time.
 
         Args:
-            features: the table that the model's inputs are read from.
-            day: one of its days.
-
-        Returns:
-            a row for each row of the day, in their order: `event_id`, `event_time`, `score` (float32), and whatever
-            else drift compares.
-
-        Raises:
-            UserError: when the features are not what the model takes.
+            config: the world, its drifts and corruptions.
+            on: the UTC day.
+            labels_due: last day whose labels should have arrived; those of later days are null. None: all have.
         """
 
 
-class Scoring(Protocol):
-    """What the scoring step asks."""
+class Ingestion(Protocol):
+    """What the ingestion step asks: the rules by which a row is good."""
 
-    def scorer(self, uri: str, model: ModelPackage, /) -> DayScorer:
-        """Open the selected candidate of the model at a URI.
+    # canonical roles of what a row holds as a whole: bytes, text; empty of a table
+    CONTENT: tuple[str, ...]
 
-        Raises:
-            UserError: when its graph's bytes are not those that the manifest names.
+    def read_content(self, column: "pd.Series", /) -> "pd.Series":
+        """Return contents as `faults` judges them."""
+
+    def faults(self, typed: "pd.DataFrame", config: Config, /) -> "pd.Series":
+        """Return for each row the rule that rejects it, or null.
+
+        Args:
+            typed: under canonical names, null where a value cannot be read; n rows.
+            config: the use case.
         """
 
-    def identified(self, scores: "pd.DataFrame", features: Partition, /) -> "pd.DataFrame":
-        """Return a day's scores with the columns by which the endpoint's log knows their rows."""
+    def near_duplicates(self, contents: "pd.Series", config: Config, /) -> "npt.NDArray[np.bool_]":
+        """Return which contents of a day's good rows are nearly an earlier one, (n,)."""
+
+    def rules(self, config: Config, /) -> dict[str, object]:
+        """Return what decides which rows are good, beside columns and zone: part of every partition's key."""
+
+
+class Labels(Protocol):
+    """What the ingestion step asks of labels."""
+
+    # what they have to be, for a message
+    KIND: str
+
+    def schema(self, config: Config, nullable: bool, /) -> Any:
+        """Return the column, of pandera, that labels of good rows are held to."""
+
+    def read(self, column: "pd.Series", config: Config, /) -> "pd.Series":
+        """Return labels, null where one cannot be read."""
+
+
+@dataclass(frozen=True)
+class FeatureSetup:
+    """What the features of every day are made of.
+
+    Attributes:
+        config: the use case.
+        lake: root of the tables.
+        events: by day.
+        device: `cpu` or `cuda`.
+        scratch: URI where workers leave what others need.
+    """
+
+    config: Config
+    lake: str
+    events: Table
+    device: str
+    scratch: str
+
+
+@dataclass(frozen=True)
+class FeatureDetails:
+    """What is said of a features table.
+
+    Attributes:
+        details: of its manifest.
+        sentences: of the report.
+        blocks: of the report.
+        metrics: of the step.
+    """
+
+    details: dict[str, Any]
+    sentences: Sequence[str] = ()
+    blocks: "Sequence[Block]" = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class DailyFeatures(Protocol):
+    """The features of each day, in partitions that are made once."""
+
+    def uri(self, day: date) -> str:
+        """Return where a day's partition lies: its name is a hash of all it is made from."""
+
+    def write(self, missing: dict[date, str], /) -> dict[date, Partition]:
+        """Make and write the partitions of missing days, given by their URIs."""
+
+    def details(self, parts: list[Partition], /) -> FeatureDetails:
+        """Describe the table of some days, and write what goes with it."""
+
+
+class Features(Protocol):
+    """What the features step asks."""
+
+    def features(self, setup: FeatureSetup, /) -> DailyFeatures:
+        """Return what makes features.
+
+        Raises:
+            UserError: when something that it needs is missing.
+        """
 
 
 @dataclass(frozen=True)
@@ -202,32 +281,6 @@ class Training(Protocol):
         """Return the candidates of a config's task that several processes train together."""
 
 
-class Candidates(Protocol):
-    """What classification asks of images and of texts."""
-
-    def preprocessing(self, task: Any, /) -> "Images | Texts":
-        """Return how rows become the graphs' input.
-
-        Raises:
-            UserError: when something that it needs cannot be read.
-        """
-
-    def signature(self, task: Any, /) -> Signature:
-        """Return what every graph takes and gives."""
-
-    def files(self, task: Any, /) -> Mapping[str, bytes]:
-        """Return what a package holds beside its graphs."""
-
-    def fit(self, setting: Any, name: str, items: Any, rows: Any, /) -> "Fitted":
-        """Fit one candidate of the config."""
-
-    def recipe(self, task: Any, name: str, /) -> Any:
-        """Return the recipe of a network among the candidates."""
-
-    def is_network(self, task: Any, name: str, /) -> bool:
-        """Return whether several processes train a candidate together."""
-
-
 class ProfiledFit(Protocol):
     """A model whose training is measured."""
 
@@ -300,6 +353,146 @@ class Profiling(Protocol):
         Raises:
             UserError: when its recipe refuses a parameter, or nothing of it is trained.
         """
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """What is written of a model that was evaluated.
+
+    Attributes:
+        verdict: whether it may replace the champion.
+        figures: `evaluation.json`.
+        highlights: what a report shows first.
+        blocks: what it shows below.
+        card: the model card, in Markdown.
+        metrics: of the selected candidate, for the metadata of the step.
+        caveats: what a reader has to know of the rows, a sentence each.
+        others: file name -> verdict of another gate.
+    """
+
+    verdict: Verdict
+    figures: Artifact
+    highlights: "list[Fact]"
+    blocks: "list[Block]"
+    card: str
+    metrics: Mapping[str, Any]
+    caveats: list[str] = field(default_factory=list)
+    others: Mapping[str, Verdict] = field(default_factory=dict)
+
+
+class RowsUnderTest(Protocol[C]):
+    """The test rows, on which models are measured; as text, how many and of which days."""
+
+    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> C:
+        """Measure a candidate of the model at a URI; its version in the registry is 0 before it has one."""
+
+    def misfit(self, ours: ModelPackage, model: ModelPackage, /) -> str:
+        """Return why a model cannot score the rows as ours does, the end of a sentence; empty when it can."""
+
+    def report(self, uri: str, model: ModelPackage, candidates: dict[str, C], champion: C | str) -> EvaluationReport:
+        """Judge the model at a URI and describe it.
+
+        Args:
+            uri: folder of the model.
+            model: its manifest.
+            candidates: each of its candidates, measured.
+            champion: measured on the same rows, or a sentence why there is none to compare with.
+        """
+
+
+class Evaluation(Protocol):
+    """What the evaluation step asks."""
+
+    def rows(self, config: Config, features: Table, fold: Fold, model: ModelPackage, /) -> RowsUnderTest[Any]:
+        """Return the test rows of a fold.
+
+        Raises:
+            UserError: when they cannot judge a model.
+        """
+
+
+class OptimizationRows(Protocol):
+    """Validation rows on which forms of a graph are measured, and how."""
+
+    metric: ClassVar[str]  # of which a form may lose a little
+    many: ClassVar[int]  # rows of a large call
+
+    @property
+    def inputs(self) -> "npt.NDArray[Any]":
+        """What the graph takes of the validation rows, (n, ...)."""
+
+    @property
+    def limit(self) -> float:
+        """How much of the metric a form may lose, at the high end of the interval."""
+
+    @property
+    def is_decidable(self) -> bool:
+        """Whether the metric has a meaning."""
+
+    def decided(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[Any]":
+        """Return what is decided by scores, (n,)."""
+
+    def quality(self, scores: "npt.NDArray[np.float32]") -> float:
+        """Return the metric."""
+
+    def resampled(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[np.floating[Any]]":
+        """Return the metric of every resample of the rows, which are the same for all scores."""
+
+
+class Optimization(Protocol):
+    """What the optimization step asks."""
+
+    def rows(
+        self, config: Config, features: Table, uri: str, model: ModelPackage, limit: float, /
+    ) -> "tuple[npt.NDArray[Any], OptimizationRows]":
+        """Return a sample of training rows' inputs, (n, ...), by which scales are chosen, and the validation rows.
+
+        Args:
+            config: the use case.
+            features: by day.
+            uri: folder of the model.
+            model: its manifest.
+            limit: how much of the metric a form may lose.
+
+        Raises:
+            UserError: when the features are not what the model takes.
+        """
+
+    def reference(self, features: Table, uri: str, model: ModelPackage, graph: "Graph", /) -> "pd.DataFrame":
+        """Return the sample that drift is measured against, as another form of the graph sees it."""
+
+
+class DayScorer(Protocol):
+    """One model, ready to score."""
+
+    def batches(self, features: Table, day: date) -> "Iterator[pd.DataFrame]":
+        """Yield a day's scores, at least one batch.
+
+        Args:
+            features: the table that the model's inputs are read from.
+            day: one of its days.
+
+        Returns:
+            a row for each row of the day, in their order: `event_id`, `event_time`, `score` (float32), and whatever
+            else drift compares.
+
+        Raises:
+            UserError: when the features are not what the model takes.
+        """
+
+
+class Scoring(Protocol):
+    """What the scoring step asks."""
+
+    def scorer(self, uri: str, model: ModelPackage, /) -> DayScorer:
+        """Open the selected candidate of the model at a URI.
+
+        Raises:
+            UserError: when its graph's bytes are not those that the manifest names.
+        """
+
+    def identified(self, scores: "pd.DataFrame", features: Partition, /) -> "pd.DataFrame":
+        """Return a day's scores with the columns by which the endpoint's log knows their rows."""
 
 
 @dataclass(frozen=True)
@@ -399,286 +592,6 @@ class DriftTask(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class EvaluationReport:
-    """What is written of a model that was evaluated.
-
-    Attributes:
-        verdict: whether it may replace the champion.
-        figures: `evaluation.json`.
-        highlights: what a report shows first.
-        blocks: what it shows below.
-        card: the model card, in Markdown.
-        metrics: of the selected candidate, for the metadata of the step.
-        caveats: what a reader has to know of the rows, a sentence each.
-        others: file name -> verdict of another gate.
-    """
-
-    verdict: Verdict
-    figures: Artifact
-    highlights: "list[Fact]"
-    blocks: "list[Block]"
-    card: str
-    metrics: Mapping[str, Any]
-    caveats: list[str] = field(default_factory=list)
-    others: Mapping[str, Verdict] = field(default_factory=dict)
-
-
-class RowsUnderTest(Protocol[C]):
-    """The test rows, on which models are measured; as text, how many and of which days."""
-
-    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> C:
-        """Measure a candidate of the model at a URI; its version in the registry is 0 before it has one."""
-
-    def misfit(self, ours: ModelPackage, model: ModelPackage, /) -> str:
-        """Return why a model cannot score the rows as ours does, the end of a sentence; empty when it can."""
-
-    def report(self, uri: str, model: ModelPackage, candidates: dict[str, C], champion: C | str) -> EvaluationReport:
-        """Judge the model at a URI and describe it.
-
-        Args:
-            uri: folder of the model.
-            model: its manifest.
-            candidates: each of its candidates, measured.
-            champion: measured on the same rows, or a sentence why there is none to compare with.
-        """
-
-
-class Evaluation(Protocol):
-    """What the evaluation step asks."""
-
-    def rows(self, config: Config, features: Table, fold: Fold, model: ModelPackage, /) -> RowsUnderTest[Any]:
-        """Return the test rows of a fold.
-
-        Raises:
-            UserError: when they cannot judge a model.
-        """
-
-
-class Display(Protocol):
-    """How a report shows rows of a task with classes."""
-
-    def show(self, uri: str, model: ModelPackage, title: str, rows: "pd.DataFrame", inputs: Any, /) -> "Block":
-        """Show what some rows were taken for.
-
-        Args:
-            uri: folder of the model.
-            model: its manifest.
-            title: of the block.
-            rows: `event_id` and `predicted`, n rows.
-            inputs: what the graph takes of them, (n, ...).
-        """
-
-    def mistakes(self, uri: str, model: ModelPackage, answers: "Answers", /) -> "Block | None":
-        """Show the surest mistakes among a model's answers; None without a mistake."""
-
-
-class OptimizationRows(Protocol):
-    """Validation rows on which forms of a graph are measured, and how."""
-
-    metric: ClassVar[str]  # of which a form may lose a little
-    many: ClassVar[int]  # rows of a large call
-
-    @property
-    def inputs(self) -> "npt.NDArray[Any]":
-        """What the graph takes of the validation rows, (n, ...)."""
-
-    @property
-    def limit(self) -> float:
-        """How much of the metric a form may lose, at the high end of the interval."""
-
-    @property
-    def is_decidable(self) -> bool:
-        """Whether the metric has a meaning."""
-
-    def decided(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[Any]":
-        """Return what is decided by scores, (n,)."""
-
-    def quality(self, scores: "npt.NDArray[np.float32]") -> float:
-        """Return the metric."""
-
-    def resampled(self, scores: "npt.NDArray[np.float32]") -> "npt.NDArray[np.floating[Any]]":
-        """Return the metric of every resample of the rows, which are the same for all scores."""
-
-
-class Optimization(Protocol):
-    """What the optimization step asks."""
-
-    def rows(
-        self, config: Config, features: Table, uri: str, model: ModelPackage, limit: float, /
-    ) -> "tuple[npt.NDArray[Any], OptimizationRows]":
-        """Return a sample of training rows' inputs, (n, ...), by which scales are chosen, and the validation rows.
-
-        Args:
-            config: the use case.
-            features: by day.
-            uri: folder of the model.
-            model: its manifest.
-            limit: how much of the metric a form may lose.
-
-        Raises:
-            UserError: when the features are not what the model takes.
-        """
-
-    def reference(self, features: Table, uri: str, model: ModelPackage, graph: "Graph", /) -> "pd.DataFrame":
-        """Return the sample that drift is measured against, as another form of the graph sees it."""
-
-
-@dataclass(frozen=True)
-class FeatureSetup:
-    """What the features of every day are made of.
-
-    Attributes:
-        config: the use case.
-        lake: root of the tables.
-        events: by day.
-        device: `cpu` or `cuda`.
-        scratch: URI where workers leave what others need.
-    """
-
-    config: Config
-    lake: str
-    events: Table
-    device: str
-    scratch: str
-
-
-@dataclass(frozen=True)
-class FeatureDetails:
-    """What is said of a features table.
-
-    Attributes:
-        details: of its manifest.
-        sentences: of the report.
-        blocks: of the report.
-        metrics: of the step.
-    """
-
-    details: dict[str, Any]
-    sentences: Sequence[str] = ()
-    blocks: "Sequence[Block]" = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-class DailyFeatures(Protocol):
-    """The features of each day, in partitions that are made once."""
-
-    def uri(self, day: date) -> str:
-        """Return where a day's partition lies: its name is a hash of all it is made from."""
-
-    def write(self, missing: dict[date, str], /) -> dict[date, Partition]:
-        """Make and write the partitions of missing days, given by their URIs."""
-
-    def details(self, parts: list[Partition], /) -> FeatureDetails:
-        """Describe the table of some days, and write what goes with it."""
-
-
-class Features(Protocol):
-    """What the features step asks."""
-
-    def features(self, setup: FeatureSetup, /) -> DailyFeatures:
-        """Return what makes features.
-
-        Raises:
-            UserError: when something that it needs is missing.
-        """
-
-
-@dataclass(frozen=True)
-class View:
-    """What networks see of a row's content.
-
-    Attributes:
-        column: where the content is.
-        see: rows' contents -> what networks see of them, (n, ...); can be pickled.
-        empty: what they see of no rows, (0, ...).
-        made_of: what decides it beside the contents: part of every partition's key.
-    """
-
-    column: str
-    see: "Callable[[Sequence[Any]], npt.NDArray[Any]]"
-    empty: "npt.NDArray[Any]"
-    made_of: list[Any]
-
-
-class Views(Protocol):
-    """What classification asks of images and of texts: what networks see of them."""
-
-    def view(self, task: Any, /) -> View:
-        """Return what networks see of the contents of rows.
-
-        Raises:
-            UserError: when something that it needs cannot be read.
-        """
-
-
-class Ingestion(Protocol):
-    """What the ingestion step asks: the rules by which a row is good."""
-
-    # canonical roles of what a row holds as a whole: bytes, text; empty of a table
-    CONTENT: tuple[str, ...]
-
-    def read_content(self, column: "pd.Series", /) -> "pd.Series":
-        """Return contents as `faults` judges them."""
-
-    def faults(self, typed: "pd.DataFrame", config: Config, /) -> "pd.Series":
-        """Return for each row the rule that rejects it, or null.
-
-        Args:
-            typed: under canonical names, null where a value cannot be read; n rows.
-            config: the use case.
-        """
-
-    def near_duplicates(self, contents: "pd.Series", config: Config, /) -> "npt.NDArray[np.bool_]":
-        """Return which contents of a day's good rows are nearly an earlier one, (n,)."""
-
-    def rules(self, config: Config, /) -> dict[str, object]:
-        """Return what decides which rows are good, beside columns and zone: part of every partition's key."""
-
-
-class Labels(Protocol):
-    """What the ingestion step asks of labels."""
-
-    # what they have to be, for a message
-    KIND: str
-
-    def schema(self, config: Config, nullable: bool, /) -> Any:
-        """Return the column, of pandera, that labels of good rows are held to."""
-
-    def read(self, column: "pd.Series", config: Config, /) -> "pd.Series":
-        """Return labels, null where one cannot be read."""
-
-
-class Simulating(Protocol):
-    """What the ingestion step asks where the data is simulated."""
-
-    # the columns of a day
-    COLUMNS: tuple[str, ...]
-
-    def day(self, config: "Simulator", on: date, labels_due: date | None = None) -> "pd.DataFrame":
-        """Make one day's rows, in order of time.
-
-        Args:
-            config: the world, its drifts and corruptions.
-            on: the UTC day.
-            labels_due: last day whose labels should have arrived; those of later days are null. None: all have.
-        """
-
-
-class Descriptors(Protocol):
-    """What classification asks of images and of texts: what can be said of them without a model."""
-
-    NAMES: tuple[str, ...]
-
-    def describe(self, preprocessing: Any, inputs: Any, /) -> "list[npt.NDArray[np.float32]]":
-        """Return a figure of each row for each of the names, (n,).
-
-        Args:
-            preprocessing: how rows became the inputs.
-            inputs: what networks see of them, (n, ...).
-        """
-
-
 class Release(Protocol):
     """What the release step asks: how wrong versions are, as labels arrive."""
 
@@ -693,21 +606,6 @@ class Release(Protocol):
         Returns:
             float64 (n,) a model, between 0 and 1.
         """
-
-
-class Metrics(Protocol):
-    """Names of a task's metrics, which any step may ask for: nothing heavy is imported."""
-
-    # the metric by which a model is held to what was measured of it
-    PROMISE: str
-    # files of an evaluation that hold verdicts of further gates, which a deployment heeds
-    GATES: tuple[str, ...]
-
-    def shown(self, config: Config, /) -> dict[str, str]:
-        """Return the metrics that people are shown of a training -> what they are called."""
-
-    def summarized(self, config: Config, /) -> dict[str, str]:
-        """Return all metrics of `evaluation.json` -> what the run's summary calls them."""
 
 
 @dataclass(frozen=True)
@@ -750,3 +648,18 @@ class Examples(Protocol):
 
     def stages(self, uri: str, model: ModelPackage, most: int, /) -> dict[str, Callable[[Any], Any]]:
         """Return what a server does with a body, by name, one after the other; `most` bodies are tried."""
+
+
+class Metrics(Protocol):
+    """Names of a task's metrics, which any step may ask for: nothing heavy is imported."""
+
+    # the metric by which a model is held to what was measured of it
+    PROMISE: str
+    # files of an evaluation that hold verdicts of further gates, which a deployment heeds
+    GATES: tuple[str, ...]
+
+    def shown(self, config: Config, /) -> dict[str, str]:
+        """Return the metrics that people are shown of a training -> what they are called."""
+
+    def summarized(self, config: Config, /) -> dict[str, str]:
+        """Return all metrics of `evaluation.json` -> what the run's summary calls them."""

@@ -5,12 +5,12 @@ import numpy.typing as npt
 
 from components.classes.shards import Array
 from components.common.contracts.package import Images, Texts
-from nightshift import tasks
+from nightshift.tasks.classification import kinds
 
 
 def names(preprocessing: Images | Texts) -> list[str]:
     """Return what can be said of each row."""
-    return list(tasks.find(preprocessing.kind).descriptors.NAMES)
+    return list(kinds.descriptors(preprocessing.kind).NAMES)
 
 
 def describe(preprocessing: Images | Texts, inputs: Array) -> dict[str, npt.NDArray[np.float32]]:
@@ -18,7 +18,7 @@ def describe(preprocessing: Images | Texts, inputs: Array) -> dict[str, npt.NDAr
     return dict(
         zip(
             names(preprocessing),
-            tasks.find(preprocessing.kind).descriptors.describe(preprocessing, inputs),
+            kinds.descriptors(preprocessing.kind).describe(preprocessing, inputs),
             strict=True,
         )
     )

@@ -22,11 +22,10 @@ from components.common.contracts.package import ModelPackage
 from components.common.contracts.section import Block
 from components.common.errors import UserError
 from components.common.splits import Days
-from nightshift import tasks
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import RARE, Effect, Floats
 from nightshift.stats.shift import BINS
-from nightshift.tasks.classification import descriptors, unusual
+from nightshift.tasks.classification import descriptors, kinds, unusual
 from nightshift.tasks.protocol import DriftInputs
 
 PREDICTED = "predicted"
@@ -112,7 +111,7 @@ class ItemComparison:
         before, now = (stacked(frame[package.EMBEDDING]) for frame in (inputs.reference, rows))
         if min(len(before), len(now)) < FEWEST:
             return []
-        show = tasks.find(inputs.model.kind).display.show
+        show = kinds.display(inputs.model.kind).show
         contents = shards.mapped(inputs.features.partition(inputs.day))
         return unusual.blocks(rows, contents, (before, now), partial(show, inputs.uri, inputs.model))
 

@@ -14,9 +14,8 @@ from components.common.contracts.artifact import LabeledWindow
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.tables import Table
 from components.common.splits import Days, Fold
-from nightshift import tasks
 from nightshift.tasks import visuals
-from nightshift.tasks.classification import judging, model_card, quality
+from nightshift.tasks.classification import judging, kinds, model_card, quality
 from nightshift.tasks.classification.judging import Contender, Rows, Trial
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.classification.slices import slices
@@ -66,7 +65,7 @@ class ItemsUnderTest:
         trial = Trial(self.config, model, window, self.left_out, candidates, champion, judged, parts)
         figures = trial.figures(judging.calibration(self._labeled, scores))
         answers = Answers(self.rows, self.inputs, labels, scores, names)
-        mistakes = tasks.find(model.kind).display.mistakes(uri, model, answers)
+        mistakes = kinds.display(model.kind).mistakes(uri, model, answers)
         return EvaluationReport(
             verdict=judged,
             figures=figures,

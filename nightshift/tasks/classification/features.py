@@ -24,8 +24,9 @@ from components.common import storage
 from components.common.config import Config
 from components.common.contracts import tables
 from components.common.step import log
-from nightshift import tasks
-from nightshift.tasks.protocol import FeatureDetails, FeatureSetup, View
+from nightshift.tasks.classification import kinds
+from nightshift.tasks.classification.kinds import View
+from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 
 CHUNK = 64  # rows that a process takes at once
 READ = 1024  # rows whose content is in memory
@@ -67,7 +68,7 @@ class ShardFeatures:
     def details(self, _: list[tables.Partition]) -> FeatureDetails:
         """Describe the table: what a model of it sees."""
         task = self.job.config.classes
-        return FeatureDetails({"seen": tasks.find(task.kind).candidates.preprocessing(task).seen})
+        return FeatureDetails({"seen": kinds.candidates(task.kind).preprocessing(task).seen})
 
 
 def features(setup: FeatureSetup) -> ShardFeatures:
@@ -77,7 +78,7 @@ def features(setup: FeatureSetup) -> ShardFeatures:
         UserError: when a tokenizer cannot be read.
     """
     task = setup.config.classes
-    return ShardFeatures(Job(setup.config, tasks.find(task.kind).views.view(task), setup.lake, setup.events))
+    return ShardFeatures(Job(setup.config, kinds.views(task.kind).view(task), setup.lake, setup.events))
 
 
 def write(job: Job, missing: dict[date, str]) -> dict[date, tables.Partition]:

@@ -15,10 +15,11 @@ from components.common.config.classes import Network as Candidate
 from components.common.contracts.package import ModelPackage
 from components.common.contracts.profile import PhaseName
 from components.common.errors import UserError
-from nightshift import tasks
+from nightshift.tasks.classification import kinds
+from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.protocol import Candidates, Network, TrainingSetup
+from nightshift.tasks.protocol import Network, TrainingSetup
 
 STEPS = 10  # of the trace
 
@@ -80,7 +81,7 @@ class ItemFit:
 
     @property
     def _candidates(self) -> Candidates:
-        return tasks.find(self.setting.task.kind).candidates
+        return kinds.candidates(self.setting.task.kind)
 
 
 def selected_fit(
@@ -102,7 +103,7 @@ def network(config: Config, name: str, _: int | None) -> Network:
         UserError: when its recipe refuses a parameter, or nothing of it is trained.
     """
     task = config.classes
-    candidates = tasks.find(task.kind).candidates
+    candidates = kinds.candidates(task.kind)
     if not candidates.is_network(task, name):
         raise UserError(f"task.candidates.{name}: its network is frozen, so there is no training to make faster")
     recipe = candidates.recipe(task, name)

@@ -17,11 +17,11 @@ from components.common.contracts.package import DecisionRule, Images, Signature,
 from components.common.errors import UserError
 from components.common.graph import Graph
 from components.common.splits import Days, Fold, Plan
-from nightshift import tasks
-from nightshift.tasks.classification import drift_reference
+from nightshift.tasks.classification import drift_reference, kinds
+from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted
-from nightshift.tasks.protocol import Candidates, Measured, TrainingSetup
+from nightshift.tasks.protocol import Measured, TrainingSetup
 
 log = logging.getLogger("nightshift")
 
@@ -96,7 +96,7 @@ class ItemSample:
 
     @property
     def _candidates(self) -> Candidates:
-        return tasks.find(self.setting.task.kind).candidates
+        return kinds.candidates(self.setting.task.kind)
 
 
 @dataclass(frozen=True)
@@ -158,14 +158,14 @@ def rows(setup: TrainingSetup) -> ItemRows:
         UserError: when the features were made for other pixels or tokens.
     """
     task, plan = setup.config.classes, setup.plan
-    shards.check(setup.features, tasks.find(task.kind).candidates.preprocessing(task))
+    shards.check(setup.features, kinds.candidates(task.kind).preprocessing(task))
     items = Items.of(setup.features, Days(plan.validation.train.first, plan.test.train.last))
     return ItemRows(Setting(task, setup.device, setup.checkpoints), plan, items)
 
 
 def networks(task: Classes) -> Mapping[str, Section]:
     """Return the candidates that several processes train together."""
-    candidates = tasks.find(task.kind).candidates
+    candidates = kinds.candidates(task.kind)
     return {name: each for name, each in task.candidates.items() if candidates.is_network(task, name)}
 
 

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from components.classes.images import Pixels
 from components.common.contracts.package import Images
 
-NAMES = ("brightness", "contrast", "sharpness")
+NAMES: tuple[str, ...] = ("brightness", "contrast", "sharpness")
 
 
 def describe(_: Images, pixels: Pixels) -> list[npt.NDArray[np.float32]]:

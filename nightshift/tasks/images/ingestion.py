@@ -14,7 +14,7 @@ from components.common.config.classes import Images
 if TYPE_CHECKING:
     import pandas as pd
 
-CONTENT = ("image",)
+CONTENT: tuple[str, ...] = ("image",)
 
 
 def faults(typed: "pd.DataFrame", config: Config) -> "pd.Series":

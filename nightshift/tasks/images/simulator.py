@@ -25,7 +25,7 @@ QUALITY = 95  # of JPEG
 SHAPES = ("circle", "cross", "square", "triangle")
 UNSEEN = "star"
 LARGE = 100_000  # pixels of a side
-COLUMNS = ("image_id", "time", "image", "label")
+COLUMNS: tuple[str, ...] = ("image_id", "time", "image", "label")
 
 
 def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataFrame:

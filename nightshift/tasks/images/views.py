@@ -9,7 +9,7 @@ import PIL
 from components.classes import images
 from components.classes.images import Pixels
 from components.common.config.classes import Images
-from nightshift.tasks.protocol import View
+from nightshift.tasks.classification.kinds import View
 
 # part of every partition's key: raise it whenever the same images would give other pixels
 SCHEMA = 1

@@ -6,7 +6,7 @@ import numpy.typing as npt
 from components.classes.tokens import Tokens
 from components.common.contracts.package import Texts
 
-NAMES = ("tokens", "variety")
+NAMES: tuple[str, ...] = ("tokens", "variety")
 
 
 def describe(preprocessing: Texts, tokens: Tokens) -> list[npt.NDArray[np.float32]]:

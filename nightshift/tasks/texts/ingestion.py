@@ -16,7 +16,7 @@ PERMUTATIONS = 128  # by which similarities are off by some 0.04
 if TYPE_CHECKING:
     import pandas as pd
 
-CONTENT = ("text",)
+CONTENT: tuple[str, ...] = ("text",)
 
 
 def faults(typed: "pd.DataFrame", config: Config) -> "pd.Series":

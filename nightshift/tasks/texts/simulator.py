@@ -22,7 +22,7 @@ COMMON, TOPICAL, OWN = 400, 60, 5  # words of everybody, of a topic, of an autho
 SHARES = (0.6, 0.3, 0.1)  # of these in a text
 LENGTH = 14  # words of a text, on average
 SYLLABLES = ("ba", "de", "fi", "go", "hu", "ka", "le", "mi", "no", "pu", "ra", "se", "ti", "vo", "zu")
-COLUMNS = ("text_id", "time", "text", "author", "label")
+COLUMNS: tuple[str, ...] = ("text_id", "time", "text", "author", "label")
 
 
 def day(config: Simulator, on: date, labels_due: date | None = None) -> pd.DataFrame:

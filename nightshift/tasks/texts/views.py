@@ -6,7 +6,7 @@ import numpy as np
 
 from components.classes import tokens
 from components.common.config.classes import Texts
-from nightshift.tasks.protocol import View
+from nightshift.tasks.classification.kinds import View
 
 
 def view(task: Texts) -> View:

@@ -1,0 +1,124 @@
+"""What classification asks of images and of texts: a Protocol a module of theirs, and how each is found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from components.common.contracts.package import Images, ModelPackage, Signature, Texts
+from nightshift import tasks
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    from components.common.contracts.section import Block
+    from components.neural.recipes import Recipe
+    from nightshift.tasks.classification.mistakes import Answers
+    from nightshift.tasks.fitting import Fitted
+
+
+class Candidates(Protocol):
+    """What can be fitted."""
+
+    def preprocessing(self, task: Any, /) -> "Images | Texts":
+        """Return how rows become the graphs' input.
+
+        Raises:
+            UserError: when something that it needs cannot be read.
+        """
+
+    def signature(self, task: Any, /) -> Signature:
+        """Return what every graph takes and gives."""
+
+    def files(self, task: Any, /) -> Mapping[str, bytes]:
+        """Return what a package holds beside its graphs."""
+
+    def fit(self, setting: Any, name: str, items: Any, rows: Any, /) -> "Fitted":
+        """Fit one candidate of the config."""
+
+    def recipe(self, task: Any, name: str, /) -> "Recipe":
+        """Return the recipe of a network among the candidates."""
+
+    def is_network(self, task: Any, name: str, /) -> bool:
+        """Return whether several processes train a candidate together."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What networks see of a row's content.
+
+    Attributes:
+        column: where the content is.
+        see: rows' contents -> what networks see of them, (n, ...); can be pickled.
+        empty: what they see of no rows, (0, ...).
+        made_of: what decides it beside the contents: part of every partition's key.
+    """
+
+    column: str
+    see: "Callable[[Sequence[Any]], npt.NDArray[Any]]"
+    empty: "npt.NDArray[Any]"
+    made_of: list[Any]
+
+
+class Views(Protocol):
+    """What networks see of contents."""
+
+    def view(self, task: Any, /) -> View:
+        """Return what networks see of the contents of rows.
+
+        Raises:
+            UserError: when something that it needs cannot be read.
+        """
+
+
+class Display(Protocol):
+    """How a report shows contents."""
+
+    def show(self, uri: str, model: ModelPackage, title: str, rows: "pd.DataFrame", inputs: Any, /) -> "Block":
+        """Show what some rows were taken for.
+
+        Args:
+            uri: folder of the model.
+            model: its manifest.
+            title: of the block.
+            rows: `event_id` and `predicted`, n rows.
+            inputs: what the graph takes of them, (n, ...).
+        """
+
+    def mistakes(self, uri: str, model: ModelPackage, answers: "Answers", /) -> "Block | None":
+        """Show the surest mistakes among a model's answers; None without a mistake."""
+
+
+class Descriptors(Protocol):
+    """What can be said of contents without a model."""
+
+    NAMES: tuple[str, ...]
+
+    def describe(self, preprocessing: Any, inputs: Any, /) -> "list[npt.NDArray[np.float32]]":
+        """Return a figure of each row for each of the names, (n,).
+
+        Args:
+            preprocessing: how rows became the inputs.
+            inputs: what networks see of them, (n, ...).
+        """
+
+
+def candidates(kind: str) -> Candidates:
+    """Return what can be fitted to a task's contents."""
+    return cast("Candidates", tasks.find(kind).module("candidates"))
+
+
+def views(kind: str) -> Views:
+    """Return what networks see of a task's contents."""
+    return cast("Views", tasks.find(kind).module("views"))
+
+
+def display(kind: str) -> Display:
+    """Return how a report shows a task's contents."""
+    return cast("Display", tasks.find(kind).module("display"))
+
+
+def descriptors(kind: str) -> Descriptors:
+    """Return what can be said of a task's contents without a model."""
+    return cast("Descriptors", tasks.find(kind).module("descriptors"))
