@@ -77,8 +77,8 @@ format: $(VENV)/.dev ## Format the code
 compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the schemas of config and artifacts to docs/schemas/
 	$(BIN)/nightshift compile
 	$(BIN)/nightshift config schema > docs/schemas/config.json
-	$(BIN)/python -m components.common.contracts docs/schemas
-	$(BIN)/python -m components.planning.published > docs/planning-points.md
+	$(BIN)/python -m nightshift.contracts docs/schemas
+	$(BIN)/python -m nightshift.planning.published > docs/planning-points.md
 
 bench: $(VENV)/.bench ## Measure features and orchestration against other libraries; writes runs/bench.json
 	$(BIN)/python -m benchmarks

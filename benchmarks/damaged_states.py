@@ -18,13 +18,13 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-from components.common.errors import UserError
-from components.tabular.online import snapshot
-from components.tabular.online.embedded import Embedded
-from components.tabular.online.repair import repair
-from components.tabular.online.state import Label
-from components.tabular.windows import DAY
-from tests.components.tabular.online.streams import Labeled, config, event, written
+from nightshift.errors import UserError
+from nightshift.tabular.online import snapshot
+from nightshift.tabular.online.embedded import Embedded
+from nightshift.tabular.online.repair import repair
+from nightshift.tabular.online.state import Label
+from nightshift.tabular.windows import DAY
+from tests.nightshift.tabular.online.streams import Labeled, config, event, written
 
 CHOSEN, PAST, EVENTS, COMMIT = config(), 4, 200, 8
 OUTCOMES = ("all there", "refused", "LOST")

@@ -19,18 +19,18 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import average_precision_score
 
-from components.common import config as configuration
-from components.common import splits
-from components.common.config import Config
-from components.common.config.source import Simulator
-from components.common.contracts.drift import SCORE, Promise, Signal
-from components.common.graph import Graph
-from components.common.splits import Days
 from components.drift import core
 from components.monitoring import core as monitoring
-from components.tabular import frames, inputs
 from components.training import core as training
+from nightshift import config as configuration
+from nightshift import splits
+from nightshift.config import Config
+from nightshift.config.source import Simulator
+from nightshift.contracts.drift import SCORE, Promise, Signal
+from nightshift.graph import Graph
+from nightshift.splits import Days
 from nightshift.stats import shift
+from nightshift.tabular import frames, inputs
 from nightshift.tasks.tabular import drift, simulator
 from nightshift.tasks.tabular.features import core as features
 from nightshift.tasks.tabular.training import FitSettings, TableRows

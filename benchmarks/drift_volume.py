@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from components.common.memory import peak_memory
+from nightshift.memory import peak_memory
 from pipelines.environments import local
 
 ROWS = 10_000_000
@@ -38,8 +38,8 @@ def run(rows: int = ROWS) -> dict[str, Any]:
 def prepare(folder: Path, rows: int) -> None:
     """Write the model, the days, their manifest and the flags that every step takes."""
     from benchmarks.drift import Watch
-    from components.common import config as configuration
-    from components.common.contracts import package, tables
+    from nightshift import config as configuration
+    from nightshift.contracts import package, tables
     from pipelines import configs
 
     shipped = configs.load("fraud")
@@ -78,8 +78,8 @@ def _day(features: Any, day: date, path: Path, rows: int) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from components.common import splits
-    from components.common.contracts import tables
+    from nightshift import splits
+    from nightshift.contracts import tables
 
     frame = splits.rows_of(features, splits.Days(day, day))
     rng = np.random.default_rng(day.toordinal())

@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import published
-from components.common import config
-from components.common.memory import peak_memory
-from components.tabular import frames
+from nightshift import config
+from nightshift.memory import peak_memory
+from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 
 ROOT = Path(__file__).parents[1]

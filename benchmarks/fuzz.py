@@ -25,10 +25,10 @@ import numpy as np
 
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
-from components.serving import files
-from components.tabular.online import snapshot
-from components.tabular.online.embedded import Embedded
-from components.tabular.online.event import Event, Reader
+from nightshift.serving import files
+from nightshift.tabular.online import snapshot
+from nightshift.tabular.online.embedded import Embedded
+from nightshift.tabular.online.event import Event, Reader
 from tests.processes import SECONDS, started, wait_until
 from tests.servers import free_port
 
@@ -235,7 +235,7 @@ def serving(folder: Path) -> Iterator[tuple[int, int]]:
     """Serve the benchmark's model with its state; yield process and port."""
     model.point(folder, model.snapshot_of_the_past(folder))
     port = free_port()
-    command = [sys.executable, "-m", "components.serving", "--registry", str(folder), "--name", model.NAME]
+    command = [sys.executable, "-m", "nightshift.serving", "--registry", str(folder), "--name", model.NAME]
     with started([*command, "--port", str(port)]) as process:
         wait_until(lambda: _answers(port), "the server answers", SECONDS)
         yield process.pid, port

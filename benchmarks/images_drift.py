@@ -17,17 +17,17 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from components.classes import images as files
-from components.classes.shards import Items, Shards
-from components.common import splits
-from components.common.config import Config, parse
-from components.common.config.classes import Images
-from components.common.contracts import package
-from components.common.contracts.drift import SCORE
-from components.common.graph import Graph
-from components.common.splits import Days
 from components.drift import core
 from components.training import core as training
+from nightshift import splits
+from nightshift.classification import images as files
+from nightshift.classification.shards import Items, Shards
+from nightshift.config import Config, parse
+from nightshift.config.classes import Images
+from nightshift.contracts import package
+from nightshift.contracts.drift import SCORE
+from nightshift.graph import Graph
+from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tasks.classification import drift as classes
 from nightshift.tasks.classification import drift_reference

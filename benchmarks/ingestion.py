@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from components.common import config, splits, storage
 from components.ingestion import __main__ as step
 from components.ingestion import sources
+from nightshift import config, splits, storage
 
 DAYS, ROWS_A_DAY = 2_900, 100
 LAST = date(2024, 12, 31)

@@ -31,8 +31,8 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from components.common.contracts.section import PAGE, SUFFIX
-from components.common.contracts.state import Target
+from nightshift.contracts.section import PAGE, SUFFIX
+from nightshift.contracts.state import Target
 from pipelines import arguments
 from pipelines.cli.progress import Progress
 from pipelines.engines.local import runs
@@ -73,7 +73,7 @@ LIBRARIES = (
     "sklearn.linear_model",
     "torch._dynamo",
     "torch.onnx",
-    "components.neural.checkpoints",
+    "nightshift.neural.checkpoints",
     "onnxruntime",
     "jinja2",
 )

@@ -32,18 +32,18 @@ from rich.table import Table
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from components.classes import images
-from components.classes.shards import Shards
-from components.common.config import parse
-from components.common.config.classes import Images, Texts
-from components.common.contracts import package
-from components.common.contracts.package import OUTPUT, DecisionRule, ModelPackage
-from components.common.graph import Graph
 from components.optimization import forms
 from components.optimization.forms import Form
-from components.serving.items import tasks as served_items
-from components.serving.triton.config import Settings
-from components.serving.triton.repository import Wanted, publish
+from nightshift.classification import images
+from nightshift.classification.shards import Shards
+from nightshift.config import parse
+from nightshift.config.classes import Images, Texts
+from nightshift.contracts import package
+from nightshift.contracts.package import OUTPUT, DecisionRule, ModelPackage
+from nightshift.graph import Graph
+from nightshift.serving.items import tasks as served_items
+from nightshift.serving.triton.config import Settings
+from nightshift.serving.triton.repository import Wanted, publish
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification.kinds import candidates
 from nightshift.tasks.images import candidates as training
@@ -242,7 +242,7 @@ def in_turn(calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS) -> 
 def served(uri: str) -> Iterator[Callable[..., httpx.Response]]:
     """Serve a package in a process of its own; give what asks it."""
     port = free_port()
-    words = ["components.serving", "--model", uri, "--name", "network", "--port", str(port)]
+    words = ["nightshift.serving", "--model", uri, "--name", "network", "--port", str(port)]
     process = subprocess.Popen([sys.executable, "-m", *words], stderr=subprocess.DEVNULL)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:

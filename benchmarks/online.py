@@ -23,18 +23,18 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from components.common import config
-from components.common.config import Config
-from components.common.splits import Days, buffer_days
-from components.tabular import frames
-from components.tabular.online import snapshot
-from components.tabular.online.base import Base
-from components.tabular.online.embedded import Embedded
-from components.tabular.online.event import Event, Reader
-from components.tabular.online.shared import Shared
-from components.tabular.online.state import State
-from components.tabular.online.store import Store
-from components.tabular.windows import DAY
+from nightshift import config
+from nightshift.config import Config
+from nightshift.splits import Days, buffer_days
+from nightshift.tabular import frames
+from nightshift.tabular.online import snapshot
+from nightshift.tabular.online.base import Base
+from nightshift.tabular.online.embedded import Embedded
+from nightshift.tabular.online.event import Event, Reader
+from nightshift.tabular.online.shared import Shared
+from nightshift.tabular.online.state import State
+from nightshift.tabular.online.store import Store
+from nightshift.tabular.windows import DAY
 from nightshift.tasks.tabular.features import core
 from tests import redis
 

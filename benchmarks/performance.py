@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from components.common import performance
-from components.common.contracts import package
-from components.common.contracts.package import Inputs
-from components.common.contracts.verdict import Decision
 from components.profiling.pairs import EACH, ROUNDS, Side, ratios
+from nightshift.contracts import package
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.verdict import Decision
+from nightshift.stats import performance
 from tests import packages
 
 Pairs = dict[str, list[float]]

@@ -21,19 +21,19 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.steps import run_steps
-from components.classes.metrics import Scores
-from components.classes.shards import Items
-from components.common import splits
-from components.common.config import parse
-from components.common.contracts import package, tables
-from components.common.contracts.optimization import FILE, Attempt, Latency, Optimization
-from components.common.contracts.package import DecisionRule
-from components.common.dates import parse_date
-from components.common.splits import Days
 from components.optimization import core
 from components.optimization.__main__ import optimize, parser
 from components.optimization.forms import Form
 from components.training.core import fit_all
+from nightshift import splits
+from nightshift.classification.metrics import Scores
+from nightshift.classification.shards import Items
+from nightshift.config import parse
+from nightshift.contracts import package, tables
+from nightshift.contracts.optimization import FILE, Attempt, Latency, Optimization
+from nightshift.contracts.package import DecisionRule
+from nightshift.dates import parse_date
+from nightshift.splits import Days
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.optimization import Rows
 from nightshift.tasks.classification.training import ItemRows

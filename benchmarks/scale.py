@@ -25,13 +25,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from components.common import storage
-from components.common.config import parse
-from components.common.config.source import Simulator
-from components.common.contracts import tables
-from components.common.contracts.state import ROOTS
-from components.common.memory import peak_memory
-from components.common.splits import plan
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.config.source import Simulator
+from nightshift.contracts import tables
+from nightshift.contracts.state import ROOTS
+from nightshift.memory import peak_memory
+from nightshift.splits import plan
 from nightshift.tasks.tabular import simulator
 from tests.servers import free_port
 

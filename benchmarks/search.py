@@ -17,12 +17,12 @@ import yaml
 from rich.console import Console
 
 from benchmarks.steps import run_steps
-from components.common.config import Config, parse
-from components.common.contracts.package import Inputs
-from components.common.contracts.tables import read_table
-from components.common.splits import Days, plan, rows_of, test_rows
-from components.tabular.inputs import matrix
+from nightshift.config import Config, parse
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.tables import read_table
+from nightshift.splits import Days, plan, rows_of, test_rows
 from nightshift.stats import ranking as metrics
+from nightshift.tabular.inputs import matrix
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.features.core import numeric_inputs

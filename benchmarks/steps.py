@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from components.common.contracts.state import Target
+from nightshift.contracts.state import Target
 from pipelines import arguments
 from pipelines.cli.progress import Progress, explain_failure
 from pipelines.engines.local import runs

@@ -27,25 +27,25 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from components.classes.shards import Shards
-from components.common import step
-from components.common.config.neural import Trainer
-from components.neural import data, devices, processes, trainer
-from components.neural.checkpoints import Checkpoints
-from components.neural.data import Gather, Gathered, Resident, Rows, Take
-from components.neural.preemption import Notice
-from components.neural.recipes import mlp
-from components.neural.recipes import resnet as images
-from components.neural.recipes.mlp import MLP, Parameters
-from components.neural.recipes.resnet import ResNet
-from components.neural.replica import Replica
-from components.neural.trainer import Training
 from components.training import __main__ as training_step
-from tests.components.neural import elastic
-from tests.components.neural.resumable import STEPS
+from nightshift import step
+from nightshift.classification.shards import Shards
+from nightshift.config.neural import Trainer
+from nightshift.neural import data, devices, processes, trainer
+from nightshift.neural.checkpoints import Checkpoints
+from nightshift.neural.data import Gather, Gathered, Resident, Rows, Take
+from nightshift.neural.preemption import Notice
+from nightshift.neural.recipes import mlp
+from nightshift.neural.recipes import resnet as images
+from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.recipes.resnet import ResNet
+from nightshift.neural.replica import Replica
+from nightshift.neural.trainer import Training
 from tests.components.training import machines as site
 from tests.components.training import samples
 from tests.components.training.test_step import flags, scores
+from tests.nightshift.neural import elastic
+from tests.nightshift.neural.resumable import STEPS
 from tests.servers import free_port
 
 CPU = torch.device("cpu")
@@ -244,7 +244,7 @@ def ddp() -> None:
         for _ in range(3):
             for count, times in found.items():
                 words = ["--standalone", "--nproc-per-node", str(count), "-m", "benchmarks.trainer"]
-                command = [sys.executable, "-m", "components.neural", *words, "worker", "--file", str(file)]
+                command = [sys.executable, "-m", "nightshift.neural", *words, "worker", "--file", str(file)]
                 subprocess.run(command, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
                 times.append(json.loads(file.read_text()))
     speedups = [[one[i] / two[i] for one, two in zip(found[1], found[2], strict=True)] for i in (0, 1)]
@@ -255,9 +255,9 @@ def ddp() -> None:
 def plans() -> None:
     """By how much the weights of each plan differ from one process's."""
     for count in (2, 4, 8):
-        words = ["--standalone", "--nproc-per-node", str(count), "-m", "tests.components.neural.plans"]
+        words = ["--standalone", "--nproc-per-node", str(count), "-m", "tests.nightshift.neural.plans"]
         console.print(f"{count} processes", style="bold")
-        subprocess.run([sys.executable, "-m", "components.neural", *words], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "nightshift.neural", *words], check=True, stderr=subprocess.DEVNULL)
 
 
 def kills() -> None:

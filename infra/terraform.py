@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from components.common import locks
-from components.common.errors import UnavailableError, UserError
+from nightshift.errors import UnavailableError, UserError
+from nightshift.storage import locks
 
 INFRA = Path(__file__).parent
 # real Terraform with the providers' schemas and no cloud; without it Terraform asks the registry and the accounts

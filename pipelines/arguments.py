@@ -4,10 +4,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.common.contracts.state import State
-from components.common.dates import parse_date
-from components.common.errors import UserError, nearest
-from components.common.splits import last_complete_day
+from nightshift.contracts.state import State
+from nightshift.dates import parse_date
+from nightshift.errors import UserError, nearest
+from nightshift.splits import last_complete_day
 from pipelines import configs, ir
 
 COMPILED = Path(__file__).parent / "compiled"

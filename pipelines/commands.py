@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from components.common import storage
+from nightshift import storage
 from pipelines import ir
 
 

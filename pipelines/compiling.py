@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from components.common.errors import UserError
-from components.common.telemetry import PIPELINE
+from nightshift.errors import UserError
+from nightshift.telemetry import PIPELINE
 from pipelines.environments import Site
 
 # modules, whose `define` gives the pipeline of a site; the compiled file has the same name

@@ -10,11 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
-from components.common.contracts.state import ROOTS, State, Target
-from components.common.errors import UserError, nearest
-from components.common.image import image
-from components.common.prices import MACHINE
-from components.common.telemetry import GATEWAY
+from nightshift.contracts.state import ROOTS, State, Target
+from nightshift.costs.prices import MACHINE
+from nightshift.errors import UserError, nearest
+from nightshift.image import image
+from nightshift.telemetry import GATEWAY
 from pipelines.ir import Retry
 
 # Kubeflow's API as the steps see it

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 
 _PLACEHOLDER = re.compile(
     r"\{\{\$(?:\.inputs\.parameters\['(?P<parameter>[^']+)'\]"

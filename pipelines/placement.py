@@ -3,7 +3,7 @@
 from kfp import kubernetes
 from kfp.dsl import PipelineTask
 
-from components.common.cluster import ACCOUNT
+from nightshift.cluster import ACCOUNT
 from pipelines.environments import GPU, GRACE, SHARED_MEMORY, Placement, Role, Site
 
 

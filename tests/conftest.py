@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
-from components.common import registry
-from components.common.contracts import package
-from components.common.contracts.package import Inputs
+from nightshift import registry
+from nightshift.contracts import package
+from nightshift.contracts.package import Inputs
 from tests import packages, tracking
 from tests.kubeflow import Kubeflow, serve
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.package import (
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.package import (
     Candidate,
     DecisionRule,
     File,

@@ -8,11 +8,11 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score
 
-from components.common.graph import Graph
-from components.neural import devices, simulated
-from components.neural.data import Resident
-from components.neural.replica import Replica
-from components.neural.trainer import Training
+from nightshift.graph import Graph
+from nightshift.neural import devices, simulated
+from nightshift.neural.data import Resident
+from nightshift.neural.replica import Replica
+from nightshift.neural.trainer import Training
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.tabular import estimators
 from tests.components.training import samples

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.common.registry import tracking
+from nightshift.registry import tracking
 from tests.processes import SECONDS, wait_until
 from tests.servers import free_port
 

@@ -26,9 +26,9 @@ from rich.table import Table
 from benchmarks.online import CUSTOMERS, TERMINALS
 from benchmarks.serving import model
 from benchmarks.serving.servers import SERVERS, Place, Server, environment_of
-from components.common.contracts import package
-from components.common.progress import cpu_seconds, family
-from components.tabular.inputs import Scorer
+from nightshift.contracts import package
+from nightshift.progress import cpu_seconds, family
+from nightshift.tabular.inputs import Scorer
 from tests.processes import wait_until
 from tests.servers import free_port
 

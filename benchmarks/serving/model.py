@@ -12,12 +12,12 @@ import onnx
 import pandas as pd
 
 from benchmarks.online import CHOSEN, CUSTOMERS, DAYS, LAST, ROWS_A_DAY, TERMINALS, world
-from components.common import storage
-from components.common.contracts import package
-from components.common.contracts.package import Inputs, Tabular
-from components.serving import files
-from components.tabular import windows
-from components.tabular.online import snapshot
+from nightshift import storage
+from nightshift.contracts import package
+from nightshift.contracts.package import Inputs, Tabular
+from nightshift.serving import files
+from nightshift.tabular import windows
+from nightshift.tabular.online import snapshot
 from nightshift.tasks.tabular.features import core
 from tests import packages
 

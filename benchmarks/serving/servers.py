@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.serving import model
-from components.serving.triton.repository import Wanted, publish
+from nightshift.serving.triton.repository import Wanted, publish
 from tests import triton
 from tests.servers import free_port
 
@@ -78,7 +78,7 @@ def _shared(place: Place) -> list[str]:
 
 
 def _nightshift(place: Place, *words: str) -> list[str]:
-    return [sys.executable, "-m", "components.serving", *words, "--name", model.NAME, "--port", str(place.port)]
+    return [sys.executable, "-m", "nightshift.serving", *words, "--name", model.NAME, "--port", str(place.port)]
 
 
 def _bentoml(place: Place) -> list[str]:

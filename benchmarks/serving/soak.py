@@ -98,7 +98,7 @@ def running(folder: Path) -> Iterator[Target]:
     model.point(folder)
     port = free_port()
     words = ["--registry", str(folder), "--name", model.NAME, "--port", str(port)]
-    with started([sys.executable, "-m", "components.serving", *words]) as process:
+    with started([sys.executable, "-m", "nightshift.serving", *words]) as process:
         target = Target(folder, process.pid, port)
         wait_until(lambda: _answers(target), "the server answers", SECONDS)
         yield target

@@ -5,22 +5,21 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.common import registry, release, storage
-from components.common.config import Config, parse
-from components.common.contracts import package, tables
-from components.common.contracts.deployment import Deployment, Outcome
-from components.common.contracts.release import Action, Entry, Release
-from components.common.contracts.section import write_section
-from components.common.contracts.state import State, Target
-from components.common.contracts.verdict import FILE, Verdict
-from components.common.dates import parse_date
-from components.common.lineage import code_version
-from components.common.progress import Patience
-from components.common.registry import Version
-from components.common.spending import Account
-from components.common.step import Parser, log, run
 from components.deployment import endpoint, examples, section
-from nightshift import tasks
+from nightshift import registry, release, storage, tasks
+from nightshift.config import Config, parse
+from nightshift.contracts import package, tables
+from nightshift.contracts.deployment import Deployment, Outcome
+from nightshift.contracts.release import Action, Entry, Release
+from nightshift.contracts.section import write_section
+from nightshift.contracts.state import State, Target
+from nightshift.contracts.verdict import FILE, Verdict
+from nightshift.costs.spending import Account
+from nightshift.dates import parse_date
+from nightshift.lineage import code_version
+from nightshift.progress import Patience
+from nightshift.registry import Version
+from nightshift.step import Parser, log, run
 
 if TYPE_CHECKING:
     from components.deployment.core import Candidate, Decision

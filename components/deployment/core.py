@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from components.common import markdown
-from components.common.contracts.deployment import Outcome
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.verdict import Verdict
-from components.common.errors import UserError
+from nightshift import markdown
+from nightshift.contracts.deployment import Outcome
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.verdict import Verdict
+from nightshift.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from components.common import locks, registry, release, storage
-from components.common.contracts import state as kept
-from components.common.contracts.loadtest import Settings
-from components.common.errors import UnavailableError, UserError
-from components.common.interpreter import isolated
-from components.common.progress import Patience, Progress, cpu_seconds
-from components.common.step import USER_ERROR, log
-from components.serving import files
-from components.serving.files import Challenger, Pointer, State
+from nightshift import registry, release, storage
+from nightshift.contracts import state as kept
+from nightshift.contracts.loadtest import Settings
+from nightshift.errors import UnavailableError, UserError
+from nightshift.interpreter import isolated
+from nightshift.progress import Patience, Progress, cpu_seconds
+from nightshift.serving import files
+from nightshift.serving.files import Challenger, Pointer, State
+from nightshift.step import USER_ERROR, log
+from nightshift.storage import locks
 from nightshift.tasks.examples import Example
 
 PORT = 8321
@@ -241,7 +242,7 @@ def _launch(root: str, name: str, start: _Start) -> "subprocess.Popen[bytes]":
     storage.remove(files.state_uri(root, name))
     words = ["--registry", root, "--name", name, "--port", str(last.port if last else start.port)]
     words += ["--predictions", start.predictions, *_settings(root, name).flags]
-    command = [sys.executable, "-m", "components.serving", *words]
+    command = [sys.executable, "-m", "nightshift.serving", *words]
     with open(_log_path(root, name), "ab", opener=partial(os.open, mode=0o600)) as output:
         process = subprocess.Popen(
             command,

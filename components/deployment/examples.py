@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from components.common import registry, storage
-from components.common.contracts import package
-from components.common.contracts import state as kept
-from components.serving import files
-from nightshift import tasks
+from nightshift import registry, storage, tasks
+from nightshift.contracts import package
+from nightshift.contracts import state as kept
+from nightshift.serving import files
 from nightshift.tasks.examples import Example
 
 

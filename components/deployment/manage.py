@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from components.common import registry, release
-from components.common.contracts.release import Release
-from components.common.contracts.state import State
-from components.common.errors import UserError
-from components.common.registry import Version
 from components.deployment import endpoint, examples
+from nightshift import registry, release
+from nightshift.contracts.release import Release
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
+from nightshift.registry import Version
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,7 +1,7 @@
 """What deployment shows on the page of its run: which version is live, why, and how to call it."""
 
-from components.common.contracts.deployment import Deployment
-from components.common.contracts.section import Block, Code, Column, Outcome, Row, Section, Table
+from nightshift.contracts.deployment import Deployment
+from nightshift.contracts.section import Block, Code, Column, Outcome, Row, Section, Table
 
 WEIGHT = 10
 

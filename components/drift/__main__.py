@@ -4,15 +4,14 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from components.common import step, storage
-from components.common.context import StepContext
-from components.common.contracts import drift, package, tables, verdict
-from components.common.contracts.artifact import Window
-from components.common.contracts.section import write_section
-from components.common.errors import UserError
-from components.common.splits import Days
 from components.drift import section
-from nightshift import tasks
+from nightshift import step, storage, tasks
+from nightshift.context import StepContext
+from nightshift.contracts import drift, package, tables, verdict
+from nightshift.contracts.artifact import Window
+from nightshift.contracts.section import write_section
+from nightshift.errors import UserError
+from nightshift.splits import Days
 from nightshift.tasks.protocol import Comparison, DriftInputs
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from components.common.config.policy import Drift
-from components.common.contracts.drift import SCORE, Column, Signal
-from components.common.contracts.verdict import Decision, Measure, Verdict
+from nightshift.config.policy import Drift
+from nightshift.contracts.drift import SCORE, Column, Signal
+from nightshift.contracts.verdict import Decision, Measure, Verdict
 from nightshift.tasks.protocol import Comparison, DriftInputs
 
 LABELS = "labels"

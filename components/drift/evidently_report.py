@@ -11,8 +11,8 @@ import re
 import numpy as np
 import pandas as pd
 
-from components.common.config.policy import Drift
-from components.common.printable import printable
+from nightshift.config.policy import Drift
+from nightshift.printable import printable
 
 ROWS = 5000  # of each side: enough for its histograms, and the page stays small
 DATA = re.compile(r"^ *var \w+ = \{.*\};$", re.MULTILINE)  # a line of the page's script: Evidently does not escape it

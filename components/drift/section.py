@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from components.common.config.policy import Drift as Limits
-from components.common.contracts.drift import Column, Drift, Signal
-from components.common.contracts.section import Block, Fact, Link, Links, Outcome, Row, Section, Table, Text
-from components.common.contracts.section import Column as Heading
-from components.common.contracts.verdict import Verdict
+from nightshift.config.policy import Drift as Limits
+from nightshift.contracts.drift import Column, Drift, Signal
+from nightshift.contracts.section import Block, Fact, Link, Links, Outcome, Row, Section, Table, Text
+from nightshift.contracts.section import Column as Heading
+from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 30
 SHOWN = 8

@@ -4,15 +4,14 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from components.common import release, step, storage
-from components.common.context import StepContext
-from components.common.contracts import evaluation, package, verdict
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import write_section
-from components.common.registry import Version
-from components.common.release import Place
 from components.evaluation import section
-from nightshift import tasks
+from nightshift import release, step, storage, tasks
+from nightshift.context import StepContext
+from nightshift.contracts import evaluation, package, verdict
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import write_section
+from nightshift.registry import Version
+from nightshift.release import Place
 from nightshift.tasks.protocol import EvaluationReport, RowsUnderTest
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from kfp import dsl
 
-from components.common.image import UNPLACED
+from nightshift.image import UNPLACED
 
 
 @dsl.container_component

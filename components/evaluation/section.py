@@ -1,6 +1,6 @@
 """What the evaluation shows on the page of its run: the verdict, and what the task has to say of the model."""
 
-from components.common.contracts.section import Link, Links, Outcome, Section
+from nightshift.contracts.section import Link, Links, Outcome, Section
 from nightshift.tasks.protocol import EvaluationReport
 
 WEIGHT = 20

@@ -2,13 +2,12 @@
 
 import argparse
 
-from components.common import storage
-from components.common.context import StepContext
-from components.common.contracts import tables
-from components.common.contracts.section import write_section
-from components.common.step import Parser, log, run
 from components.features import section
-from nightshift import tasks
+from nightshift import storage, tasks
+from nightshift.context import StepContext
+from nightshift.contracts import tables
+from nightshift.contracts.section import write_section
+from nightshift.step import Parser, log, run
 from nightshift.tasks.protocol import FeatureSetup
 
 

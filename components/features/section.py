@@ -1,7 +1,7 @@
 """What the features step shows on the page of its run: which days were made, and what the task says of them."""
 
-from components.common.contracts.section import Section, Text
-from components.common.contracts.tables import Table as Features
+from nightshift.contracts.section import Section, Text
+from nightshift.contracts.tables import Table as Features
 from nightshift.tasks.protocol import FeatureDetails
 
 WEIGHT = 65

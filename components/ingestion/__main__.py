@@ -7,24 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from components.common import storage
-from components.common.config import Config, parse
-from components.common.contracts.section import write_section
-from components.common.contracts.state import State
-from components.common.contracts.tables import (
-    Partition,
-    Table,
-    find_partition,
-    partition_uri,
-    write_partition,
-    write_table,
-)
-from components.common.dates import parse_date
-from components.common.errors import UserError
-from components.common.splits import Plan, plan
-from components.common.step import Parser, log, run
 from components.ingestion import digests, repeats, section, sources, tally
-from nightshift import tasks
+from nightshift import storage, tasks
+from nightshift.config import Config, parse
+from nightshift.contracts.section import write_section
+from nightshift.contracts.state import State
+from nightshift.contracts.tables import Partition, Table, find_partition, partition_uri, write_partition, write_table
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
+from nightshift.splits import Plan, plan
+from nightshift.step import Parser, log, run
 
 if TYPE_CHECKING:
     from components.ingestion import core

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pandas as pd
 import pandera.pandas as pa
 
-from components.common.config import Config
-from components.common.config.source import Columns
-from components.common.printable import printable
 from components.ingestion.repeats import Keys
 from components.ingestion.repeats import keys as event_keys
 from components.ingestion.tally import CORRECTED
 from nightshift import tasks
+from nightshift.config import Config
+from nightshift.config.source import Columns
+from nightshift.printable import printable
 from nightshift.tasks import columns as read
 from nightshift.tasks.protocol import Ingestion, Labels
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from components.common import storage
-from components.common.storage import Version
+from nightshift import storage
+from nightshift.storage import Version
 
 # URI of a file -> its version when it was read, and the hash of what was read
 Digests = dict[str, tuple[Version, str]]

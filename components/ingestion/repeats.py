@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from components.common import storage
-from components.common.contracts.tables import Partition
+from nightshift import storage
+from nightshift.contracts.tables import Partition
 
 if TYPE_CHECKING:
     import pandas as pd

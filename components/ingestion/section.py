@@ -3,22 +3,10 @@
 from collections.abc import Iterator, Sequence
 from datetime import date
 
-from components.common.contracts.section import (
-    Block,
-    Column,
-    Fact,
-    Fold,
-    Link,
-    Links,
-    Outcome,
-    Row,
-    Section,
-    Table,
-    Text,
-)
-from components.common.contracts.tables import Partition
 from components.ingestion import sources
 from components.ingestion.tally import Totals
+from nightshift.contracts.section import Block, Column, Fact, Fold, Link, Links, Outcome, Row, Section, Table, Text
+from nightshift.contracts.tables import Partition
 
 WEIGHT = 60
 SHOWN = 12

@@ -13,13 +13,12 @@ from functools import cache, cached_property, partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from components.common import storage
-from components.common.config import Config
-from components.common.config.source import Columns, Simulator
-from components.common.errors import UnavailableError, UserError
-from components.common.splits import Days, lookback
 from components.ingestion.digests import Digests
-from nightshift import tasks
+from nightshift import storage, tasks
+from nightshift.config import Config
+from nightshift.config.source import Columns, Simulator
+from nightshift.errors import UnavailableError, UserError
+from nightshift.splits import Days, lookback
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from components.common.contracts.tables import Partition
+from nightshift.contracts.tables import Partition
 
 CORRECTED = "replaced_on_later_day"  # of a row that is not left out: its event is there, as it was corrected
 MIN_ROWS = 5  # of a label, left out: fewer are chance where 1 % of all rows may be (once in 300 times of 100 positives)

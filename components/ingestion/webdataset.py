@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from components.common.config.source import Columns
+from nightshift.config.source import Columns
 from nightshift.tasks import columns as read
 
 KEY = "__key__"  # the column of what members of a row have in common

@@ -4,14 +4,14 @@ import json
 from argparse import Namespace
 from datetime import UTC, date, datetime
 
-from components.common import step
-from components.common.config import parse
-from components.common.contracts.request import Launch, Request
-from components.common.contracts.section import write_section
-from components.common.contracts.state import State
-from components.common.dates import parse_date
-from components.common.splits import last_complete_day
 from components.launching import core, section
+from nightshift import step
+from nightshift.config import parse
+from nightshift.contracts.request import Launch, Request
+from nightshift.contracts.section import write_section
+from nightshift.contracts.state import State
+from nightshift.dates import parse_date
+from nightshift.splits import last_complete_day
 
 
 def parser() -> step.Parser:
@@ -49,7 +49,7 @@ def _launched(args: Namespace, day: date, reason: str) -> Launch:
     if not state.kubeflow:
         command = f"nightshift run {args.pipeline} --config {config.name} --date {day}"
         return Launch(new=False, said=f"no Kubeflow here; run: {command}", reason=reason)
-    from components.common.kubeflow import Place, Server
+    from nightshift.cluster.kubeflow import Place, Server
 
     server = Server(Place.parse(state.kubeflow))
     definition = server.newest(args.pipeline)

@@ -1,7 +1,7 @@
 """What launching shows on the page of its run: what was started."""
 
-from components.common.contracts.request import Launch
-from components.common.contracts.section import Block, Link, Links, Section, Text
+from nightshift.contracts.request import Launch
+from nightshift.contracts.section import Block, Link, Links, Section, Text
 
 WEIGHT = 6
 

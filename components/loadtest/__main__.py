@@ -5,23 +5,23 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from components.common import registry, release, step, storage, strict_json
-from components.common.config import Config, parse
-from components.common.contracts import loadtest as contract
-from components.common.contracts import verdict
-from components.common.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
-from components.common.contracts.section import write_section
-from components.common.contracts.state import State, Target
-from components.common.errors import UserError
-from components.common.prices import machines
-from components.common.registry import Version
-from components.common.release import Place
 from components.loadtest import asking, core, section
 from components.loadtest.asking import Asked
 from components.loadtest.client import Client
 from components.loadtest.core import Load, Sample
 from components.loadtest.server import Server, running
-from components.serving import files
+from nightshift import registry, release, step, storage, strict_json
+from nightshift.config import Config, parse
+from nightshift.contracts import loadtest as contract
+from nightshift.contracts import verdict
+from nightshift.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
+from nightshift.contracts.section import write_section
+from nightshift.contracts.state import State, Target
+from nightshift.costs.prices import machines
+from nightshift.errors import UserError
+from nightshift.registry import Version
+from nightshift.release import Place
+from nightshift.serving import files
 
 WARM_UP = 0.5  # seconds
 

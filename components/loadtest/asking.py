@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from components.common.contracts import package
 from components.loadtest import core
 from components.loadtest.client import requests
 from nightshift import tasks
+from nightshift.contracts import package
 
 ROUTE = "/score"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from components.common.contracts import package
-from components.common.contracts.loadtest import Share
 from nightshift import tasks
+from nightshift.contracts import package
+from nightshift.contracts.loadtest import Share
 
 PARTS = ("parse", "features", "decode", "queue", "compute", "serialize", "HTTP and kernel")
 ROUNDS = 500

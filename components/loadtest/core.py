@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError
 
-from components.common.config.section import Section
-from components.common.contracts.loadtest import Cost, LoadTest, Point, Settings, Trial
-from components.common.contracts.verdict import Decision, Measure, Verdict
-from components.common.errors import UserError
-from components.common.prices import Machine
 from components.loadtest.scaling import Replica, policies
+from nightshift.config.section import Section
+from nightshift.contracts.loadtest import Cost, LoadTest, Point, Settings, Trial
+from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.costs.prices import Machine
+from nightshift.errors import UserError
 
 if TYPE_CHECKING:
     pass

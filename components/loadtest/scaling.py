@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from components.common.contracts.loadtest import Policy
+from nightshift.contracts.loadtest import Policy
 
 WINDOW = 300  # seconds without need for a replica before it goes
 PROMETHEUS = "http://kube-prometheus-stack-prometheus.monitoring:9090"  # the chart's, as `infra/` installs it

@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from components.common.contracts.loadtest import Cost, LoadTest, Point, Policy, Share, Trial
-from components.common.contracts.section import (
+from nightshift.contracts.loadtest import Cost, LoadTest, Point, Policy, Share, Trial
+from nightshift.contracts.section import (
     Axis,
     Block,
     Chart,
@@ -21,7 +21,7 @@ from components.common.contracts.section import (
     Table,
     Text,
 )
-from components.common.contracts.verdict import Verdict
+from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 60
 ROWS = 7  # of the table, before the rest is folded

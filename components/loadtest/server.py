@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.common import progress
-from components.common.contracts.loadtest import Settings
-from components.common.errors import UnavailableError
-from components.common.interpreter import isolated
-from components.common.progress import Patience, Progress
+from nightshift import progress
+from nightshift.contracts.loadtest import Settings
+from nightshift.errors import UnavailableError
+from nightshift.interpreter import isolated
+from nightshift.progress import Patience, Progress
 
 PATIENCE = Patience()
 LISTENS = re.compile(r"port (\d+) serves ")
@@ -62,7 +62,7 @@ def running(model: str, name: str, settings: Settings) -> Iterator[Server]:
     Raises:
         UnavailableError: when it does not answer, or ends during the block.
     """
-    command = [sys.executable, "-m", "components.serving", "--model", model, "--name", name, "--port", str(PORT)]
+    command = [sys.executable, "-m", "nightshift.serving", "--model", model, "--name", name, "--port", str(PORT)]
     with tempfile.NamedTemporaryFile() as said:
         process = subprocess.Popen(
             [*command, *settings.flags], env=isolated(os.environ), stdin=subprocess.DEVNULL, stdout=said, stderr=said

@@ -4,16 +4,16 @@ from argparse import Namespace
 from dataclasses import asdict
 from datetime import date
 
-from components.common import step, storage
-from components.common.config import parse
-from components.common.contracts import drift
-from components.common.contracts.request import Request
-from components.common.contracts.section import write_section
-from components.common.contracts.state import State, Target
-from components.common.dates import parse_date
-from components.common.errors import UserError
 from components.monitoring import core, section
 from components.monitoring.core import Entry
+from nightshift import step, storage
+from nightshift.config import parse
+from nightshift.contracts import drift
+from nightshift.contracts.request import Request
+from nightshift.contracts.section import write_section
+from nightshift.contracts.state import State, Target
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
 
 
 def parser() -> step.Parser:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from components.common.config.policy import Controller
-from components.common.contracts.drift import Signal
+from nightshift.config.policy import Controller
+from nightshift.contracts.drift import Signal
 
 LABELS = "labels"  # the signal that is no reason to train, but a reason not to
 WEEK = 7

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from components.common.contracts.section import Column, Fact, Link, Links, Outcome, Row, Section, Table
 from components.monitoring.core import Entry
+from nightshift.contracts.section import Column, Fact, Link, Links, Outcome, Row, Section, Table
 
 WEIGHT = 5
 DAYS = 14

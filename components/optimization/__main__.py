@@ -4,15 +4,14 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from components.common import step, storage
-from components.common.context import StepContext
-from components.common.contracts import optimization as contract
-from components.common.contracts import package, verdict
-from components.common.contracts.optimization import ORIGINAL, Attempt, Optimization
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import write_section
 from components.optimization import section
-from nightshift import tasks
+from nightshift import step, storage, tasks
+from nightshift.context import StepContext
+from nightshift.contracts import optimization as contract
+from nightshift.contracts import package, verdict
+from nightshift.contracts.optimization import ORIGINAL, Attempt, Optimization
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import write_section
 from nightshift.tasks.protocol import OptimizationRows
 
 if TYPE_CHECKING:
@@ -85,8 +84,8 @@ def optimize(args: Namespace, measure: Measure) -> dict[str, float | str]:
 
 def _forms(uri: str, model: ModelPackage, sample: "Inputs") -> "list[Form]":
     """Return the original, as it is served, and all other forms, whose scales come from a sample of inputs."""
-    from components.common.graph import Graph
     from components.optimization.forms import Form, made
+    from nightshift.graph import Graph
 
     content = package.read_graph(uri, model, model.selected)
     return [Form(ORIGINAL, Graph(content), content), *made(content, sample)]

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
-from components.common.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
-from components.common.contracts.section import Estimate
-from components.common.contracts.verdict import Decision, Measure, Verdict
-from components.common.graph import CPU
 from components.optimization.forms import Form
+from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
+from nightshift.contracts.package import REFERENCE, File, Format, ModelPackage, Optimized
+from nightshift.contracts.section import Estimate
+from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.graph import CPU
 from nightshift.stats.bootstrap import Interval
 from nightshift.tasks.protocol import OptimizationRows
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy.typing as npt
 
-from components.common.contracts.package import INPUT
-from components.common.graph import CPU, Graph, runtime
+from nightshift.contracts.package import INPUT
+from nightshift.graph import CPU, Graph, runtime
 
 Inputs = npt.NDArray[Any]
 

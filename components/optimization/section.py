@@ -1,8 +1,8 @@
 """What optimization shows on the page of its run: the forms of the graph, what they lose and how fast they are."""
 
-from components.common.contracts.optimization import Attempt, Optimization
-from components.common.contracts.section import Cell, Column, Outcome, Row, Section, Table, Text
-from components.common.contracts.verdict import Verdict
+from nightshift.contracts.optimization import Attempt, Optimization
+from nightshift.contracts.section import Cell, Column, Outcome, Row, Section, Table, Text
+from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 45
 

@@ -4,12 +4,11 @@ import os
 import sys
 from argparse import Namespace
 
-from components.common import step, storage
-from components.common.context import StepContext
-from components.common.contracts import profile
-from components.common.contracts.section import write_section
 from components.profiling import alone, section
-from nightshift import tasks
+from nightshift import step, storage, tasks
+from nightshift.context import StepContext
+from nightshift.contracts import profile
+from nightshift.contracts.section import write_section
 from nightshift.tasks.protocol import TrainingSetup
 
 
@@ -34,8 +33,8 @@ def body(args: Namespace) -> dict[str, float]:
     setup = TrainingSetup(context.config, context.plan, context.features, args.device)
     # its log holds nothing for the reader of a step's log; read when PyTorch is imported
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from components.neural import devices
     from components.profiling import core
+    from nightshift.neural import devices
 
     devices.torch_device(args.device)
     watch, model = core.Watch(args.device == "cuda"), context.model

@@ -3,15 +3,15 @@
 import shlex
 from argparse import Namespace
 
-from components.common import step, storage
-from components.common.contracts import profile
-from components.common.contracts.profile import TraceProfile
-from components.common.contracts.section import write_section
-from components.common.errors import UserError
 from components.profiling.traces import analysis, read, section
 from components.profiling.traces.analysis import Known
 from components.profiling.traces.trace import Trace
 from components.reporting import report
+from nightshift import step, storage
+from nightshift.contracts import profile
+from nightshift.contracts.profile import TraceProfile
+from nightshift.contracts.section import write_section
+from nightshift.errors import UserError
 
 PAGE, SECTION = "report.html", "profile"  # the latter is profile.section.json
 EPILOG = """Example: python -m components.profiling --trace trace.json.gz --output profile
@@ -46,7 +46,7 @@ def parser() -> step.Parser:
     flags.add_argument(
         "--gpu",
         default="",
-        help="where the trace does not say it: a row of components/common/hardware.yaml, such as h100-80gb",
+        help="where the trace does not say it: a row of nightshift/hardware.yaml, such as h100-80gb",
     )
     return flags
 

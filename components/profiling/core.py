@@ -11,12 +11,12 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from components.common.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
-from components.common.graph import Graph
-from components.common.memory import peak_memory
 from components.profiling import instruments, sampling
 from components.profiling.traces import analysis, kineto
 from components.profiling.traces.analysis import Known
+from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
+from nightshift.graph import Graph
+from nightshift.memory import peak_memory
 from nightshift.tasks.protocol import ProfiledFit
 
 SINGLE_CALLS = 500

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from components.common.contracts.profile import Operation, PhaseName
+from nightshift.contracts.profile import Operation, PhaseName
 
 TOP = 10
 

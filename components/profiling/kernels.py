@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from components.common import storage
-from components.common.contracts import package
-from components.common.errors import UserError
-from components.common.graph import Graph
+from nightshift import storage
+from nightshift.contracts import package
+from nightshift.errors import UserError
+from nightshift.graph import Graph
 
 BATCH = 1024
 
@@ -21,7 +21,7 @@ Kernel = Callable[[], object]
 
 def kernels(uri: str) -> dict[str, Kernel]:
     """Return what a model is asked for, on rows of its reference sample: name -> what to call."""
-    from components.tabular import inputs
+    from nightshift.tabular import inputs
 
     model, rows = package.load(uri), package.read_reference(uri).head(BATCH)
     graph = Graph(storage.read_bytes(storage.join(uri, model.graph(model.selected).name)))

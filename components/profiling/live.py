@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 
 
 def record(command: str) -> bytes:

@@ -9,8 +9,8 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Self
 
-from components.common.errors import UserError
-from components.common.interpreter import isolated
+from nightshift.errors import UserError
+from nightshift.interpreter import isolated
 
 SHORTEST = 1e-3  # seconds of a repetition: shorter calls are repeated inside it
 EACH, ROUNDS = 400, 5  # pairs of a kernel in a round, and rounds

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
-from components.common.contracts.profile import Finding
-from components.common.errors import UserError
 from components.profiling import tuning
+from nightshift.contracts.profile import Finding
+from nightshift.errors import UserError
 from nightshift.tasks.protocol import Network
 
 SMALL_BUCKETS = "small-buckets"
-FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are of `components/neural/shares.py`
+FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are of `nightshift/neural/shares.py`
 BUCKET_MB = 0.001  # a layer each
 LEAST = 2.0  # per cent of a step: what costs less is noise
 SMALL = 1e6  # bytes of a piece
@@ -138,7 +138,7 @@ def measured(job: Job, processes: int) -> Measured:
     Raises:
         UserError: when they cannot.
     """
-    words = [*tuning.launcher(processes), "components.neural.shares", json.dumps(job.request(processes))]
+    words = [*tuning.launcher(processes), "nightshift.neural.shares", json.dumps(job.request(processes))]
     options: dict[str, Any] = {"text": True, "env": tuning.environment(processes), "check": False}
     done = subprocess.run([sys.executable, "-m", *words], stdout=subprocess.PIPE, **options)
     answers = [found for line in done.stdout.splitlines() if (found := tuning.answered(line))]

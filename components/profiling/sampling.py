@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from components.common.contracts.profile import Activity
+from nightshift.contracts.profile import Activity
 
 PERIOD = 0.1  # seconds: NVML's own figures are no newer
 

@@ -1,8 +1,8 @@
 """With which settings does a network train fastest? Variants are measured beside what is there, in turn.
 
-One axis after the other: each of its values runs in processes of its own (`components/neural/trial.py`) beside the best
+One axis after the other: each of its values runs in processes of its own (`nightshift/neural/trial.py`) beside the best
 so far, stretch by stretch in turn, and seconds per row of the one are divided by the other's. The gate of speed
-(`components/common/performance.py`) says when a variant is faster and not by chance; the fastest of an axis is taken.
+(`nightshift/stats/performance.py`) says when a variant is faster and not by chance; the fastest of an axis is taken.
 """
 
 import json
@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, NamedTuple, Self
 
-from components.common.config.neural import Compile, Compression, Precision
-from components.common.contracts.verdict import Decision
-from components.common.errors import UserError
-from components.common.interpreter import isolated
+from nightshift.config.neural import Compile, Compression, Precision
+from nightshift.contracts.verdict import Decision
+from nightshift.errors import UserError
+from nightshift.interpreter import isolated
 from nightshift.tasks.protocol import Network
 
 MOST = 120  # pairs of a comparison that stays undecided
@@ -149,7 +149,7 @@ class Side:
         asked = {"device": setting.device, "rows": setting.rows}
         asked |= {"kind": setting.network.kind, "shape": dict(setting.network.shape)}
         asked |= {"parameters": dict(self.variant.parameters), "trainer": dict(self.variant.trainer)}
-        words = [*launcher(self.variant.processes), "components.neural.trial", json.dumps(asked)]
+        words = [*launcher(self.variant.processes), "nightshift.neural.trial", json.dumps(asked)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", *words],
             stdin=subprocess.PIPE,
@@ -212,7 +212,7 @@ def environment(processes: int) -> dict[str, str]:
 
 def launcher(processes: int) -> list[str]:
     """Return the words between `python -m` and a module that start so many processes on this machine."""
-    words = ["components.neural", "--standalone", "--nproc-per-node", str(processes), "-m"]
+    words = ["nightshift.neural", "--standalone", "--nproc-per-node", str(processes), "-m"]
     return words if processes > 1 else []
 
 
@@ -344,7 +344,7 @@ class Search:
         faster, though it is not by more than the gate's tolerance, with a probability that over any number of
         comparisons adds up to the gate's.
         """
-        from components.common import performance  # NumPy, which the command line does without
+        from nightshift.stats import performance  # NumPy, which the command line does without
 
         self._number += 1
         alpha = performance.FALSE_ALARMS / (self._number * (self._number + 1))

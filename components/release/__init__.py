@@ -1,7 +1,7 @@
 """Release: a version takes over from the champion in steps, or does not.
 
 Shadow, then growing shares of the requests, then live or rolled back: `core.py` decides from verdicts and the clock,
-`components/common/sequential.py` compares the two versions as labels arrive, `targets/` has them answer. The state is
+`nightshift/stats/sequential.py` compares the two versions as labels arrive, `targets/` has them answer. The state is
 the release record, changed only by compare-and-set.
 
 Reads the release record, both versions, the features of the days whose labels have arrived, and the tallies of earlier

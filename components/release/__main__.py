@@ -6,27 +6,27 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from components.common import registry, release, sequential, splits, step, storage
-from components.common.config import Config, parse
-from components.common.config.policy import Rollout
-from components.common.contracts import tables
-from components.common.contracts.deployment import Outcome
-from components.common.contracts.release import Action, Entry, Release, Served, Stage
-from components.common.contracts.section import write_section
-from components.common.contracts.state import State
-from components.common.contracts.state import Target as Kind
-from components.common.contracts.tables import Table
-from components.common.contracts.verdict import Verdict
-from components.common.dates import parse_date
-from components.common.errors import UserError
-from components.common.registry import Version
-from components.common.release import Place
-from components.common.sequential import Tally
-from components.common.splits import Days
 from components.release import core, section
 from components.release.core import Moment
 from components.release.targets import BadVersionError, Part, Target, bring, places
-from nightshift import tasks
+from nightshift import registry, release, splits, step, storage, tasks
+from nightshift.config import Config, parse
+from nightshift.config.policy import Rollout
+from nightshift.contracts import tables
+from nightshift.contracts.deployment import Outcome
+from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.contracts.section import write_section
+from nightshift.contracts.state import State
+from nightshift.contracts.state import Target as Kind
+from nightshift.contracts.tables import Table
+from nightshift.contracts.verdict import Verdict
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
+from nightshift.registry import Version
+from nightshift.release import Place
+from nightshift.splits import Days
+from nightshift.stats import sequential
+from nightshift.stats.sequential import Tally
 
 if TYPE_CHECKING:
     pass

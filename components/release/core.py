@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from components.common.config.policy import Rollout
-from components.common.contracts.release import Action, Entry, Release, Served, Stage
-from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
-from components.common.errors import UserError
+from nightshift.config.policy import Rollout
+from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.errors import UserError
 
 if TYPE_CHECKING:
-    from components.common.sequential import Tally
+    from nightshift.stats.sequential import Tally
 
 EVIDENCE = "evidence_for"
 DAY = timedelta(days=1)
@@ -164,7 +164,7 @@ def compare(days: "Sequence[Tally]", record: Entry, rollout: Rollout) -> Verdict
         record: the release.
         rollout: of the config.
     """
-    from components.common import sequential
+    from nightshift.stats import sequential
 
     better, worse = (float(each[-1]) if days else 0.0 for each in sequential.path(days, rollout.alpha))
     count, champion = sum(day.count for day in days), record.live

@@ -6,13 +6,13 @@ They change the record only; the next run of the pipeline `release` has the targ
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from components.common import registry, release
-from components.common.contracts.release import Entry, Release
-from components.common.contracts.state import State
-from components.common.errors import UserError
-from components.common.release import Place
 from components.release import core, section
 from components.release.core import Moment
+from nightshift import registry, release
+from nightshift.contracts.release import Entry, Release
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
+from nightshift.release import Place
 
 
 def status(state: State, name: str | None) -> str:

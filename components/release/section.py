@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from components.common.contracts.release import Release, Stage
-from components.common.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table
-from components.common.contracts.verdict import Verdict
+from nightshift.contracts.release import Release, Stage
+from nightshift.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table
+from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 5
 

@@ -6,15 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from components.common import step, storage
-from components.common.config import parse
-from components.common.contracts.section import PAGE, read_section
-from components.common.contracts.state import State
-from components.common.dates import parse_date
-from components.common.lineage import code_version
 from components.reporting import core, overview
 from components.reporting.core import Found, Head
 from components.reporting.summary import Summary
+from nightshift import step, storage
+from nightshift.config import parse
+from nightshift.contracts.section import PAGE, read_section
+from nightshift.contracts.state import State
+from nightshift.dates import parse_date
+from nightshift.lineage import code_version
 
 
 def parser() -> step.Parser:

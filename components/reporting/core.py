@@ -4,11 +4,6 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, TypeVar
 
-from components.common import prices
-from components.common.config import Config
-from components.common.config.policy import Costs
-from components.common.contracts.section import Section
-from components.common.splits import Days, plan
 from components.reporting.summary import (
     Deployment,
     Drift,
@@ -26,6 +21,11 @@ from components.reporting.summary import (
     Windows,
 )
 from nightshift import tasks
+from nightshift.config import Config
+from nightshift.config.policy import Costs
+from nightshift.contracts.section import Section
+from nightshift.costs import prices
+from nightshift.splits import Days, plan
 
 Json = dict[str, Any]
 P = TypeVar("P", bound=Part)

@@ -1,10 +1,10 @@
 """The section about what a run has cost, and what was left of its budget."""
 
-from components.common.config.policy import Costs
-from components.common.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table, Text
-from components.common.contracts.verdict import Decision, Verdict
-from components.common.spending import HOUR, Spent, judged
 from components.reporting.summary import Summary
+from nightshift.config.policy import Costs
+from nightshift.contracts.section import Block, Column, Fact, Outcome, Row, Section, Table, Text
+from nightshift.contracts.verdict import Decision, Verdict
+from nightshift.costs.spending import HOUR, Spent, judged
 
 WEIGHT = 85
 UNPRICED = (

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from markupsafe import Markup, escape
 
-from components.common.contracts.section import Cell, Estimate, Format
-from components.common.figures import bounds, written
+from nightshift.contracts.section import Cell, Estimate, Format
+from nightshift.figures import bounds, written
 
 NOTHING = Markup('<span class="none">&ndash;</span>')
 

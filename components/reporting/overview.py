@@ -1,9 +1,9 @@
 """The page on one screen, in Markdown: what Kubeflow shows of a run."""
 
-from components.common.contracts.section import Page, Table
-from components.common.figures import written
-from components.common.markdown import escaped, items, line, section, strong, table
 from components.reporting.summary import Summary
+from nightshift.contracts.section import Page, Table
+from nightshift.figures import written
+from nightshift.markdown import escaped, items, line, section, strong, table
 
 
 def render(page: Page, summary: Summary) -> str:

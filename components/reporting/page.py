@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import yaml
 
-from components.common.contracts.section import (
+from components.reporting import costs
+from components.reporting.core import Found
+from components.reporting.summary import Step, Summary
+from nightshift.contracts.section import (
     Block,
     Code,
     Column,
@@ -19,9 +22,6 @@ from components.common.contracts.section import (
     Table,
     Text,
 )
-from components.reporting import costs
-from components.reporting.core import Found
-from components.reporting.summary import Step, Summary
 
 STEPS_WEIGHT = 80
 LINEAGE_WEIGHT = 90

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log10, sqrt
 
-from components.common.contracts.section import Axis, Bars, Chart, Series
-from components.common.figures import written
+from nightshift.contracts.section import Axis, Bars, Chart, Series
+from nightshift.figures import written
 
 SIDE = 240.0  # of the square that charts are drawn in, in units of the SVG
 WIDTH, HEIGHT = 560.0, 120.0  # of bars

@@ -7,9 +7,9 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from components.common.contracts.section import Column, Page, Row, Section
 from components.reporting import formats, plots
 from components.reporting.summary import Summary
+from nightshift.contracts.section import Column, Page, Row, Section
 
 HEADROOM = 1.25  # of a limit, so that its mark never lies on the edge of the bar
 REASONS = 3  # before the rest is folded

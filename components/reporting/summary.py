@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from components.common.config import parse
 from nightshift import tasks
+from nightshift.config import parse
 
 State = Literal["done", "failed", "skipped", "reused"]
 

@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from components.common import release, splits, step, storage
-from components.common.context import StepContext
-from components.common.contracts import package, tables
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import write_section
-from components.common.errors import UserError
-from components.common.release import Place
 from components.scoring import section
-from nightshift import tasks
+from nightshift import release, splits, step, storage, tasks
+from nightshift.context import StepContext
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import write_section
+from nightshift.errors import UserError
+from nightshift.release import Place
 from nightshift.tasks.protocol import DayScorer, Scoring
 
 if TYPE_CHECKING:

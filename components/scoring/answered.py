@@ -6,7 +6,7 @@ from datetime import date, timedelta
 
 import pandas as pd
 
-from components.common import storage
+from nightshift import storage
 
 TOLERANCE = 1e-6  # by which float32 scores of the same graph may differ
 EVENTS, ITEMS = ("event_id", "event_time"), ("content",)  # what events, and images or texts, are known by

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from components.common.contracts.section import Bars, Column, Fact, Link, Links, Outcome, Row, Section, Table, Text
-from components.common.contracts.tables import Partition
+from nightshift.contracts.section import Bars, Column, Fact, Link, Links, Outcome, Row, Section, Table, Text
+from nightshift.contracts.tables import Partition
 
 if TYPE_CHECKING:
     from components.scoring.answered import Answered

@@ -6,18 +6,17 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from components.common import step, storage
-from components.common.config import Config
-from components.common.context import StepContext
-from components.common.contracts import package
-from components.common.contracts.section import write_section
-from components.common.errors import UserError
-from components.common.lineage import code_version
-from components.common.prices import MACHINE
-from components.neural import preemption
 from components.training import section
 from components.training.trainjob import TrainJob, Work, here
-from nightshift import tasks
+from nightshift import step, storage, tasks
+from nightshift.config import Config
+from nightshift.context import StepContext
+from nightshift.contracts import package
+from nightshift.contracts.section import write_section
+from nightshift.costs.prices import MACHINE
+from nightshift.errors import UserError
+from nightshift.lineage import code_version
+from nightshift.neural import preemption
 from nightshift.tasks.protocol import Training, TrainingSetup
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def body(args: Namespace, trainjob: Callable[[Work], TrainJob] = here) -> dict[s
     config = context.config
     if config.task.trainer.nodes > 1 and LAUNCHED not in os.environ:
         return _elsewhere(context, trainjob(_work(args, config)))
-    from components.neural import devices, processes
+    from nightshift.neural import devices, processes
 
     with processes.joined(devices.torch_device(args.device)):
         if step.is_first():

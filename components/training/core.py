@@ -9,13 +9,13 @@ from typing import Any, Self
 
 import pandas as pd
 
-from components.common.config import Config
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.package import Candidate as Entry
-from components.common.contracts.package import File, Format, Lineage, ModelPackage
-from components.common.errors import UserError
-from components.common.splits import Days, Fold, Plan
-from components.neural.losses import Points
+from nightshift.config import Config
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.package import Candidate as Entry
+from nightshift.contracts.package import File, Format, Lineage, ModelPackage
+from nightshift.errors import UserError
+from nightshift.neural.losses import Points
+from nightshift.splits import Days, Fold, Plan
 from nightshift.tasks.protocol import Measured, Sample, TrainingRows
 
 log = logging.getLogger("nightshift")
@@ -73,7 +73,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model as `components.common.contracts.package.save` takes it."""
+    """A model as `nightshift.contracts.package.save` takes it."""
 
     package: ModelPackage
     graphs: dict[str, bytes]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from components.common.contracts.package import Candidate, ModelPackage
-from components.common.contracts.section import Axis, Block, Chart, Column, Notice, Row, Section, Series, Table, Text
+from nightshift.contracts.package import Candidate, ModelPackage
+from nightshift.contracts.section import Axis, Block, Chart, Column, Notice, Row, Section, Series, Table, Text
 
 WEIGHT = 40
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
-from components.common.errors import UserError
 from infra.cluster import core
+from nightshift.errors import UserError
 
 CHARTS = Path(__file__).with_name("charts.yaml")
 

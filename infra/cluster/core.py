@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 
 Chart = Mapping[str, Any]
 # a shell gives the commands one after the other and ends at the first that fails

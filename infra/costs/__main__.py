@@ -10,9 +10,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from components.common.errors import UnavailableError, UserError, check_names
 from infra import terraform
 from infra.costs import core
+from nightshift.errors import UnavailableError, UserError, check_names
 
 PRICES = Path(__file__).with_name("prices.yaml")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.common.prices import machines
+from nightshift.costs.prices import machines
 
 HOURS = 730.0
 DAYS = HOURS / 24

@@ -7,8 +7,8 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from components.common.contracts import evaluation as contract
-from components.common.contracts.verdict import Decision
+from nightshift.contracts import evaluation as contract
+from nightshift.contracts.verdict import Decision
 from nightshift.stats.bootstrap import Interval
 
 Floats = npt.NDArray[np.floating[Any]]

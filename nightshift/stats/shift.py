@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 from scipy.stats import wasserstein_distance
 
-from components.common.config.policy import Drift
-from components.common.contracts.drift import Column
+from nightshift.config.policy import Drift
+from nightshift.contracts.drift import Column
 
 Floats = npt.NDArray[np.floating[Any]]
 Counts = dict[str, Floats]  # column -> counts of its bins

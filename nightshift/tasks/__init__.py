@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import cast
 
-from components.common.errors import UserError, nearest
+from nightshift.errors import UserError, nearest
 from nightshift.tasks import protocol
 
 GROUP = "nightshift.tasks"  # entry points of other packages: the task's name -> a `Task`

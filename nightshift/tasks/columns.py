@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common import values
-from components.common.config.source import Columns
-from components.common.errors import UserError, nearest
-from components.common.printable import printable
-from components.common.times import FIRST, LAST, read_time, to_utc
+from nightshift import values
+from nightshift.config.source import Columns
+from nightshift.errors import UserError, nearest
+from nightshift.printable import printable
+from nightshift.times import FIRST, LAST, read_time, to_utc
 
 # what a column should hold, and how to write it
 TIME = "time; write timestamps or ISO 8601 text such as 2018-08-14T09:30:00Z"
@@ -111,7 +111,7 @@ def texts(column: pd.Series) -> pd.Series:
 
 
 def canonical(column: pd.Series) -> pd.Series:
-    """Return the one spelling of each value, dtype string; see `components.common.values`.
+    """Return the one spelling of each value, dtype string; see `nightshift.values`.
 
     Returns:
         empty text where there is no value, null where a float is too large to tell integers apart.
@@ -173,7 +173,7 @@ def classes(column: pd.Series, known: list[str]) -> pd.Series:
 
 
 def times(column: pd.Series, timezone: str) -> pd.Series:
-    """Return times as naive UTC, datetime64[us]; NaT where a value is no time; see `components.common.times`.
+    """Return times as naive UTC, datetime64[us]; NaT where a value is no time; see `nightshift.times`.
 
     Args:
         column: timestamps, dates or text.

@@ -8,10 +8,10 @@ from typing import Any
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from components.common.config.neural import Trainer
-from components.common.errors import UserError, check_names
-from components.neural.data import RESIDENT
-from components.neural.losses import Points
+from nightshift.config.neural import Trainer
+from nightshift.errors import UserError, check_names
+from nightshift.neural.data import RESIDENT
+from nightshift.neural.losses import Points
 
 # set by the step itself, or fixed because the exported graph is written for one value only
 RESERVED = {"booster", "device", "n_jobs", "objective", "random_state"}

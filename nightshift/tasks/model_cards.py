@@ -1,9 +1,9 @@
 """What the model cards of all tasks have in common."""
 
-from components.common import storage
-from components.common.config import Config
-from components.common.contracts.package import ModelPackage
-from components.common.markdown import code, items, line
+from nightshift import storage
+from nightshift.config import Config
+from nightshift.contracts.package import ModelPackage
+from nightshift.markdown import code, items, line
 
 NOTHING = "-"
 

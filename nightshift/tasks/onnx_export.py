@@ -13,9 +13,9 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, checker, helper, numpy_helper
 from torch import nn
 
-from components.common.contracts.package import EMBEDDING, INPUT, OUTPUT
-from components.neural.recipes.resnet import Head, Residual, ResNet, Stem
-from components.tabular.scaler import Matrix, Scaler
+from nightshift.contracts.package import EMBEDDING, INPUT, OUTPUT
+from nightshift.neural.recipes.resnet import Head, Residual, ResNet, Stem
+from nightshift.tabular.scaler import Matrix, Scaler
 
 Integers = npt.NDArray[np.integer[Any]]
 

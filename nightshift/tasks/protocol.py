@@ -6,29 +6,29 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from components.common import splits
-from components.common.config import Config
-from components.common.contracts.artifact import Artifact, LabeledWindow, Window
-from components.common.contracts.drift import Promise
-from components.common.contracts.package import DecisionRule, ModelPackage, Signature
-from components.common.contracts.profile import PhaseName
-from components.common.contracts.tables import Partition, Table
-from components.common.contracts.verdict import Verdict
-from components.common.splits import Days, Fold, Plan
+from nightshift import splits
+from nightshift.config import Config
+from nightshift.contracts.artifact import Artifact, LabeledWindow, Window
+from nightshift.contracts.drift import Promise
+from nightshift.contracts.package import DecisionRule, ModelPackage, Signature
+from nightshift.contracts.profile import PhaseName
+from nightshift.contracts.tables import Partition, Table
+from nightshift.contracts.verdict import Verdict
+from nightshift.splits import Days, Fold, Plan
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
-    from components.common.config.policy import Drift
-    from components.common.config.section import Section
-    from components.common.config.source import Simulator
-    from components.common.contracts.drift import Signal
-    from components.common.contracts.package import Images, Tabular, Texts
-    from components.common.contracts.section import Block, Fact
-    from components.common.graph import Graph
-    from components.common.splits import Watched
+    from nightshift.config.policy import Drift
+    from nightshift.config.section import Section
+    from nightshift.config.source import Simulator
+    from nightshift.contracts.drift import Signal
+    from nightshift.contracts.package import Images, Tabular, Texts
+    from nightshift.contracts.section import Block, Fact
+    from nightshift.graph import Graph
+    from nightshift.splits import Watched
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted
 

@@ -5,10 +5,10 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from components.common import stores
-from components.common.errors import UnavailableError, UserError
-from components.common.printable import printable_lines
-from components.common.step import USER_ERROR
+from nightshift.errors import UnavailableError, UserError
+from nightshift.printable import printable_lines
+from nightshift.step import USER_ERROR
+from nightshift.storage import stores
 
 INTERRUPTED = 130
 # module, which is imported when one of its commands is named -> command -> its help, the docstring of its function

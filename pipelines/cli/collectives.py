@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 
-from components.common.errors import UserError
-from components.common.interpreter import isolated
 from components.profiling.tuning import launcher
+from nightshift.errors import UserError
+from nightshift.interpreter import isolated
 from pipelines.cli import options
 
 
@@ -25,7 +25,7 @@ def collectives(args: argparse.Namespace) -> int:
     if args.processes < 2:
         raise UserError(f"--processes is {args.processes}; two or more exchange something")
     sizes = ["--sizes", *map(str, args.sizes)] if args.sizes else []
-    words = [*launcher(args.processes), "components.neural.collectives", "--device", args.device, *sizes]
+    words = [*launcher(args.processes), "nightshift.neural.collectives", "--device", args.device, *sizes]
     # torchrun sets it too, with a warning
     environment = isolated({"OMP_NUM_THREADS": "1", **os.environ})
     return subprocess.run([sys.executable, "-m", *words], env=environment, check=False).returncode

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.common.errors import UserError
-from components.common.prices import machines
-from components.common.spending import HOUR
-from components.planning.spot import Interruptions
+from nightshift.costs.prices import machines
+from nightshift.costs.spending import HOUR
+from nightshift.errors import UserError
+from nightshift.planning.spot import Interruptions
 from pipelines.cli import options
 from pipelines.engines.local import runs
 

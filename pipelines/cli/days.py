@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from components.common.contracts.section import Estimate, Fact, read_page
-from components.common.figures import written
-from components.common.printable import printable
+from nightshift.contracts.section import Estimate, Fact, read_page
+from nightshift.figures import written
+from nightshift.printable import printable
 from pipelines.cli.progress import Progress, explain_failure
 from pipelines.engines.local.backfill import Day
 from pipelines.engines.local.run import Run

@@ -11,7 +11,7 @@ from pipelines.cli import options
 from pipelines.environments import KUBEFLOW_INSIDE, SERVICE_ACCOUNT, SITES, site
 
 if TYPE_CHECKING:
-    from components.common.kubeflow import Server
+    from nightshift.cluster.kubeflow import Server
 
 
 def add(commands: options.Commands) -> None:
@@ -23,7 +23,7 @@ def add(commands: options.Commands) -> None:
 
 def submit(args: argparse.Namespace) -> int:
     """Start a run on Kubeflow, like `kfp run create` but with checked parameters."""
-    from components.common.kubeflow import Definition
+    from nightshift.cluster.kubeflow import Definition
     from pipelines.engines.kubeflow import submission
 
     pipeline, server = arguments.compiled(args.pipeline, site(args.environment).name), _server(args)
@@ -67,14 +67,14 @@ def _config(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _server(args: argparse.Namespace) -> "Server":
-    from components.common.kubeflow import Place, Server
+    from nightshift.cluster.kubeflow import Place, Server
 
     return Server(Place(args.endpoint, args.experiment, args.namespace, args.service_account), args.token_file)
 
 
 def _inside(args: argparse.Namespace) -> dict[str, str]:
     """Return the place as the steps see it."""
-    from components.common.kubeflow import Place
+    from nightshift.cluster.kubeflow import Place
 
     return asdict(Place(args.inside, args.experiment, args.namespace, args.service_account))
 

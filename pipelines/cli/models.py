@@ -3,8 +3,8 @@
 import argparse
 from dataclasses import replace
 
-from components.common.contracts.state import State
 from components.deployment import manage
+from nightshift.contracts.state import State
 from pipelines.cli import options
 
 

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from components.common import strict_json
-from components.common.contracts.state import State
-from components.common.errors import UserError
+from nightshift import strict_json
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
 from pipelines import arguments
 from pipelines.environments import local
 

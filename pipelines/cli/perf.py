@@ -3,14 +3,14 @@
 import argparse
 from pathlib import Path
 
-from components.common import registry, release
-from components.common.contracts import package
-from components.common.contracts.verdict import Decision
-from components.common.errors import UserError
-from components.common.registry import Version
-from components.common.release import Place
-from components.common.step import USER_ERROR
 from components.profiling.pairs import EACH, ROUNDS, Side, compared
+from nightshift import registry, release
+from nightshift.contracts import package
+from nightshift.contracts.verdict import Decision
+from nightshift.errors import UserError
+from nightshift.registry import Version
+from nightshift.release import Place
+from nightshift.step import USER_ERROR
 from pipelines.cli import options
 from pipelines.cli.models import add_registry, kept
 from pipelines.engines.local import runs
@@ -38,7 +38,7 @@ def add(commands: options.Commands) -> None:
 
 def compare(args: argparse.Namespace) -> int:
     """Measure a model beside another one, in turn, and say whether it has become slower; exit code 2 if so."""
-    from components.common import performance  # NumPy, which Airflow's environment lacks
+    from nightshift.stats import performance  # NumPy, which Airflow's environment lacks
 
     if min(args.pairs, args.rounds) < 1:
         raise UserError(f"--pairs is {args.pairs} and --rounds is {args.rounds}; give 1 or more")

@@ -5,15 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from components.common.errors import UserError
-from components.common.figures import written
-from components.common.hardware import gpu, gpus
-from components.planning import published, recipe, search
-from components.planning.efficiency import efficiency
-from components.planning.layout import Checkpointing, Cluster, Layout
-from components.planning.memory import GIB
-from components.planning.models import Model, Transformer, preset
-from components.planning.search import Plan
+from nightshift.errors import UserError
+from nightshift.figures import written
+from nightshift.hardware import gpu, gpus
+from nightshift.planning import published, recipe, search
+from nightshift.planning.efficiency import efficiency
+from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.memory import GIB
+from nightshift.planning.models import Model, Transformer, preset
+from nightshift.planning.search import Plan
 from pipelines.cli import options
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from components.common.contracts.section import Link, Page
-from components.common.contracts.section import Table as Block
-from components.common.figures import written
-from components.common.printable import printable
+from nightshift.contracts.section import Link, Page
+from nightshift.contracts.section import Table as Block
+from nightshift.figures import written
+from nightshift.printable import printable
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Outcome, Run

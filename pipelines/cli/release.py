@@ -2,8 +2,8 @@
 
 import argparse
 
-from components.common.errors import UserError
 from components.release import manage
+from nightshift.errors import UserError
 from pipelines.cli import options
 from pipelines.cli.models import add_registry, kept
 

@@ -19,7 +19,7 @@ def add(commands: options.Commands) -> None:
 
 def repair(args: argparse.Namespace) -> int:
     """Show what can be read of a damaged online state; --accept continues from it. Nothing is removed."""
-    from components.tabular.online import repair as online
+    from nightshift.tabular.online import repair as online
 
     folder = Path(args.folder)
     found = (online.repair if args.accept else online.examine)(folder)

@@ -7,11 +7,11 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from components.common.contracts.section import read_page
-from components.common.contracts.state import TARGETS, Target
-from components.common.dates import parse_date
-from components.common.errors import UserError
-from components.common.step import USER_ERROR
+from nightshift.contracts.section import read_page
+from nightshift.contracts.state import TARGETS, Target
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
+from nightshift.step import USER_ERROR
 from pipelines import arguments
 from pipelines.cli import options
 from pipelines.engines.local import backfill as past

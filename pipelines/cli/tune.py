@@ -5,11 +5,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from components.common import storage
-from components.common.config import Config, parse
-from components.common.contracts.verdict import Decision
-from components.common.errors import UserError
-from components.common.figures import written
 from components.profiling import tuning
 from components.profiling.tuning import (
     AXES,
@@ -23,7 +18,11 @@ from components.profiling.tuning import (
     Tuned,
     Variant,
 )
-from nightshift import tasks
+from nightshift import storage, tasks
+from nightshift.config import Config, parse
+from nightshift.contracts.verdict import Decision
+from nightshift.errors import UserError
+from nightshift.figures import written
 from nightshift.tasks.protocol import Network
 from pipelines import configs
 from pipelines.cli import options
@@ -116,7 +115,7 @@ def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Itera
 
 def _said(decision: Decision) -> str:
     """Return what is said of a variant, by what the gate says of the one before."""
-    from components.common import performance  # NumPy, which Airflow's environment lacks
+    from nightshift.stats import performance  # NumPy, which Airflow's environment lacks
 
     slower = f"not {100 * performance.EXCLUDED:.0f} % faster"
     return {Decision.FAIL: "faster", Decision.PASS: slower, Decision.UNDECIDED: "undecided"}[decision]

@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from components.common.config import parse
+from nightshift.config import parse
 from pipelines import configs
 from pipelines.cli import options
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from components.common.config import Config, parse
-from components.common.errors import UserError, nearest
+from nightshift.config import Config, parse
+from nightshift.errors import UserError, nearest
 from pipelines.configs import strict_yaml
 
 FOLDER = Path(__file__).parent

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from components.common.config.policy import Retention
-from components.common.contracts.online import SUFFIX
+from nightshift.config.policy import Retention
+from nightshift.contracts.online import SUFFIX
 
 
 @dataclass(frozen=True)

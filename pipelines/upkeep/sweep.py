@@ -14,11 +14,11 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from components.common import registry, release, storage
-from components.common.config import Config
-from components.common.contracts.state import State
-from components.common.errors import UserError
 from components.deployment import endpoint
+from nightshift import registry, release, storage
+from nightshift.config import Config
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
 from pipelines.engines.local import runs
 from pipelines.upkeep.retention import Files, Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
 

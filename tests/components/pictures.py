@@ -14,13 +14,13 @@ import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
-from components.common import splits
-from components.common.config import Config, parse
-from components.common.contracts import package, tables
-from components.common.contracts.package import DecisionRule, Signature
-from components.common.dates import parse_date
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from nightshift import splits
+from nightshift.config import Config, parse
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import DecisionRule, Signature
+from nightshift.dates import parse_date
 from tests import packages
 from tests.components.states import state
 

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
-from components.common import storage
-from components.common.contracts import package, tables
-from components.common.contracts.package import Inputs
 from components.scoring import __main__ as scoring
+from nightshift import storage
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import Inputs
 from tests import packages
 from tests.components.states import state
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from components.common.contracts.state import ROOTS
+from nightshift.contracts.state import ROOTS
 
 
 def state(folder: Path | str, **changed: Any) -> str:

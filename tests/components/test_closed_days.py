@@ -9,12 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.common import storage
-from components.common.config import parse
-from components.common.contracts import drift as contract
-from components.common.contracts import tables
-from components.common.errors import UserError
-from components.common.splits import plan
 from components.drift import __main__ as drift
 from components.evaluation import __main__ as evaluation
 from components.features import __main__ as features
@@ -22,6 +16,12 @@ from components.ingestion import __main__ as ingestion
 from components.monitoring import __main__ as monitoring
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.contracts import drift as contract
+from nightshift.contracts import tables
+from nightshift.errors import UserError
+from nightshift.splits import plan
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 

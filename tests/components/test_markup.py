@@ -18,16 +18,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-from components.common import markdown, step, telemetry
-from components.common.config import parse
-from components.common.config.policy import Drift
-from components.common.contracts import section as blocks
-from components.common.contracts.section import Column, Fact, Outcome, Page, Row, Section
-from components.common.errors import UserError
-from components.common.printable import printable, printable_lines
 from components.drift import evidently_report
 from components.ingestion import core
 from components.reporting import report
+from nightshift import markdown, step, telemetry
+from nightshift.config import parse
+from nightshift.config.policy import Drift
+from nightshift.contracts import section as blocks
+from nightshift.contracts.section import Column, Fact, Outcome, Page, Row, Section
+from nightshift.errors import UserError
+from nightshift.printable import printable, printable_lines
 from nightshift.tasks import columns
 from nightshift.tasks.examples import Example
 from pipelines.cli import progress

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
-from components.common.config import parse
-from components.common.config.classes import Texts
-from components.common.contracts import package, tables
-from components.common.contracts.package import DecisionRule, Signature
+from nightshift.config import parse
+from nightshift.config.classes import Texts
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.tasks.texts import candidates
 from tests import packages
 from tests.components import pictures

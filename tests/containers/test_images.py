@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from components.common import storage
-from components.common.contracts import package
-from components.common.image import image
-from components.serving.files import Pointer, pointer_uri, state_uri
+from nightshift import storage
+from nightshift.contracts import package
+from nightshift.image import image
+from nightshift.serving.files import Pointer, pointer_uri, state_uri
 from tests.processes import wait_until
 
 BUILT = ("base", "serving", "airflow")
@@ -116,7 +116,7 @@ def test_the_served_champion_answers_from_its_container(engine: Any, save_model:
     options = {"detach": True, "read_only": True, "tmpfs": {"/tmp": ""}, "network_mode": "host"}
     ours = {str(registry): {"bind": "/registry", "mode": "rw"}}
     sagemakers = {str(registry / "model"): {"bind": "/opt/ml/model", "mode": "ro"}}
-    words = ["python", "-m", "components.serving", "--registry", "/registry", "--name", "fraud"]
+    words = ["python", "-m", "nightshift.serving", "--registry", "/registry", "--name", "fraud"]
     containers = [engine.containers.run(image("serving"), words, volumes=ours, **options)]
     try:
         wait_until(lambda: storage.exists(state), "the endpoint says at which port it listens")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kfp import dsl
 
-from components.common.errors import UserError
-from components.common.image import image
+from nightshift.errors import UserError
+from nightshift.image import image
 from pipelines import arguments, configs, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.containers import LABEL, Containers
@@ -56,7 +56,7 @@ BUSY = (
 
 
 def test_a_step_that_is_its_containers_first_process_ends_when_it_is_asked_to(engine: Any) -> None:
-    code = f"import hashlib; from components.common.step import Parser, run; {BUSY}"
+    code = f"import hashlib; from nightshift.step import Parser, run; {BUSY}"
     container = engine.containers.run(image("base"), ["python", "-c", code], detach=True)
     try:
         wait_until(lambda: b"ready" in container.logs(), "the step runs")

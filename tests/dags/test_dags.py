@@ -14,7 +14,7 @@ from airflow.serialization.decoders import decode_timetable
 from airflow.serialization.encoders import encode_timetable
 from airflow.timetables.base import TimeRestriction
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 from pipelines.engines.airflow.operators import schedules
 from pipelines.engines.airflow.operators.alerts import failed
 from pipelines.engines.airflow.operators.context import Place

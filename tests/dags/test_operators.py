@@ -17,7 +17,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, TaskDeferred
 
-from components.common import storage
+from nightshift import storage
 from pipelines import configs, ir
 from pipelines.engines.airflow import interpreter
 from pipelines.engines.airflow.operators import alerts, assets, backfill, context

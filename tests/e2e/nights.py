@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from components.common.telemetry import GATEWAY
+from nightshift.telemetry import GATEWAY
 from pipelines import configs
 from tests.e2e import command
 

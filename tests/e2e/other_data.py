@@ -7,7 +7,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 
-from components.common.splits import Days
+from nightshift.splits import Days
 
 Make = Callable[[Path, Days, np.random.Generator], None]
 

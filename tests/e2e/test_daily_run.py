@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.common.contracts.registry import RegisteredVersion
 from components.reporting.summary import Summary
+from nightshift.contracts.registry import RegisteredVersion
 from tests.e2e.command import newest, nightshift
 
 # in one group, so that one worker makes the run that all of it looks at

@@ -18,8 +18,8 @@ import pytest
 import yaml
 from kubernetes import client
 
-from components.common import registry
-from components.common.kubeflow import Definition
+from nightshift import registry
+from nightshift.cluster.kubeflow import Definition
 from pipelines import arguments
 from pipelines.compiling import PIPELINES
 from pipelines.environments import AWS, GCP, Role
@@ -27,7 +27,6 @@ from tests import tracking
 from tests.cluster.cluster import Cluster, running
 from tests.cluster.samples import named
 from tests.cluster.services import Service, proxy
-from tests.components.common import s3
 from tests.e2e.nights import GROUP, TRAINED, Nights
 from tests.e2e.nights import config as small_world
 from tests.kubeflow import Kubeflow, serve
@@ -37,6 +36,7 @@ from tests.kubeflow_runs.pods import Wanted
 from tests.kubeflow_runs.records import recording
 from tests.kubeflow_runs.runtime import StepRuntime
 from tests.kubeflow_runs.workflows import NAMESPACE, Argo, Workflow
+from tests.nightshift import s3
 from tests.pipelines.engines.kubeflow.test_exporter import exporting
 from tests.processes import engine, wait_until
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 import yaml
 
-from components.common.kubeflow import Place, Server
+from nightshift.cluster.kubeflow import Place, Server
 from tests.e2e.nights import GROUP, STABLE, TRAINED, Nights
 from tests.kubeflow import Kubeflow, serve
 from tests.metrics import Query, base, documented, panels

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common import storage
-from components.common.config import parse
-from components.common.splits import plan
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.splits import plan
 from pipelines import configs
 from tests.e2e.command import nightshift
 from tests.e2e.other_data import MAKE

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 import infra.cluster.__main__ as command_line
-from components.common.errors import UserError
 from infra.cluster import core
+from nightshift.errors import UserError
 from pipelines.environments import AWS, GCP, GPU, SITES, Role
 from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from components.common.errors import UnavailableError, UserError
-from components.common.prices import machines
 from infra.costs import core
 from infra.costs.__main__ import check, main, show, table_of
+from nightshift.costs.prices import machines
+from nightshift.errors import UnavailableError, UserError
 
 Json = dict[str, Any]
 CLOUDS = ("aws", "gcp")

@@ -10,9 +10,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.common.kubeflow import MOUNTED_FILE
-from components.neural.preemption import SHUTDOWN_SECONDS
 from components.training import trainjob
+from nightshift.cluster.kubeflow import MOUNTED_FILE
+from nightshift.neural.preemption import SHUTDOWN_SECONDS
 from pipelines.environments import GPU, SERVICE_ACCOUNT, SHARED_MEMORY, SITES, Role, Site
 from tests.cluster import security
 from tests.infra.checks import ENVIRONMENTS

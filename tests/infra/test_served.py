@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.common.errors import UserError
-from components.common.registry import Version
 from components.release.targets import Part
 from components.release.targets.standard import PRIORITY, Scaled, Standard
 from infra.terraform import INFRA
+from nightshift.errors import UserError
+from nightshift.registry import Version
 from pipelines.environments import AWS, SERVICE_ACCOUNT, Role
 from tests.cluster import security
 from tests.cluster.cluster import CRDS, Cluster, running

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.neural.preemption import SHUTDOWN_SECONDS
 from components.training.trainjob import LAUNCHER
 from infra.terraform import INFRA
+from nightshift.neural.preemption import SHUTDOWN_SECONDS
 
 SRUN = """#!/bin/bash
 wait=60 kill=1 # as a cluster may have set it

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from components.common.cluster import ACCOUNT
-from components.common.errors import UserError
-from components.common.image import UNPLACED
-from components.common.kubeflow import Definition
+from nightshift.cluster import ACCOUNT
+from nightshift.cluster.kubeflow import Definition
+from nightshift.errors import UserError
+from nightshift.image import UNPLACED
 from pipelines import arguments, configs, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs

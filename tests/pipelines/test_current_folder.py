@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from components.common.contracts.loadtest import Settings
-from components.common.errors import UnavailableError, UserError
-from components.common.interpreter import isolated
 from components.loadtest import server
 from components.profiling import tuning
 from components.profiling.pairs import Side
+from nightshift.contracts.loadtest import Settings
+from nightshift.errors import UnavailableError, UserError
+from nightshift.interpreter import isolated
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.warm import Forks, Server

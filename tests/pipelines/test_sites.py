@@ -12,11 +12,11 @@ from kfp import components
 from kfp.kubernetes.kubernetes_executor_config_pb2 import KubernetesExecutorConfig
 from kfp.pipeline_spec.pipeline_spec_pb2 import PipelineSpec, PlatformSpec
 
-from components.common.cluster import ACCOUNT
-from components.common.errors import UserError
-from components.common.prices import MACHINE, hourly
-from components.common.telemetry import GATEWAY, PIPELINE
 from components.release.targets.places import TOKEN
+from nightshift.cluster import ACCOUNT
+from nightshift.costs.prices import MACHINE, hourly
+from nightshift.errors import UserError
+from nightshift.telemetry import GATEWAY, PIPELINE
 from pipelines import arguments, ir
 from pipelines.compiling import PIPELINES
 from pipelines.engines.local import runs

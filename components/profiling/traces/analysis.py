@@ -5,15 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.common.contracts.profile import (
-    Finding,
-    MemoryPoint,
-    Roofline,
-    Scaling,
-    Share,
-    TraceProfile,
-)
-from components.common.hardware import Gpu
 from components.profiling.traces import (
     arithmetic,
     breakdown,
@@ -31,6 +22,8 @@ from components.profiling.traces.breakdown import Breakdown
 from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.gaps import Cause
 from components.profiling.traces.trace import Trace
+from nightshift.contracts.profile import Finding, MemoryPoint, Roofline, Scaling, Share, TraceProfile
+from nightshift.hardware import Gpu
 
 BINS = 120
 MEMORY_POINTS = 240

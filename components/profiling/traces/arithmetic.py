@@ -7,11 +7,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from components.common.hardware import Gpu
 from components.profiling.traces import communication, names
 from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.names import LOW, Kind
 from components.profiling.traces.trace import Rows, Trace, Work
+from nightshift.hardware import Gpu
 
 FULL = ("fp32", "fp64")
 

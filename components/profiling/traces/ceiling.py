@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.common.contracts.profile import Roofline, RooflinePoint
-from components.common.hardware import Gpu, gpus
 from components.profiling.traces import names
 from components.profiling.traces.names import Kind
 from components.profiling.traces.trace import Trace
+from nightshift.contracts.profile import Roofline, RooflinePoint
+from nightshift.hardware import Gpu, gpus
 
 TOP = 20
 # row of the hardware table -> what the driver calls such a GPU; PCIe cards of the same name are slower

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import dropwhile
 
-from components.common.errors import UserError
 from components.profiling.traces.ceiling import Counted
+from nightshift.errors import UserError
 
 TIME, BYTES, NAME = "gpu__time_duration.sum", "dram__bytes.sum", "Kernel Name"
 SINGLE = "sm__sass_thread_inst_executed_op_{kind}{what}_pred_on.sum"

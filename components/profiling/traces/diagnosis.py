@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.common.contracts.profile import Finding
 from components.profiling.traces import communication, gaps, kernels, ranks, timeline
 from components.profiling.traces.arithmetic import Sums
 from components.profiling.traces.breakdown import Breakdown
 from components.profiling.traces.gaps import Cause
 from components.profiling.traces.ranks import Imbalance
 from components.profiling.traces.trace import Host, Rows, Trace, Work
+from nightshift.contracts.profile import Finding
 
 LEAST = 1.0  # per cent of a step: what costs less is not worth a change
 GPU_BOUND = 5.0  # per cent of a step: where nothing costs more, what the GPU computes is what to change first

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.common.contracts.profile import CollectiveTime, Kernel, Operation
 from components.profiling.traces import arithmetic, communication, names, timeline
 from components.profiling.traces.arithmetic import Verdict, Verdicts
 from components.profiling.traces.timeline import Floats
 from components.profiling.traces.trace import Collective, Host, Rows, Trace, Work
+from nightshift.contracts.profile import CollectiveTime, Kernel, Operation
 
 TOP = 20
 PART = 100_000  # rows that are held as objects at once

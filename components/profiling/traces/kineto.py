@@ -10,12 +10,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from components.common.errors import UserError
 from components.profiling.traces import processes, products, steps
 from components.profiling.traces.rows import Table
 from components.profiling.traces.steps import Mark
 from components.profiling.traces.stream import Arguments, Event, Reader
 from components.profiling.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
+from nightshift.errors import UserError
 
 # categories of events by PyTorch 1.x, Kineto (`ActivityType`) and its plugins: XPU, MTIA, HPU, PrivateUse1
 CATEGORIES = (

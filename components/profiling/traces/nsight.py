@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from components.common.errors import UserError
 from components.profiling.traces import processes, steps
 from components.profiling.traces.rows import Table
 from components.profiling.traces.steps import Mark
 from components.profiling.traces.trace import HOST, MEMORY, WORK, Host, Origin, Rows, Trace, Work
+from nightshift.errors import UserError
 
 # enumerations by the documentation: what is copied from where, and kinds of memory
 DIRECTIONS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP", 11: "HtoD", 12: "DtoH", 13: "DtoD"}

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.common.contracts.profile import Rank
 from components.profiling.traces.breakdown import Breakdown
 from components.profiling.traces.scaling import Point
+from nightshift.contracts.profile import Rank
 
 NEGLIGIBLE = 0.01  # of what another GPU does
 APART = 1.5  # ratio of step times from which on traces hardly are of one training

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from components.common import storage, stores
-from components.common.errors import UserError
 from components.profiling.traces import compute, kineto, nsight
 from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.trace import Trace
+from nightshift import storage
+from nightshift.errors import UserError
+from nightshift.storage import stores
 
 SQLITE = b"SQLite format 3\x00"
 REPORTS = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from components.common.contracts.profile import Scaling, ScalingPoint
+from nightshift.contracts.profile import Scaling, ScalingPoint
 
 
 @dataclass(frozen=True)

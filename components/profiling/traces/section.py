@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from math import ceil, floor, log10
 
-from components.common.contracts.profile import Finding, Kernel, Roofline, Scaling, TraceProfile
-from components.common.contracts.section import (
+from components.profiling.traces import compute, names
+from nightshift.contracts.profile import Finding, Kernel, Roofline, Scaling, TraceProfile
+from nightshift.contracts.section import (
     Axis,
     Bars,
     Block,
@@ -21,7 +22,6 @@ from components.common.contracts.section import (
     Table,
     Text,
 )
-from components.profiling.traces import compute, names
 
 WEIGHT = 71
 ROWS = 8  # of a table, before the rest is folded

@@ -13,9 +13,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from components.common.errors import UserError
 from components.profiling.traces import mending, texts
 from components.profiling.traces.texts import AGAIN
+from nightshift.errors import UserError
 
 LONGEST = 64 << 20  # bytes of one event, or of what stands before or after the events
 MARGIN = 1 << 20  # bytes: what seems broken so near the end of a piece may only be cut

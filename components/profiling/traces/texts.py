@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 
 GZIP = b"\x1f\x8b"
 PIECE = 2 << 20  # bytes of text that are returned at once

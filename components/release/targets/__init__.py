@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from components.common import storage
-from components.common.errors import UnavailableError, UserError
-from components.common.registry import Version
 from components.release.core import Slo
+from nightshift import storage
+from nightshift.errors import UnavailableError, UserError
+from nightshift.registry import Version
 
 TOLERANCE = 1e-4  # of a score: another processor adds up in another order
 ASKS, ASK_SECONDS = 4, 5.0  # so far apart; together longer than one that was replaced is still asked

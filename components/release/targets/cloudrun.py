@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from components.common import storage
-from components.common.errors import UnavailableError, UserError, may_pass
 from components.release.targets import (
     GPU,
     BadVersionError,
@@ -27,6 +25,8 @@ from components.release.targets import (
     percents,
     signin,
 )
+from nightshift import storage
+from nightshift.errors import UnavailableError, UserError, may_pass
 
 LABEL = "nightshift"
 PORT = 8080
@@ -218,7 +218,7 @@ class CloudRun:
         limits = {"cpu": str(place.cpu), "memory": place.memory} | ({GPU: "1"} if place.accelerator else {})
         container = {
             "image": place.image,
-            "command": ["python", "-m", "components.serving"],
+            "command": ["python", "-m", "nightshift.serving"],
             "args": ["--model", files(part.version, place.artifacts), "--name", self._name, *on_gpu(place.accelerator)],
             "ports": [{"containerPort": PORT}],
             "resources": {"limits": limits, "cpuIdle": not place.accelerator},  # a GPU is paid as long as it is there

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.common import cluster
-from components.common.cluster import FULL, MissingError
-from components.common.errors import UnavailableError, UserError
 from components.release.targets import GPU, BadVersionError, Part, files, holds, insist, on_gpu, parsed
+from nightshift import cluster
+from nightshift.cluster import FULL, MissingError
+from nightshift.errors import UnavailableError, UserError
 
 GROUP = "serving.kserve.io"
 SERVICES = {"group": GROUP, "version": "v1beta1", "plural": "inferenceservices"}
@@ -210,7 +210,7 @@ class KServe:
         return {
             "name": "kserve-container",
             "image": self._place.image,
-            "command": ["python", "-m", "components.serving"],
+            "command": ["python", "-m", "nightshift.serving"],
             "args": [
                 *(str(word) for name, value in flags.items() for word in (f"--{name}", value)),
                 *("--token-file", TOKEN, *on_gpu(self._place.gpus)),
@@ -230,7 +230,7 @@ class KServe:
         return found
 
     def _call(self, verb: str, kind: dict[str, str], **given: Any) -> Any:
-        """Call Kubernetes; raises what `components.common.cluster.call` does."""
+        """Call Kubernetes; raises what `nightshift.cluster.call` does."""
         method = getattr(self._api, f"{verb}_namespaced_custom_object")
         place = {**kind, "namespace": self._place.namespace}
         return cluster.call(f"{verb} {kind['plural']}", self._name, lambda: method(**place, **given))

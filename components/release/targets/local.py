@@ -9,15 +9,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common import registry
-from components.common.contracts.state import State
-from components.common.errors import UnavailableError, UserError
-from components.common.progress import Patience, Progress, cpu_seconds
 from components.deployment import endpoint, examples
 from components.deployment.endpoint import NONE
 from components.release.targets import BadVersionError, Part
-from components.serving.files import Challenger
-from components.serving.files import State as Server
+from nightshift import registry
+from nightshift.contracts.state import State
+from nightshift.errors import UnavailableError, UserError
+from nightshift.progress import Patience, Progress, cpu_seconds
+from nightshift.serving.files import Challenger
+from nightshift.serving.files import State as Server
 
 
 class Local:

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from components.common.contracts.state import State
-from components.common.contracts.state import Target as Kind
-from components.common.errors import UserError, check_names, may_pass
-from components.common.registry import Version
 from components.deployment import examples
 from components.release.targets import BadVersionError, NoAnswerError, Part, Target, signin
+from nightshift.contracts.state import State
+from nightshift.contracts.state import Target as Kind
+from nightshift.errors import UserError, check_names, may_pass
+from nightshift.registry import Version
 
 TIMEOUT_SECONDS = 10
 TOKEN = "NIGHTSHIFT_SERVING_TOKEN"  # noqa: S105 the name of the variable that holds it

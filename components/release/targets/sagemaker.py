@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from components.common import storage
-from components.common.errors import UnavailableError, UserError, may_pass
 from components.release.core import Slo
 from components.release.targets import BadVersionError, NoAnswerError, Part, holds, insist, parsed
-from components.serving.options import DEVICE
+from nightshift import storage
+from nightshift.errors import UnavailableError, UserError, may_pass
+from nightshift.serving.options import DEVICE
 
 TAG = "nightshift"
 READY, FAILED = "InService", ("Failed", "OutOfService", "UpdateRollbackFailed")

@@ -1,6 +1,6 @@
 """What errors of Google's sign-in mean."""
 
-from components.common.errors import UnavailableError, UserError
+from nightshift.errors import UnavailableError, UserError
 
 
 def failed(error: BaseException, said: str) -> UserError | UnavailableError:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from components.common.errors import UserError
 from components.release.targets import Part
 from components.release.targets.kserve import (
     GROUP,
@@ -23,6 +22,7 @@ from components.release.targets.kserve import (
     is_ready,
     notes,
 )
+from nightshift.errors import UserError
 
 DEPLOYMENTS = {"group": "apps", "version": "v1", "plural": "deployments"}
 PRIORITY = "nightshift-serving"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from components.common import storage
-from components.common.errors import UnavailableError, UserError, may_pass
 from components.release.targets import BadVersionError, Part, files, holds, on_gpu, percents, signin
+from nightshift import storage
+from nightshift.errors import UnavailableError, UserError, may_pass
 
 LABEL = "nightshift"
 PORT = 8080
@@ -182,7 +182,7 @@ class Vertex:
     def _content(self, part: Part) -> dict[str, Any]:
         container = {
             "image_uri": self._place.image,
-            "command": ["python", "-m", "components.serving"],
+            "command": ["python", "-m", "nightshift.serving"],
             "args": ["--name", self._name, *on_gpu(self._place.accelerator)],
             "ports": [{"container_port": PORT}],
             "predict_route": "/score",

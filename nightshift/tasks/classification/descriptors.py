@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from components.classes.shards import Array
-from components.common.contracts.package import Images, Texts
+from nightshift.classification.shards import Array
+from nightshift.contracts.package import Images, Texts
 from nightshift.tasks.classification import kinds
 
 

@@ -13,15 +13,15 @@ import numpy as np
 import pandas as pd
 from scipy.stats import chi2, norm
 
-from components.classes import shards
-from components.common import storage
-from components.common.config.policy import Drift
-from components.common.contracts import package
-from components.common.contracts.drift import SCORE, Promise, Signal
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import Block
-from components.common.errors import UserError
-from components.common.splits import Days
+from nightshift import storage
+from nightshift.classification import shards
+from nightshift.config.policy import Drift
+from nightshift.contracts import package
+from nightshift.contracts.drift import SCORE, Promise, Signal
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import Block
+from nightshift.errors import UserError
+from nightshift.splits import Days
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import RARE, Effect, Floats
 from nightshift.stats.shift import BINS

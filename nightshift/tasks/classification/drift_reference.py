@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from components.classes import scorer
-from components.classes.shards import Array, Items
-from components.common.contracts.package import Images, Texts
-from components.common.errors import UserError
-from components.common.graph import Graph
-from components.common.splits import Plan, apart, rows_of
+from nightshift.classification import scorer
+from nightshift.classification.shards import Array, Items
+from nightshift.contracts.package import Images, Texts
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.splits import Plan, apart, rows_of
 from nightshift.tasks.classification import descriptors
 
 KEYS = ["event_id", "event_time"]  # of a row; an id may come again on another day

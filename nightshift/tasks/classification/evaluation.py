@@ -4,16 +4,16 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from components.classes import bootstrap, shards
-from components.classes.metrics import Scores
-from components.classes.scorer import Scorer
-from components.classes.shards import Array, Items
-from components.common import splits
-from components.common.config import Config
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Table
-from components.common.splits import Days, Fold
+from nightshift import splits
+from nightshift.classification import bootstrap, shards
+from nightshift.classification.metrics import Scores
+from nightshift.classification.scorer import Scorer
+from nightshift.classification.shards import Array, Items
+from nightshift.config import Config
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Table
+from nightshift.splits import Days, Fold
 from nightshift.tasks import visuals
 from nightshift.tasks.classification import judging, kinds, model_card, quality
 from nightshift.tasks.classification.judging import Contender, Rows, Trial

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from components.classes import contents
-from components.classes.scorer import Scorer, scores
-from components.common.contracts import package
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Table
-from components.common.graph import Graph
-from components.serving.items import tasks
-from components.serving.messages import Response
-from components.serving.protocols import items
+from nightshift.classification import contents
+from nightshift.classification.scorer import Scorer, scores
+from nightshift.contracts import package
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Table
+from nightshift.graph import Graph
+from nightshift.serving.items import tasks
+from nightshift.serving.messages import Response
+from nightshift.serving.protocols import items
 from nightshift.tasks.examples import Example
 from nightshift.tasks.protocol import Payload
 

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.classes import shards
-from components.classes.shards import Array
-from components.common import storage
-from components.common.config import Config
-from components.common.contracts import tables
-from components.common.step import log
+from nightshift import storage
+from nightshift.classification import shards
+from nightshift.classification.shards import Array
+from nightshift.config import Config
+from nightshift.contracts import tables
+from nightshift.step import log
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import View
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from components.classes import bootstrap, metrics
-from components.classes.metrics import BINS, Labels, Metrics, Scores
-from components.common.config import Config
-from components.common.contracts import evaluation as contract
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.classification import bootstrap, metrics
+from nightshift.classification.metrics import BINS, Labels, Metrics, Scores
+from nightshift.config import Config
+from nightshift.contracts import evaluation as contract
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.stats.comparison import Comparison, Resampled
 
 LOWER_IS_BETTER = ("log_loss", "calibration_error")

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from components.common.contracts.package import Images, ModelPackage, Signature, Texts
 from nightshift import tasks
+from nightshift.contracts.package import Images, ModelPackage, Signature, Texts
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pandas as pd
 
-    from components.common.contracts.section import Block
-    from components.neural.recipes import Recipe
+    from nightshift.contracts.section import Block
+    from nightshift.neural.recipes import Recipe
     from nightshift.tasks.classification.mistakes import Answers
     from nightshift.tasks.fitting import Fitted
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pandera.pandas as pa
 
-from components.common.config import Config
+from nightshift.config import Config
 from nightshift.tasks import columns
 
 KIND = columns.CLASS

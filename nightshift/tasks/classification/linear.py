@@ -8,8 +8,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 
-from components.classes.metrics import Labels
-from components.common.config.classes import Images, Texts
+from nightshift.classification.metrics import Labels
+from nightshift.config.classes import Images, Texts
 from nightshift.tasks.classification import networks
 from nightshift.tasks.fitting import FitSpec, fit_estimator
 

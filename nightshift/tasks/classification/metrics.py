@@ -1,6 +1,6 @@
 """Names of the metrics of models that tell classes apart."""
 
-from components.common.config import Config
+from nightshift.config import Config
 
 PROMISE = "accuracy"
 GATES: tuple[str, ...] = ()

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from components.classes.metrics import Labels, Scores
-from components.classes.shards import Array
+from nightshift.classification.metrics import Labels, Scores
+from nightshift.classification.shards import Array
 
 
 @dataclass(frozen=True)

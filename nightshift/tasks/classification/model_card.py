@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from components.common.contracts.evaluation import ClassEvaluation
-from components.common.markdown import code, items, line, page, strong, table
+from nightshift.contracts.evaluation import ClassEvaluation
+from nightshift.markdown import code, items, line, page, strong, table
 from nightshift.tasks.classification.judging import Trial
 from nightshift.tasks.model_cards import NOTHING, identity
 

@@ -10,14 +10,14 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from components.classes import scorer
-from components.classes.shards import Array, Items, labels
-from components.common import storage
-from components.common.config.classes import Images, Texts
-from components.neural import checkpoints, data, devices, processes, trainer
-from components.neural.data import Change, Changed, Gather, Rows
-from components.neural.recipes import Recipe
-from components.neural.trainer import Trained
+from nightshift import storage
+from nightshift.classification import scorer
+from nightshift.classification.shards import Array, Items, labels
+from nightshift.config.classes import Images, Texts
+from nightshift.neural import checkpoints, data, devices, processes, trainer
+from nightshift.neural.data import Change, Changed, Gather, Rows
+from nightshift.neural.recipes import Recipe
+from nightshift.neural.trainer import Trained
 
 Scores = npt.NDArray[np.float32]
 

@@ -7,16 +7,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.classes import bootstrap, shards
-from components.classes.metrics import Labels, Scores
-from components.classes.shards import Array, Items
-from components.common import splits
-from components.common.config import Config
-from components.common.contracts import package
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Table
-from components.common.graph import Graph
-from components.common.splits import Days
+from nightshift import splits
+from nightshift.classification import bootstrap, shards
+from nightshift.classification.metrics import Labels, Scores
+from nightshift.classification.shards import Array, Items
+from nightshift.config import Config
+from nightshift.contracts import package
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Table
+from nightshift.graph import Graph
+from nightshift.splits import Days
 from nightshift.tasks.classification import drift_reference
 
 SAMPLE = 256  # rows by which scales are chosen

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 import pandas as pd
 
-from components.classes.shards import Items
-from components.common.config import Config
-from components.common.config.classes import Network as Candidate
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.profile import PhaseName
-from components.common.errors import UserError
+from nightshift.classification.shards import Items
+from nightshift.config import Config
+from nightshift.config.classes import Network as Candidate
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.profile import PhaseName
+from nightshift.errors import UserError
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting

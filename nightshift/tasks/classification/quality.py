@@ -2,19 +2,8 @@
 
 from collections.abc import Iterator
 
-from components.common.contracts import evaluation as contract
-from components.common.contracts.section import (
-    Axis,
-    Block,
-    Chart,
-    Column,
-    Estimate,
-    Fact,
-    Row,
-    Series,
-    Table,
-    Text,
-)
+from nightshift.contracts import evaluation as contract
+from nightshift.contracts.section import Axis, Block, Chart, Column, Estimate, Fact, Row, Series, Table, Text
 from nightshift.tasks.classification.judging import Contender, Trial
 
 NAMES = {

@@ -5,12 +5,12 @@ from datetime import date
 
 import numpy as np
 
-from components.classes import bootstrap, metrics, shards
-from components.classes.metrics import Scores
-from components.classes.scorer import Scorer
-from components.common import storage
-from components.common.contracts import package
-from components.common.contracts.tables import Table
+from nightshift import storage
+from nightshift.classification import bootstrap, metrics, shards
+from nightshift.classification.metrics import Scores
+from nightshift.classification.scorer import Scorer
+from nightshift.contracts import package
+from nightshift.contracts.tables import Table
 
 AT_ONCE = "`nightshift release abort` ends their release, `nightshift promote` promotes one without steps"
 

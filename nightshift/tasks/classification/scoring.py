@@ -6,12 +6,12 @@ from datetime import date
 
 import pandas as pd
 
-from components.classes import shards
-from components.classes.scorer import Scorer
-from components.common import storage
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Partition, Table
-from components.common.graph import Graph
+from nightshift import storage
+from nightshift.classification import shards
+from nightshift.classification.scorer import Scorer
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Partition, Table
+from nightshift.graph import Graph
 from nightshift.tasks.classification import drift_reference
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.classes.scorer import AT_ONCE
-from components.classes.shards import Array
-from components.common.contracts.evaluation import OfSlice
-from components.common.contracts.package import Images, Texts
+from nightshift.classification.scorer import AT_ONCE
+from nightshift.classification.shards import Array
+from nightshift.contracts.evaluation import OfSlice
+from nightshift.contracts.package import Images, Texts
 from nightshift.tasks.classification import descriptors
 
 THIRDS = (1 / 3, 2 / 3)

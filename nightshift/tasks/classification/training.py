@@ -7,16 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from components.classes import scorer, shards
-from components.classes.metrics import Labels, evaluate
-from components.classes.shards import Array, Items, labels
-from components.common.config.classes import Classes
-from components.common.config.section import Section
-from components.common.contracts.artifact import LabeledWindow, Window
-from components.common.contracts.package import DecisionRule, Images, Signature, Texts
-from components.common.errors import UserError
-from components.common.graph import Graph
-from components.common.splits import Days, Fold, Plan
+from nightshift.classification import scorer, shards
+from nightshift.classification.metrics import Labels, evaluate
+from nightshift.classification.shards import Array, Items, labels
+from nightshift.config.classes import Classes
+from nightshift.config.section import Section
+from nightshift.contracts.artifact import LabeledWindow, Window
+from nightshift.contracts.package import DecisionRule, Images, Signature, Texts
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.splits import Days, Fold, Plan
 from nightshift.tasks.classification import drift_reference, kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Scores, Setting

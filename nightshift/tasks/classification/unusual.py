@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from components.classes.shards import Array
-from components.common.contracts.section import Block
+from nightshift.classification.shards import Array
+from nightshift.contracts.section import Block
 from nightshift.stats import embeddings
 from nightshift.stats.embeddings import Floats
 

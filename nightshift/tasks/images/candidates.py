@@ -6,13 +6,13 @@ from functools import partial
 import pandas as pd
 from torch import nn
 
-from components.classes.shards import Items, labels
-from components.common.config.classes import Images
-from components.common.contracts import package
-from components.common.contracts.package import Signature
-from components.neural import devices
-from components.neural.recipes import checked
-from components.neural.recipes.resnet import Head, Parameters, ResNet
+from nightshift.classification.shards import Items, labels
+from nightshift.config.classes import Images
+from nightshift.contracts import package
+from nightshift.contracts.package import Signature
+from nightshift.neural import devices
+from nightshift.neural.recipes import checked
+from nightshift.neural.recipes.resnet import Head, Parameters, ResNet
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Setting

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from components.classes.images import Pixels
-from components.common.contracts.package import Images
+from nightshift.classification.images import Pixels
+from nightshift.contracts.package import Images
 
 NAMES: tuple[str, ...] = ("brightness", "contrast", "sharpness")
 

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from components.classes import drawn
-from components.classes.images import Pixels
-from components.classes.scorer import Scorer
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import Block, Pictures
+from nightshift.classification import drawn
+from nightshift.classification.images import Pixels
+from nightshift.classification.scorer import Scorer
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import Block, Pictures
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.images.mistakes import pictures as mistaken
 

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import PIL
 
-from components.classes import images
-from components.classes.images import UnusableError
-from components.common.config import Config
-from components.common.config.classes import Images
+from nightshift.classification import images
+from nightshift.classification.images import UnusableError
+from nightshift.config import Config
+from nightshift.config.classes import Images
 
 if TYPE_CHECKING:
     import pandas as pd

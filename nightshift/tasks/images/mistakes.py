@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from components.classes import drawn
-from components.classes.images import Pixels
-from components.classes.metrics import Scores
-from components.classes.shards import Array
-from components.common.contracts.section import Block, Pictures
+from nightshift.classification import drawn
+from nightshift.classification.images import Pixels
+from nightshift.classification.metrics import Scores
+from nightshift.classification.shards import Array
+from nightshift.contracts.section import Block, Pictures
 from nightshift.tasks.classification.mistakes import Answers
 
 SHOWN = 8

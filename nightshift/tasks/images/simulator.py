@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
-from components.common.config.source import Simulator
+from nightshift.config.source import Simulator
 
 # the purpose of a stream of random numbers
 DRAWN, TIMES, CORRUPTION, NEW, ORDER = range(5)

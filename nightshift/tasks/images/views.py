@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import PIL
 
-from components.classes import images
-from components.classes.images import Pixels
-from components.common.config.classes import Images
+from nightshift.classification import images
+from nightshift.classification.images import Pixels
+from nightshift.config.classes import Images
 from nightshift.tasks.classification.kinds import View
 
 # part of every partition's key: raise it whenever the same images would give other pixels

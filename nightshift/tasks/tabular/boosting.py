@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import xgboost
 from xgboost.callback import TrainingCallback
 
-from components.common import storage
-from components.neural import preemption
-from components.neural.preemption import Notice
+from nightshift import storage
+from nightshift.neural import preemption
+from nightshift.neural.preemption import Notice
 
 log = logging.getLogger("nightshift")
 

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common import storage
-from components.common.config.policy import Drift
-from components.common.contracts.drift import SCORE, Promise, Signal
-from components.common.contracts.section import Block
-from components.common.splits import Days
+from nightshift import storage
+from nightshift.config.policy import Drift
+from nightshift.contracts.drift import SCORE, Promise, Signal
+from nightshift.contracts.section import Block
+from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tasks.protocol import DriftInputs
 

@@ -19,14 +19,14 @@ import xgboost
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from components.common import storage
-from components.common.config.tabular import CandidateKind
-from components.common.errors import UserError
-from components.neural import devices, processes, trainer
-from components.neural.data import Gathered, Resident, Rows, streamed
-from components.neural.recipes import mlp
-from components.neural.trainer import Keeper
-from components.tabular.scaler import Matrix, Scaler
+from nightshift import storage
+from nightshift.config.tabular import CandidateKind
+from nightshift.errors import UserError
+from nightshift.neural import devices, processes, trainer
+from nightshift.neural.data import Gathered, Resident, Rows, streamed
+from nightshift.neural.recipes import mlp
+from nightshift.neural.trainer import Keeper
+from nightshift.tabular.scaler import Matrix, Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.fitting import FitSpec, Fitted, fit_estimator
 from nightshift.tasks.onnx_export import Tree
@@ -178,7 +178,7 @@ def _rows(spec: FitSpec, scaler: Scaler, matrix: Matrix, labels: Labels, size: i
 def _kept(spec: FitSpec, matrix: Matrix, labels: Labels) -> AbstractContextManager[Keeper | None]:
     if not spec.checkpoints:
         return nullcontext()
-    from components.neural import checkpoints
+    from nightshift.neural import checkpoints
 
     return checkpoints.kept(_folder(spec, matrix, labels), spec.trainer.checkpoint_seconds)
 

@@ -4,17 +4,17 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from components.common import splits
-from components.common.config import Config
-from components.common.contracts import verdict
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.evaluation import Curves
-from components.common.contracts.online import Replay
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Table
-from components.common.splits import Days, Fold
-from components.tabular.inputs import Scorer
+from nightshift import splits
+from nightshift.config import Config
+from nightshift.contracts import verdict
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.evaluation import Curves
+from nightshift.contracts.online import Replay
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Table
+from nightshift.splits import Days, Fold
 from nightshift.stats.comparison import Floats
+from nightshift.tabular.inputs import Scorer
 from nightshift.tasks import visuals
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.tabular import judging, model_card, notes, quality, skew

@@ -6,17 +6,17 @@ from typing import Any
 
 import pandas as pd
 
-from components.common.contracts import package
-from components.common.contracts.package import Inputs, ModelPackage
-from components.common.contracts.tables import Table
-from components.common.errors import UserError
-from components.common.graph import Graph
-from components.serving.messages import Response
-from components.serving.payloads import decode
-from components.serving.protocols import features
-from components.serving.rows import Rows
-from components.tabular.inputs import Scorer
-from components.tabular.online import snapshot
+from nightshift.contracts import package
+from nightshift.contracts.package import Inputs, ModelPackage
+from nightshift.contracts.tables import Table
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.serving.messages import Response
+from nightshift.serving.payloads import decode
+from nightshift.serving.protocols import features
+from nightshift.serving.rows import Rows
+from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.online import snapshot
 from nightshift.tasks.examples import Example
 from nightshift.tasks.protocol import Payload
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import average_precision_score
 
-from components.common.contracts import evaluation as contract
+from nightshift.contracts import evaluation as contract
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.bool_]

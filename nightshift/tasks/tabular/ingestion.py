@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from components.common.config import Config
+from nightshift.config import Config
 
 if TYPE_CHECKING:
     import numpy as np

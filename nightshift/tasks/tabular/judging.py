@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import precision_recall_curve
 
-from components.common.config import Config
-from components.common.config.policy import Evaluation
-from components.common.contracts import evaluation as contract
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.evaluation import Unseen
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
-from components.common.errors import UserError
+from nightshift.config import Config
+from nightshift.config.policy import Evaluation
+from nightshift.contracts import evaluation as contract
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.evaluation import Unseen
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.errors import UserError
 from nightshift.stats import bootstrap
 from nightshift.stats.comparison import Comparison, Floats, Resampled
 from nightshift.stats.ranking import Metrics, evaluate

@@ -1,7 +1,7 @@
 """Names of the metrics of models of tables."""
 
-from components.common.config import Config
-from components.common.contracts import verdict
+from nightshift.config import Config
+from nightshift.contracts import verdict
 
 PROMISE = "average_precision"
 GATES: tuple[str, ...] = (verdict.SKEW,)

@@ -5,7 +5,7 @@ After Mitchell et al., Model Cards for Model Reporting, 2019.
 
 from collections.abc import Iterable
 
-from components.common.markdown import code, items, line, page, strong, table
+from nightshift.markdown import code, items, line, page, strong, table
 from nightshift.tasks.model_cards import NOTHING, identity
 from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
 from nightshift.tasks.tabular.judging import Trial

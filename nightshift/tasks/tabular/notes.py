@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from components.common.config.policy import Evaluation
-from components.common.contracts.evaluation import Unseen
-from components.common.contracts.package import Inputs, ModelPackage
+from nightshift.config.policy import Evaluation
+from nightshift.contracts.evaluation import Unseen
+from nightshift.contracts.package import Inputs, ModelPackage
 
 
 def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:

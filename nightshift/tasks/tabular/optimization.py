@@ -8,16 +8,16 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.metrics import average_precision_score
 
-from components.common import splits
-from components.common.config import Config
-from components.common.contracts import package
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Table
-from components.common.graph import Graph
-from components.common.splits import Days
-from components.tabular import inputs
-from components.tabular.scaler import Matrix
+from nightshift import splits
+from nightshift.config import Config
+from nightshift.contracts import package
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Table
+from nightshift.graph import Graph
+from nightshift.splits import Days
 from nightshift.stats import bootstrap
+from nightshift.tabular import inputs
+from nightshift.tabular.scaler import Matrix
 
 Floats = npt.NDArray[np.floating[Any]]
 Labels = npt.NDArray[np.integer[Any]]

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from components.common.config import Config
-from components.common.config.tabular import CandidateKind
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.profile import PhaseName
-from components.neural.recipes import mlp
-from components.tabular import inputs, windows
-from components.tabular.scaler import Matrix
+from nightshift.config import Config
+from nightshift.config.tabular import CandidateKind
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.profile import PhaseName
+from nightshift.neural.recipes import mlp
+from nightshift.tabular import inputs, windows
+from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import Network, TrainingSetup
 from nightshift.tasks.tabular import estimators

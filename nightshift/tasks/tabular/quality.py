@@ -2,23 +2,10 @@
 
 from collections.abc import Iterator
 
-from components.common.contracts import evaluation as contract
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.section import (
-    Axis,
-    Block,
-    Cell,
-    Chart,
-    Column,
-    Fact,
-    Facts,
-    Notice,
-    Row,
-    Series,
-    Table,
-    Text,
-)
-from components.common.contracts.section import Estimate as Shown
+from nightshift.contracts import evaluation as contract
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.section import Axis, Block, Cell, Chart, Column, Fact, Facts, Notice, Row, Series, Table, Text
+from nightshift.contracts.section import Estimate as Shown
 from nightshift.stats.comparison import Estimate
 from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
 from nightshift.tasks.tabular.judging import Contender, Trial

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.contracts import package
-from components.common.contracts.tables import Table
-from components.tabular.inputs import Scorer
+from nightshift.contracts import package
+from nightshift.contracts.tables import Table
+from nightshift.tabular.inputs import Scorer
 
 Floats = npt.NDArray[np.floating[Any]]
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common import storage
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.tables import Partition, Table
-from components.common.errors import UserError
-from components.tabular.inputs import Scorer
+from nightshift import storage
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.tables import Partition, Table
+from nightshift.errors import UserError
+from nightshift.tabular.inputs import Scorer
 
 KEYS = ["event_id", "event_time"]
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from components.common import storage
-from components.common.config.source import Simulator
+from nightshift import storage
+from nightshift.config.source import Simulator
 from nightshift.tasks.tabular.world import World, keyed
 
 # the purpose of a stream of random numbers; 0 is the world's

@@ -1,8 +1,8 @@
 """Whether the features that a server computes are those that the model was trained on."""
 
-from components.common.contracts.online import Replay
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.verdict import Decision, Measure, Verdict
+from nightshift.contracts.online import Replay
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.verdict import Decision, Measure, Verdict
 
 
 def judge(replay: Replay, model: ModelPackage) -> Verdict:

@@ -8,19 +8,19 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from components.common.config import Config
-from components.common.config.section import Section
-from components.common.config.tabular import CandidateKind
-from components.common.config.tabular import Tabular as Task
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.package import DecisionRule, Inputs, Signature, Tabular
-from components.common.errors import UserError
-from components.common.graph import Graph
-from components.common.splits import Days, Fold, rows_of, test_rows
-from components.tabular import inputs as tabular
-from components.tabular import windows
-from components.tabular.scaler import Matrix
+from nightshift.config import Config
+from nightshift.config.section import Section
+from nightshift.config.tabular import CandidateKind
+from nightshift.config.tabular import Tabular as Task
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.package import DecisionRule, Inputs, Signature, Tabular
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.splits import Days, Fold, rows_of, test_rows
 from nightshift.stats.ranking import evaluate
+from nightshift.tabular import inputs as tabular
+from nightshift.tabular import windows
+from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import Measured, TrainingSetup
 from nightshift.tasks.tabular import estimators

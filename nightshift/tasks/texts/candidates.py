@@ -12,17 +12,17 @@ from scipy.special import softmax
 from sklearn.feature_extraction.text import TfidfTransformer
 from torch import Tensor, nn
 
-from components.classes import scorer, tokens
-from components.classes.metrics import Labels
-from components.classes.shards import Items, labels
-from components.classes.tokens import Tokenizer, Tokens
-from components.common.config.classes import Texts
-from components.common.contracts import package
-from components.common.contracts.package import Signature
-from components.neural import devices
-from components.neural.data import Batch, unchanged
-from components.neural.recipes import checked
-from components.neural.recipes.bert import Bert, Parameters
+from nightshift.classification import scorer, tokens
+from nightshift.classification.metrics import Labels
+from nightshift.classification.shards import Items, labels
+from nightshift.classification.tokens import Tokenizer, Tokens
+from nightshift.config.classes import Texts
+from nightshift.contracts import package
+from nightshift.contracts.package import Signature
+from nightshift.neural import devices
+from nightshift.neural.data import Batch, unchanged
+from nightshift.neural.recipes import checked
+from nightshift.neural.recipes.bert import Bert, Parameters
 from nightshift.tasks.classification import linear, networks
 from nightshift.tasks.classification.networks import Scores, Setting
 from nightshift.tasks.fitting import Fitted

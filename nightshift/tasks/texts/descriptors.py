@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from components.classes.tokens import Tokens
-from components.common.contracts.package import Texts
+from nightshift.classification.tokens import Tokens
+from nightshift.contracts.package import Texts
 
 NAMES: tuple[str, ...] = ("tokens", "variety")
 

@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from components.classes import tokens
-from components.classes.tokens import Tokens
-from components.common.contracts import package
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import Block, Column, Row, Table
+from nightshift.classification import tokens
+from nightshift.classification.tokens import Tokens
+from nightshift.contracts import package
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import Block, Column, Row, Table
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.texts.mistakes import table as mistaken
 

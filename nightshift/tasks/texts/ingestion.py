@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from components.classes import texts
-from components.common.config import Config
-from components.common.config.classes import Texts
+from nightshift.classification import texts
+from nightshift.config import Config
+from nightshift.config.classes import Texts
 
 SHINGLE = 5  # characters; Leskovec, Rajaraman, Ullman, Mining of Massive Datasets, 3.2.2
 LOOK = (0.1, 0.9)  # what costs more: to look at a pair in vain, or to miss one

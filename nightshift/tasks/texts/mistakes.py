@@ -1,7 +1,7 @@
 """The mistakes that a model of texts is surest of."""
 
-from components.classes import tokens
-from components.common.contracts.section import Column, Row, Table
+from nightshift.classification import tokens
+from nightshift.contracts.section import Column, Row, Table
 from nightshift.tasks.classification.mistakes import Answers
 
 SHOWN = 20

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from onnx import TensorProto, helper
 from torch import nn
 
-from components.common.contracts.package import INPUT
-from components.neural.recipes.bert import Bert, Encoder
+from nightshift.contracts.package import INPUT
+from nightshift.neural.recipes.bert import Bert, Encoder
 from nightshift.tasks.classification.linear import Floats, Line
 from nightshift.tasks.onnx_export import Drawing
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from components.common.config.source import Simulator
+from nightshift.config.source import Simulator
 
 # the purpose of a stream of random numbers
 WRITTEN, WORDS, CORRUPTION = range(3)

@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from components.classes import tokens
-from components.common.config.classes import Texts
+from nightshift.classification import tokens
+from nightshift.config.classes import Texts
 from nightshift.tasks.classification.kinds import View
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.config_templates.airflow_local_settings import DEFAULT_LOGGING_CONFIG as LOGGING_CONFIG
 from airflow.configuration import conf
 
-from components.common import storage
+from nightshift import storage
 
 __all__ = ["LOGGING_CONFIG", "REMOTE_TASK_LOG"]
 

@@ -22,9 +22,9 @@ from typing import Any
 import httpx
 from sqlalchemy import URL
 
-from components.common import locks
-from components.common.errors import UnavailableError, UserError
-from components.common.interpreter import isolated
+from nightshift.errors import UnavailableError, UserError
+from nightshift.interpreter import isolated
+from nightshift.storage import locks
 from pipelines import configs
 from pipelines.engines.airflow.operators.context import Place
 from pipelines.logs import last_lines

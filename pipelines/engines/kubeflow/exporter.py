@@ -10,8 +10,8 @@ import kfp_server_api as api
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import GaugeMetricFamily
 
-from components.common.errors import UnavailableError, UserError
-from components.common.kubeflow import Server
+from nightshift.cluster.kubeflow import Server
+from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.kubeflow.submission import SUCCEEDED
 
 NEWEST = 200  # runs that are looked at, some two months of two pipelines a day

@@ -10,9 +10,9 @@ from typing import Any
 
 import kfp_server_api as api
 
-from components.common import storage
-from components.common.errors import UserError
-from components.common.kubeflow import Definition, Server, newest_version
+from nightshift import storage
+from nightshift.cluster.kubeflow import Definition, Server, newest_version
+from nightshift.errors import UserError
 from pipelines import ir
 
 SUCCEEDED = ("SUCCEEDED", "SKIPPED")

@@ -7,8 +7,8 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from components.common.contracts.state import State
-from components.common.errors import UserError
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
 from pipelines import arguments, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import Observer, Run

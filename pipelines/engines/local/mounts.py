@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from components.common.contracts.state import ROOTS
-from components.common.errors import UserError
+from nightshift.contracts.state import ROOTS
+from nightshift.errors import UserError
 from pipelines import ir
 
 # variables that name a file, and where it is without them, as the stores' libraries look for it

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
-from components.common.interpreter import isolated
-from components.common.memory import peak_memory
+from nightshift.interpreter import isolated
+from nightshift.memory import peak_memory
 from pipelines import ir
 
 # reads until the engine has closed the pipe or has died, then ends its group, itself included

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from components.common import storage
-from components.common.step import PREEMPTED, PREEMPTIONS, USER_ERROR
+from nightshift import storage
+from nightshift.step import PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.commands import Commands
 from pipelines.engines.local.processes import Processes

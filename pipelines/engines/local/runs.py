@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from components.common import locks, storage
-from components.common.contracts.state import State, Target
-from components.common.errors import UserError, nearest
+from nightshift import storage
+from nightshift.contracts.state import State, Target
+from nightshift.errors import UserError, nearest
+from nightshift.storage import locks
 from pipelines import arguments, ir
 from pipelines.engines.local.containers import Containers
 from pipelines.engines.local.run import DEFINITION, Run

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from components.common.interpreter import isolated
-from components.common.memory import peak_memory
+from nightshift.interpreter import isolated
+from nightshift.memory import peak_memory
 from pipelines import ir
 from pipelines.engines.local.processes import Processes, environment
 

@@ -1,8 +1,8 @@
 import pytest
 
-from components.common import registry
-from components.common.contracts.state import State, Target
 from components.deployment import endpoint, examples
+from nightshift import registry
+from nightshift.contracts.state import State, Target
 from tests import servers
 
 

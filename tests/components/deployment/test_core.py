@@ -2,11 +2,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.contracts.package import Inputs
-from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
-from components.common.errors import UserError
 from components.deployment import core
 from components.deployment.core import Candidate
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.errors import UserError
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "web"]})

@@ -9,19 +9,19 @@ import httpx
 import pytest
 import yaml
 
-from components.common import registry, release, storage
-from components.common.contracts import package, tables
-from components.common.contracts.package import DecisionRule
-from components.common.contracts.section import read_section
-from components.common.contracts.verdict import Verdict
-from components.common.errors import UnavailableError, UserError
-from components.common.progress import Patience
-from components.common.release import Place
 from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
 from components.deployment.__main__ import deploy as deploy_within
+from nightshift import registry, release, storage
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import DecisionRule
+from nightshift.contracts.section import read_section
+from nightshift.contracts.verdict import Verdict
+from nightshift.errors import UnavailableError, UserError
+from nightshift.progress import Patience
+from nightshift.release import Place
 from tests.components.states import state
-from tests.components.tabular.online import streams
+from tests.nightshift.tabular.online import streams
 
 CONFIG = Path(__file__).parents[3] / "pipelines" / "configs" / "fraud.yaml"
 METRICS = {"auc_roc": 0.87, "average_precision": 0.61, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4}

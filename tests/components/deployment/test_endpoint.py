@@ -12,13 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.common import locks, registry, storage
-from components.common.contracts.state import State
-from components.common.errors import UnavailableError, UserError
-from components.common.progress import Patience, Progress, cpu_seconds, family
 from components.deployment import endpoint, examples
-from components.serving import files, server
-from components.serving.__main__ import body, parser
+from nightshift import registry, storage
+from nightshift.contracts.state import State
+from nightshift.errors import UnavailableError, UserError
+from nightshift.progress import Patience, Progress, cpu_seconds, family
+from nightshift.serving import files, server
+from nightshift.serving.__main__ import body, parser
+from nightshift.storage import locks
 from tests.components.states import state
 from tests.processes import wait_until
 
@@ -313,7 +314,7 @@ def test_a_server_that_is_killed_while_it_starts_is_tried_again(stocked, state, 
         lock = files.lock_path(stocked, "fraud")
         wait_until(lambda: locks.is_held(lock), "the server has begun")
         (pid,) = [
-            pid for pid in family(os.getpid())[1:] if b"components.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            pid for pid in family(os.getpid())[1:] if b"nightshift.serving" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         os.kill(pid, signal.SIGKILL)
 

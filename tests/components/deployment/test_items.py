@@ -9,14 +9,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.common import storage
-from components.common.contracts import package
-from components.common.contracts.deployment import Deployment
-from components.common.contracts.state import State
-from components.common.contracts.verdict import FILE, Verdict
-from components.common.errors import UserError
 from components.deployment import endpoint, examples, manage
 from components.deployment.__main__ import body, parser
+from nightshift import storage
+from nightshift.contracts import package
+from nightshift.contracts.deployment import Deployment
+from nightshift.contracts.state import State
+from nightshift.contracts.verdict import FILE, Verdict
+from nightshift.errors import UserError
 from tests.components import pictures
 from tests.components.states import state
 

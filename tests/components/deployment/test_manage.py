@@ -5,11 +5,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.common import registry, release
-from components.common.contracts.state import State
-from components.common.errors import UserError
-from components.common.release import Place
 from components.deployment import manage
+from nightshift import registry, release
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
+from nightshift.release import Place
 from tests.components import states
 
 

@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score
 
-from components.common.config.policy import Drift
-from components.common.contracts.drift import Column, Promise, Signal
-from components.common.contracts.verdict import Measure, Verdict
 from components.drift import core
+from nightshift.config.policy import Drift
+from nightshift.contracts.drift import Column, Promise, Signal
+from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.stats import shift
 from nightshift.tasks.tabular import drift
 

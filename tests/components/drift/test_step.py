@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.contracts.section import Links, Table, read_section
-from components.common.errors import UserError
 from components.drift.__main__ import _sampled, body
+from nightshift.contracts.section import Links, Table, read_section
+from nightshift.errors import UserError
 from tests.components import samples
 
 # Python imports a module of this name when it starts; it writes down every connection that is tried

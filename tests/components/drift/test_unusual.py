@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from components.classes import tokens
-from components.common import storage
-from components.common.context import StepContext
-from components.common.contracts import tables
-from components.common.contracts.section import Pictures, Table
 from components.drift.__main__ import _inputs
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
+from nightshift import storage
+from nightshift.classification import tokens
+from nightshift.context import StepContext
+from nightshift.contracts import tables
+from nightshift.contracts.section import Pictures, Table
 from nightshift.tasks.classification import unusual
 from nightshift.tasks.classification.drift import comparison
 from nightshift.tasks.classification.unusual import SHOWN

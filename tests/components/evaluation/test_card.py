@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.common.config import parse
-from components.common.contracts.artifact import LabeledWindow
-from components.common.contracts.evaluation import Cost
-from components.common.contracts.package import Inputs
-from components.common.contracts.verdict import Verdict
+from nightshift.config import parse
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.evaluation import Cost
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.verdict import Verdict
 from nightshift.tasks.tabular import judging
 from nightshift.tasks.tabular import model_card as card
 from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice

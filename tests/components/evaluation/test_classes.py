@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from components.common import storage
-from components.common.contracts import evaluation, package, verdict
-from components.common.contracts.section import read_section
-from components.common.contracts.verdict import Decision
-from components.common.registry import Version
 from components.evaluation.__main__ import evaluate
 from components.training import __main__ as training
+from nightshift import storage
+from nightshift.contracts import evaluation, package, verdict
+from nightshift.contracts.section import read_section
+from nightshift.contracts.verdict import Decision
+from nightshift.registry import Version
 from nightshift.tasks.classification import judging
 from nightshift.tasks.classification.judging import Rows
 from tests import packages

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from components.classes.scorer import AT_ONCE
-from components.common.contracts.package import Texts
+from nightshift.classification.scorer import AT_ONCE
+from nightshift.contracts.package import Texts
 from nightshift.tasks.classification import descriptors
 from nightshift.tasks.classification.slices import slices
 

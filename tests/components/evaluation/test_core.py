@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import precision_recall_curve
 
-from components.common.config.policy import Evaluation
-from components.common.contracts.evaluation import Cost, PrecisionRecall
-from components.common.contracts.verdict import Opponent
-from components.common.errors import UserError
+from nightshift.config.policy import Evaluation
+from nightshift.contracts.evaluation import Cost, PrecisionRecall
+from nightshift.contracts.verdict import Opponent
+from nightshift.errors import UserError
 from nightshift.stats.comparison import Estimate
 from nightshift.stats.ranking import Metrics
 from nightshift.tasks.tabular import judging

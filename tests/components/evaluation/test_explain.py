@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score
 
-from components.common.contracts.evaluation import Calibration
+from nightshift.contracts.evaluation import Calibration
 from nightshift.tasks.tabular import explain, judging
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.common.config.policy import Evaluation
-from components.common.contracts.evaluation import Unseen
-from components.common.contracts.package import Inputs, ModelPackage
+from nightshift.config.policy import Evaluation
+from nightshift.contracts.evaluation import Unseen
+from nightshift.contracts.package import Inputs, ModelPackage
 from nightshift.tasks.tabular.notes import notes, unseen
 from tests import packages
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.common.contracts.section import Estimate, Notice, Section, Table, read_section
+from nightshift.contracts.section import Estimate, Notice, Section, Table, read_section
 from tests.components import samples
 from tests.components.evaluation.test_step import CANDIDATES, run, telling, version
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from components.common.contracts.verdict import Verdict
-from components.common.registry import Version
 from components.evaluation.__main__ import evaluate
+from nightshift.contracts.verdict import Verdict
+from nightshift.registry import Version
 from tests.components import samples
 from tests.components.states import state
 

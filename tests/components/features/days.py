@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from components.common.config import parse
-from components.common.contracts import tables
-from components.common.splits import Days, plan
+from nightshift.config import parse
+from nightshift.contracts import tables
+from nightshift.splits import Days, plan
 from nightshift.tasks.tabular.features.job import Job
 from tests.components.states import state
 

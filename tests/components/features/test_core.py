@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.common.config import Config, parse
-from components.common.errors import UserError
-from components.tabular import frames
+from nightshift.config import Config, parse
+from nightshift.errors import UserError
+from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 
 CPU = frames.backend("cpu")

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from components.common.config import parse
-from components.common.splits import Days, rows_of
-from components.tabular import frames
+from nightshift.config import parse
+from nightshift.splits import Days, rows_of
+from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 
 ROOT = Path(__file__).parents[3]

@@ -7,9 +7,9 @@ import numpy as np
 import PIL
 import pytest
 
-from components.classes import images, shards
-from components.common import storage
-from components.common.contracts import tables
+from nightshift import storage
+from nightshift.classification import images, shards
+from nightshift.contracts import tables
 from nightshift.tasks.classification import features as items
 from nightshift.tasks.images.ingestion import rules
 from nightshift.tasks.images.views import view

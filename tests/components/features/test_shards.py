@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from components.common.contracts import tables
-from components.common.errors import UnavailableError, UserError
+from nightshift.contracts import tables
+from nightshift.errors import UnavailableError, UserError
 from nightshift.tasks.tabular.features import shards, workers, write_days
 from nightshift.tasks.tabular.features.shards import Sizes
 from nightshift.tasks.tabular.features.workers import VARIABLE, Workers

@@ -8,14 +8,14 @@ from datetime import date, timedelta
 import pandas as pd
 import pytest
 
-from components.common.config import parse
-from components.common.contracts import tables
-from components.common.splits import Days, rows_of
 from components.features.__main__ import body, parser
-from components.tabular import frames
-from components.tabular.online import snapshot
-from components.tabular.online.event import Event, Reader
-from components.tabular.online.state import State
+from nightshift.config import parse
+from nightshift.contracts import tables
+from nightshift.splits import Days, rows_of
+from nightshift.tabular import frames
+from nightshift.tabular.online import snapshot
+from nightshift.tabular.online.event import Event, Reader
+from nightshift.tabular.online.state import State
 from nightshift.tasks.tabular.features import core
 from tests.components.features.days import CONFIG, DATE, flags, sample, write_events
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from components.common import splits
-from components.common.config import parse
-from components.common.contracts import tables
 from components.ingestion.__main__ import body
+from nightshift import splits
+from nightshift.config import parse
+from nightshift.contracts import tables
 from nightshift.tasks.tabular import simulator
 from tests.components.states import state
 

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common import storage
-from components.common.config import parse
-from components.common.config.source import Simulator
-from components.common.contracts import tables
-from components.common.splits import Days
 from components.ingestion import core, sources
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.config.source import Simulator
+from nightshift.contracts import tables
+from nightshift.splits import Days
 from nightshift.tasks.tabular import simulator
 
 from .conftest import CONFIG

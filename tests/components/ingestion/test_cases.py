@@ -7,9 +7,9 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from components.common import storage
-from components.common.contracts.tables import Table
-from components.common.errors import UserError
+from nightshift import storage
+from nightshift.contracts.tables import Table
+from nightshift.errors import UserError
 
 CASES = Path(__file__).parents[4] / "shared/cases/data"
 DATE = "2025-03-10"

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandera.errors import SchemaError, SchemaErrors
 
-from components.common.config import parse
-from components.common.config.source import Simulator
-from components.common.errors import UserError
 from components.ingestion import core
+from nightshift.config import parse
+from nightshift.config.source import Simulator
+from nightshift.errors import UserError
 from nightshift.tasks.columns import IDENTIFIERS
 from nightshift.tasks.tabular import simulator
 

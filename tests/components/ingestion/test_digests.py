@@ -6,13 +6,13 @@ from datetime import date
 import pandas as pd
 import pytest
 
-from components.common import storage
-from components.common.config import parse
-from components.common.errors import UnavailableError
 from components.ingestion import digests, sources
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.errors import UnavailableError
 from nightshift.tasks.tabular import simulator
-from tests.components.common import gcs
-from tests.components.common.s3 import Faulty, bucket
+from tests.nightshift import gcs
+from tests.nightshift.s3 import Faulty, bucket
 from tests.processes import wait_until
 
 from .conftest import CONFIG, DATE

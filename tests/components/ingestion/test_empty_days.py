@@ -6,12 +6,12 @@ from typing import get_args
 import pandas as pd
 import pytest
 
-from components.common import storage
-from components.common.config import parse
-from components.common.config.source import Weekday
-from components.common.contracts.section import read_section
-from components.common.errors import UserError
 from components.ingestion import sources
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.config.source import Weekday
+from nightshift.contracts.section import read_section
+from nightshift.errors import UserError
 
 from .conftest import DATE
 

@@ -14,14 +14,14 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from components.classes import images, shards
-from components.common import storage
-from components.common.config import parse
-from components.common.contracts.tables import Table
 from components.ingestion import core
-from tests.components.classes.test_images import animated, bytes_of, chunk, deep_png
-from tests.components.common.config.test_classes import text
+from nightshift import storage
+from nightshift.classification import images, shards
+from nightshift.config import parse
+from nightshift.contracts.tables import Table
 from tests.components.pictures import config, feature, ingest
+from tests.nightshift.classification.test_images import animated, bytes_of, chunk, deep_png
+from tests.nightshift.config.test_classes import text
 
 Kept = np.ndarray  # pixels as they are to be seen, (height, width) or (height, width, 3)
 WIDTH, HEIGHT = 24, 16

@@ -10,17 +10,17 @@ import pytest
 from pandera.errors import SchemaError, SchemaErrors
 from PIL import Image
 
-from components.common import storage
-from components.common.config import parse
-from components.common.errors import UserError
-from components.common.splits import Days
 from components.ingestion import __main__ as ingestion
 from components.ingestion import core, sources
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.errors import UserError
+from nightshift.splits import Days
 from nightshift.tasks.images import simulator as pictures
 from tests.components import pictures as pictures_of
-from tests.components.classes.test_images import bytes_of
-from tests.components.common.config.test_classes import text as text_config
 from tests.components.pictures import CONFIG, DATE, config, file, ingest, parsed
+from tests.nightshift.classification.test_images import bytes_of
+from tests.nightshift.config.test_classes import text as text_config
 
 DAY = date.fromisoformat(DATE)
 
@@ -251,7 +251,7 @@ def test_every_digit_is_dealt_once_before_any_comes_again():
 
 
 def test_what_is_to_drift_drifts_from_its_day_on():
-    from components.classes.images import decoded
+    from nightshift.classification.images import decoded
 
     drifting = {"items": 60, "drift_from": DATE, "brightness_factor": 2.0, "blur": 1.5, "new_class": 0.2}
     world = parsed(simulator=drifting).simulator

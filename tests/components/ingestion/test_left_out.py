@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.common.config import parse
-from components.common.contracts.section import Table, read_section
-from components.common.contracts.tables import Partition
-from components.common.errors import UserError
 from components.ingestion import core, section
 from components.ingestion.tally import Totals
+from nightshift.config import parse
+from nightshift.contracts.section import Table, read_section
+from nightshift.contracts.tables import Partition
+from nightshift.errors import UserError
 
 from .conftest import CONFIG as TABLE
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from components.common import storage
-from components.common.config import parse
-from components.common.errors import UserError
-from components.common.splits import plan
 from components.ingestion import repeats
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.errors import UserError
+from nightshift.splits import plan
 from nightshift.tasks.images import simulator as pictures
 from nightshift.tasks.texts import simulator as sentences
 from tests.components import pictures as pictures_of

@@ -4,11 +4,11 @@ from datetime import date
 
 import pandas as pd
 
-from components.common.config import parse
-from components.common.config.source import Simulator
+from nightshift.config import parse
+from nightshift.config.source import Simulator
 from nightshift.tasks.texts import simulator as sentences
-from tests.components.common.config.test_classes import text
 from tests.components.pictures import ingest
+from tests.nightshift.config.test_classes import text
 
 DAY = date(2024, 3, 10)
 WORLD = Simulator(items=200)

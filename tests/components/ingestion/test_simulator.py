@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.common.config.source import Simulator
+from nightshift.config.source import Simulator
 from nightshift.tasks.tabular import simulator, world
 
 SMALL = Simulator(customers=80, terminals=160)

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from components.common import storage
-from components.common.config import parse
-from components.common.config.source import Simulator
-from components.common.errors import UnavailableError, UserError
-from components.common.splits import Days, plan
 from components.ingestion import sources
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.config.source import Simulator
+from nightshift.errors import UnavailableError, UserError
+from nightshift.splits import Days, plan
 from nightshift.tasks.tabular import simulator
 from tests.components.ingestion.conftest import CONFIG
 

@@ -11,15 +11,15 @@ import pytest
 import yaml
 from moto.server import ThreadedMotoServer
 
-from components.common import storage
-from components.common.config import parse
-from components.common.contracts import tables
-from components.common.contracts.section import read_section
-from components.common.errors import UserError
-from components.common.splits import Days, rows_of
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.contracts import tables
+from nightshift.contracts.section import read_section
+from nightshift.errors import UserError
+from nightshift.splits import Days, rows_of
 from nightshift.tasks.tabular import simulator
-from tests.components.common.s3 import Fault, Faulty, bucket
-from tests.components.common.s3 import environment as environment_of
+from tests.nightshift.s3 import Fault, Faulty, bucket
+from tests.nightshift.s3 import environment as environment_of
 
 from .conftest import DATE, Step
 

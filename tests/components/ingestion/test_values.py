@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from components.common.config import parse
 from components.ingestion import core, sources
+from nightshift.config import parse
 from nightshift.tasks import columns as columns_
 
 from .conftest import CONFIG

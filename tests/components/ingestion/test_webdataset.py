@@ -13,14 +13,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from components.common import storage
-from components.common.config import parse
-from components.common.config.source import Columns
-from components.common.errors import UserError
 from components.ingestion import core, sources, webdataset
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.config.source import Columns
+from nightshift.errors import UserError
 from tests.components import pictures
-from tests.components.common.config.test_classes import text
 from tests.components.pictures import DATE, config, file, ingest
+from tests.nightshift.config.test_classes import text
 
 DAY = date.fromisoformat(DATE)
 IMAGES = {"event_id": "__key__", "event_time": "time", "image": "jpg", "label": "cls"}

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from components.common.contracts.request import Request
-from components.common.contracts.section import read_section
-from components.common.errors import UserError
-from components.common.kubeflow import Place, Server
-from components.common.splits import last_complete_day
 from components.launching.__main__ import body
+from nightshift.cluster.kubeflow import Place, Server
+from nightshift.contracts.request import Request
+from nightshift.contracts.section import read_section
+from nightshift.errors import UserError
+from nightshift.splits import last_complete_day
 from pipelines import arguments
 from pipelines.engines.kubeflow import submission as command_line
 from tests.components import samples

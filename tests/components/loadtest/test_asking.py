@@ -2,11 +2,11 @@
 
 import pytest
 
-from components.common.contracts.loadtest import Settings
-from components.common.errors import UserError
 from components.loadtest import asking, breakdown
 from components.loadtest.client import Client
 from components.loadtest.server import running
+from nightshift.contracts.loadtest import Settings
+from nightshift.errors import UserError
 from tests.components import pictures
 
 FILES = [pictures.file("JPEG", size=(40, 30)), pictures.file("PNG", seed=1)]

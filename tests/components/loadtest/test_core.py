@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.contracts.loadtest import LoadTest, Point, Settings
-from components.common.contracts.package import Inputs
-from components.common.contracts.verdict import Decision, Measure
-from components.common.errors import UserError
-from components.common.prices import Machine
 from components.loadtest import core
 from components.loadtest.core import Load, Sample
 from components.loadtest.scaling import Replica, policies
+from nightshift.contracts.loadtest import LoadTest, Point, Settings
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.verdict import Decision, Measure
+from nightshift.costs.prices import Machine
+from nightshift.errors import UserError
 
 
 def point(rate: float, p99: float, **changes) -> Point:

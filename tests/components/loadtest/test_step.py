@@ -7,16 +7,16 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.common import registry, release
-from components.common.contracts.loadtest import LoadTest, Settings
-from components.common.contracts.section import read_section
-from components.common.contracts.verdict import Verdict
-from components.common.errors import UnavailableError, UserError
 from components.deployment import endpoint, examples
 from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
-from components.serving import files
+from nightshift import registry, release
+from nightshift.contracts.loadtest import LoadTest, Settings
+from nightshift.contracts.section import read_section
+from nightshift.contracts.verdict import Verdict
+from nightshift.errors import UnavailableError, UserError
+from nightshift.serving import files
 from pipelines import configs
 from tests.components.states import state
 from tests.servers import free_port

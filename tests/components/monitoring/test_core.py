@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.common.config import parse
-from components.common.config.policy import Controller
-from components.common.contracts.drift import Signal
-from components.common.errors import UserError
 from components.monitoring.core import Entry, Observation, decide
+from nightshift.config import parse
+from nightshift.config.policy import Controller
+from nightshift.contracts.drift import Signal
+from nightshift.errors import UserError
 from tests.components import samples
 
 FIRST = date(2024, 3, 1)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from components.common.contracts.drift import Drift
-from components.common.contracts.section import read_section
-from components.common.errors import UserError
 from components.monitoring.__main__ import body
+from nightshift.contracts.drift import Drift
+from nightshift.contracts.section import read_section
+from nightshift.errors import UserError
 from tests.components import samples
 from tests.components.states import state
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from components.common.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
-from components.common.contracts.section import Estimate
-from components.common.contracts.verdict import Decision, Measure
 from components.optimization import core
 from components.optimization.core import Effect
 from components.optimization.forms import Form
+from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimization
+from nightshift.contracts.section import Estimate
+from nightshift.contracts.verdict import Decision, Measure
 from nightshift.tasks.tabular.optimization import Rows
 from tests import packages
 

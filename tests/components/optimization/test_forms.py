@@ -4,10 +4,10 @@ import numpy as np
 import onnx
 import pytest
 
-from components.common.contracts import package
-from components.common.graph import Graph, runtime
-from components.neural.recipes.resnet import Parameters, ResNet
 from components.optimization import forms
+from nightshift.contracts import package
+from nightshift.graph import Graph, runtime
+from nightshift.neural.recipes.resnet import Parameters, ResNet
 from nightshift.tasks import onnx_export
 from tests.conftest import graph
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.common.contracts import package
-from components.common.contracts.optimization import ORIGINAL, Optimization
-from components.common.contracts.section import read_section
-from components.common.contracts.verdict import Verdict
-from components.common.errors import UserError
 from components.optimization import core
 from components.optimization.__main__ import body, optimize, parser
-from components.tabular.inputs import Scorer
+from nightshift.contracts import package
+from nightshift.contracts.optimization import ORIGINAL, Optimization
+from nightshift.contracts.section import read_section
+from nightshift.contracts.verdict import Verdict
+from nightshift.errors import UserError
+from nightshift.tabular.inputs import Scorer
 from nightshift.tasks.tabular.optimization import Rows
 from tests.components import samples
 

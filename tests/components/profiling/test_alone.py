@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from components.common.contracts.profile import TraceProfile
-from components.common.contracts.section import Section
-from components.common.errors import UserError
 from components.profiling import alone
+from nightshift.contracts.profile import TraceProfile
+from nightshift.contracts.section import Section
+from nightshift.errors import UserError
 from tests.components.profiling.traces.samples import Events, save
 
 

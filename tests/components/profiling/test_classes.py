@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from components.classes.shards import Items, Shards
-from components.common.config.classes import TextNetwork
-from components.common.contracts.profile import PhaseName
-from components.common.storage import sha256
 from components.profiling import core
 from components.profiling.core import Watch
+from nightshift.classification.shards import Items, Shards
+from nightshift.config.classes import TextNetwork
+from nightshift.contracts.profile import PhaseName
+from nightshift.storage import sha256
 from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.classification.profiling import ItemFit
 from tests.components import topics

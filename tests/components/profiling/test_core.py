@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from components.common.config.tabular import CandidateKind
-from components.common.contracts import tables
-from components.common.contracts.package import Inputs
-from components.common.contracts.profile import Operation, PhaseName
-from components.common.storage import sha256
 from components.profiling import core, instruments
 from components.profiling.core import Watch
+from nightshift.config.tabular import CandidateKind
+from nightshift.contracts import tables
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.profile import Operation, PhaseName
+from nightshift.storage import sha256
 from nightshift.tasks.fitting import FitSpec
 from nightshift.tasks.protocol import TrainingSetup
 from nightshift.tasks.tabular import estimators

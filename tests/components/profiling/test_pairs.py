@@ -8,11 +8,11 @@ import onnx
 import pandas as pd
 import pytest
 
-from components.common.contracts import package
-from components.common.contracts.package import Inputs
-from components.common.contracts.verdict import Decision, Verdict
-from components.common.errors import UserError
 from components.profiling.pairs import Side, compared
+from nightshift.contracts import package
+from nightshift.contracts.package import Inputs
+from nightshift.contracts.verdict import Decision, Verdict
+from nightshift.errors import UserError
 from pipelines.cli.__main__ import parse_command_line
 from tests import packages
 

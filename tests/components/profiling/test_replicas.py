@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from components.common.config.neural import Trainer
 from components.profiling import replicas
 from components.profiling.replicas import FAULTS, SMALL_BUCKETS, Job, Measured, Process
+from nightshift.config.neural import Trainer
 from nightshift.tasks.protocol import Network
 
 NETWORK = Network("mlp", {"inputs": 3}, {"batch_size": 256, "threads": 4})

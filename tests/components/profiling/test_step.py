@@ -6,11 +6,11 @@ import json
 import pytest
 import torch
 
-from components.common.contracts import package
-from components.common.contracts.profile import Profile
-from components.common.errors import UserError
 from components.profiling.__main__ import body, parser
 from components.training import __main__ as training
+from nightshift.contracts import package
+from nightshift.contracts.profile import Profile
+from nightshift.errors import UserError
 from tests.components.training import samples
 
 

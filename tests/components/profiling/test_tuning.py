@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.config.neural import Fit, Trainer
-from components.common.errors import UserError
 from components.profiling import tuning
 from components.profiling.tuning import AXES, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+from nightshift.config.neural import Fit, Trainer
+from nightshift.errors import UserError
 from nightshift.tasks.protocol import Network
 
 PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from components.common.config.policy import Rollout
-from components.common.contracts.release import Action, Release, Served
-from components.common.contracts.verdict import Verdict
 from components.release import core
 from components.release.core import Moment
+from nightshift.config.policy import Rollout
+from nightshift.contracts.release import Action, Release, Served
+from nightshift.contracts.verdict import Verdict
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 CHAMPION = Served(version=1, sha256="a" * 64)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from components.common.config.policy import Rollout
-from components.common.contracts.release import Action
-from components.common.contracts.verdict import Decision, Measure, Verdict
-from components.common.errors import UserError
-from components.common.sequential import Tally
 from components.release import core
 from components.release.core import Slo
+from nightshift.config.policy import Rollout
+from nightshift.contracts.release import Action
+from nightshift.contracts.verdict import Decision, Measure, Verdict
+from nightshift.errors import UserError
+from nightshift.stats.sequential import Tally
 from tests.components.release.releases import CHALLENGER, CHAMPION, ROLLOUT, at, live, played, started
 
 BETTER, WORSE, EQUAL = Tally(5000, 200, 1000), Tally(5000, -200, 1000), Tally(5000, 0, 1000)

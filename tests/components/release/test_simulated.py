@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from components.common.contracts.release import Action, Release
-from components.common.contracts.verdict import Verdict
-from components.common.sequential import Tally
 from components.release import core
+from nightshift.contracts.release import Action, Release
+from nightshift.contracts.verdict import Verdict
+from nightshift.stats.sequential import Tally
 from tests.components.release.releases import CHALLENGER, ROLLOUT, played
 
 RELEASES, DAYS, LABELS, DELAY = 1000, 28, 1500, 7

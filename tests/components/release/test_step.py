@@ -12,13 +12,6 @@ from typing import Any
 
 import pytest
 
-from components.common import registry, release
-from components.common.contracts import tables
-from components.common.contracts.release import Release, Served
-from components.common.contracts.section import read_section
-from components.common.contracts.state import State
-from components.common.errors import UnavailableError, UserError
-from components.common.release import Place as Kept
 from components.deployment import endpoint
 from components.release import core, manage
 from components.release.__main__ import advance
@@ -26,13 +19,20 @@ from components.release.core import Moment
 from components.release.targets import BadVersionError, Part, Target, places
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
+from nightshift import registry, release
+from nightshift.contracts import tables
+from nightshift.contracts.release import Release, Served
+from nightshift.contracts.section import read_section
+from nightshift.contracts.state import State
+from nightshift.errors import UnavailableError, UserError
+from nightshift.release import Place as Kept
 from tests.components import samples
 from tests.components.release import use_cases
 from tests.components.release.targets.aws import Aws, aws
 from tests.components.release.targets.versions import FEATURES, Fleet, Killed
 from tests.components.release.use_cases import UseCase
-from tests.components.serving.conftest import serving
 from tests.components.states import state
+from tests.nightshift.serving.conftest import serving
 
 FindTarget = Callable[[State, str], Target | None]
 BEGAN = datetime(2024, 3, 16, 2, tzinfo=UTC)  # of releases of tabular models

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
-from components.classes import shards
-from components.common import registry
-from components.common.contracts import tables
+from nightshift import registry
+from nightshift.classification import shards
+from nightshift.contracts import tables
 from tests.components import pictures, samples, topics
 
 ROWS = 2000

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from components.common.contracts.drift import Drift
-from components.common.contracts.evaluation import Evaluation
-from components.common.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
-from components.common.contracts.section import (
+from components.reporting.__main__ import body, parser
+from nightshift.contracts.drift import Drift
+from nightshift.contracts.evaluation import Evaluation
+from nightshift.contracts.profile import Operation, Phase, PhaseName, Profile, Scoring
+from nightshift.contracts.section import (
     Axis,
     Bars,
     Chart,
@@ -33,11 +34,10 @@ from components.common.contracts.section import (
     Text,
     write_section,
 )
-from components.common.contracts.section import Table as Grid
-from components.common.contracts.tables import Partition, Table, write_table
-from components.common.contracts.verdict import Decision, Measure, Opponent, Verdict
-from components.common.storage import write_bytes, write_json
-from components.reporting.__main__ import body, parser
+from nightshift.contracts.section import Table as Grid
+from nightshift.contracts.tables import Partition, Table, write_table
+from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
+from nightshift.storage import write_bytes, write_json
 from tests import packages
 from tests.components.states import state
 

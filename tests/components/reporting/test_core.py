@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from components.common.config import parse
 from components.reporting import component, core
 from components.reporting.core import Found, Head
 from components.reporting.summary import Step, Summary
+from nightshift.config import parse
 
 CONFIG = yaml.safe_load((Path(__file__).parents[3] / "pipelines" / "configs" / "handbook.yaml").read_text())
 PRICES = {"here": 1.8, "there": 3.6}

@@ -2,9 +2,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from components.common.contracts.section import Estimate
-from components.common.figures import WRITERS, written
 from components.reporting.formats import moment, shown
+from nightshift.contracts.section import Estimate
+from nightshift.figures import WRITERS, written
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from components.common import storage
-from components.common.contracts.section import Page
+from nightshift import storage
+from nightshift.contracts.section import Page
 
 HEAVY = {"pandas", "numpy", "matplotlib", "sklearn", "torch", "mlflow", "onnxruntime"}
 

@@ -2,7 +2,7 @@
 
 import json
 
-from components.common.contracts.section import Outcome, Page, Text
+from nightshift.contracts.section import Outcome, Page, Text
 from tests.components.reporting.conftest import SIGNALS, WHY
 
 

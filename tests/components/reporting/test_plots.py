@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.contracts.section import Axis, Bars, Chart, Series
 from components.reporting.plots import HEIGHT, SIDE, WIDTH, bars, chart
+from nightshift.contracts.section import Axis, Bars, Chart, Series
 
 
 def drawn(points, scale="linear", style="line", notes=()):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.common.config import parse
 from components.reporting import core
+from nightshift.config import parse
 
 NAME = "handbook-training-2018-08-14-{}"
 CONFIGS = Path(__file__).parents[3] / "pipelines" / "configs"

@@ -4,7 +4,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from components.common.contracts.section import (
+from nightshift.contracts.section import (
     Axis,
     Bars,
     Chart,

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from components.scoring.answered import Answered, compared
-from components.serving.answers import Item
-from components.serving.predictions import Predictions, _Row
-from components.tabular.online.event import Event
+from nightshift.serving.answers import Item
+from nightshift.serving.predictions import Predictions, _Row
+from nightshift.tabular.online.event import Event
 
 DAY = date(2024, 3, 20)
 MIDNIGHT = pd.Timestamp(DAY)

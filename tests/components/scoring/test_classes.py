@@ -11,14 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.classes import shards
-from components.classes.scorer import Scorer
-from components.common import registry, splits, storage
-from components.common.contracts import drift as contract
-from components.common.contracts import optimization, package, profile, tables
-from components.common.contracts.deployment import Deployment
-from components.common.contracts.section import Pictures, read_section
-from components.common.contracts.verdict import Verdict
 from components.deployment import __main__ as deployment
 from components.drift import core
 from components.evaluation.__main__ import evaluate
@@ -27,6 +19,14 @@ from components.optimization import core as optimizing_core
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
+from nightshift import registry, splits, storage
+from nightshift.classification import shards
+from nightshift.classification.scorer import Scorer
+from nightshift.contracts import drift as contract
+from nightshift.contracts import optimization, package, profile, tables
+from nightshift.contracts.deployment import Deployment
+from nightshift.contracts.section import Pictures, read_section
+from nightshift.contracts.verdict import Verdict
 from nightshift.stats import shift
 from nightshift.tasks.classification import descriptors, drift_reference
 from nightshift.tasks.classification import drift as signals

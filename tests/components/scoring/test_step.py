@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common import registry, release
-from components.common.contracts import package, tables
-from components.common.contracts.package import ModelPackage
-from components.common.contracts.section import Bars, read_section
-from components.common.errors import UserError
-from components.common.release import Place
 from components.scoring.__main__ import body
-from components.serving.predictions import Predictions, _Row
-from components.tabular.online.event import Event
+from nightshift import registry, release
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.section import Bars, read_section
+from nightshift.errors import UserError
+from nightshift.release import Place
+from nightshift.serving.predictions import Predictions, _Row
+from nightshift.tabular.online.event import Event
 from tests import packages
 from tests.components import samples
 from tests.components.states import state

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.common import splits
-from components.common.config import Config, parse
-from components.common.contracts import tables
+from nightshift import splits
+from nightshift.config import Config, parse
+from nightshift.contracts import tables
 
 # validation: train 12 .. 13, test 15 .. 16; test fold: train 15 .. 16, test 18 .. 19
 DATE = "2024-03-20"

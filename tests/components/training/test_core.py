@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.errors import UserError
-from components.common.graph import Graph
-from components.common.splits import Days, rows_of
-from components.tabular import inputs as tabular
 from components.training import core
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.splits import Days, rows_of
 from nightshift.stats import ranking as metrics
+from nightshift.tabular import inputs as tabular
 from nightshift.tasks.tabular.training import TOLERANCE, FitSettings, TableRows, threshold
 from tests.components.training import samples
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from components.common.config.tabular import CandidateKind
-from components.common.errors import UserError
-from components.common.graph import Graph
+from nightshift.config.tabular import CandidateKind
+from nightshift.errors import UserError
+from nightshift.graph import Graph
 from nightshift.tasks.fitting import RESERVED, FitSpec
 from nightshift.tasks.tabular import estimators
 from tests.components.training import samples

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from components.common import splits
-from components.common.config import Config, parse
-from components.common.contracts.package import Inputs
-from components.common.graph import Graph
-from components.tabular import inputs as tabular
 from components.training import core
+from nightshift import splits
+from nightshift.config import Config, parse
+from nightshift.contracts.package import Inputs
+from nightshift.graph import Graph
 from nightshift.stats.ranking import Metrics, evaluate
+from nightshift.tabular import inputs as tabular
 from nightshift.tasks.tabular.training import FitSettings, RowSample
 
 ROOT = Path(__file__).parents[3]

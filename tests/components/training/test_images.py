@@ -12,13 +12,13 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from components.classes.shards import Items, labels
-from components.common import splits
-from components.common.contracts import package, tables
-from components.common.errors import UserError
-from components.common.graph import Graph
-from components.neural.recipes.resnet import Parameters, ResNet
 from components.training import __main__ as training
+from nightshift import splits
+from nightshift.classification.shards import Items, labels
+from nightshift.contracts import package, tables
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.neural.recipes.resnet import Parameters, ResNet
 from nightshift.tasks import onnx_export
 from nightshift.tasks.classification import drift_reference, networks
 from nightshift.tasks.classification.training import unlearned_classes

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.graph import Graph
-from components.tabular.scaler import Scaler
+from nightshift.graph import Graph
+from nightshift.tabular.scaler import Scaler
 from nightshift.tasks import onnx_export
 from nightshift.tasks.onnx_export import Tree
 from nightshift.tasks.tabular.estimators import rounded_down

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from components.common.context import StepContext
-from components.common.contracts import package
-from components.common.contracts.section import read_section
-from components.common.errors import UserError
-from components.tabular.inputs import Scorer
 from components.training.__main__ import _checkpoints, body, parser
+from nightshift.context import StepContext
+from nightshift.contracts import package
+from nightshift.contracts.section import read_section
+from nightshift.errors import UserError
+from nightshift.tabular.inputs import Scorer
 from tests.components.training import samples
 from tests.processes import started, wait_until
 

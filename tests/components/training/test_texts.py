@@ -16,17 +16,17 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from torch.utils.flop_counter import FlopCounterMode
 
-from components.classes import shards, tokens
-from components.classes.shards import Items, Shards
-from components.common import storage
-from components.common.contracts import package, tables
-from components.common.errors import UnavailableError, UserError
-from components.common.graph import Graph
-from components.neural import devices, trainer
-from components.neural.data import unchanged
-from components.neural.recipes.bert import Bert, Parameters
-from components.neural.replica import Replica
 from components.training import __main__ as training
+from nightshift import storage
+from nightshift.classification import shards, tokens
+from nightshift.classification.shards import Items, Shards
+from nightshift.contracts import package, tables
+from nightshift.errors import UnavailableError, UserError
+from nightshift.graph import Graph
+from nightshift.neural import devices, trainer
+from nightshift.neural.data import unchanged
+from nightshift.neural.recipes.bert import Bert, Parameters
+from nightshift.neural.replica import Replica
 from nightshift.tasks.classification import networks
 from nightshift.tasks.texts import candidates as texts
 from nightshift.tasks.texts import onnx_export as texts_export

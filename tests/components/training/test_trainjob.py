@@ -12,11 +12,11 @@ import pytest
 from kubernetes import client
 from urllib3.exceptions import ProtocolError, ReadTimeoutError
 
-from components.common.errors import PreemptedError, UnavailableError, UserError
-from components.common.spending import MACHINES_GRACE
-from components.neural.preemption import Notice
 from components.training.__main__ import body, parser
 from components.training.trainjob import CLEANUP_SECONDS, MADE_OF, POLL_SECONDS, TIMEOUT_SECONDS, Log, TrainJob
+from nightshift.costs.spending import MACHINES_GRACE
+from nightshift.errors import PreemptedError, UnavailableError, UserError
+from nightshift.neural.preemption import Notice
 from tests.cluster.cluster import CRDS
 from tests.cluster.kinds import Json
 from tests.components.training.machines import NAMESPACE, WORK, Site, standing, with_nodes
@@ -51,7 +51,7 @@ def test_machines_run_the_step_together_while_the_first_ones_log_is_copied_and_n
 
     site.job().run(Notice())
 
-    assert "machine 0 of 2: -m components.neural --max-restarts 3 -m components.training --config {}" in caplog.messages
+    assert "machine 0 of 2: -m nightshift.neural --max-restarts 3 -m components.training --config {}" in caplog.messages
     assert not any(line.startswith("machine 1") for line in caplog.messages)
     assert site.left() == []
     assert {pod["spec"]["nodeName"] for pod in seen.values()} == {"gpu-1", "gpu-2"}

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from components.common.errors import UnavailableError, UserError
 from infra import terraform
 from infra.terraform import INFRA
+from nightshift.errors import UnavailableError, UserError
 from tests.infra import hcl, tables
 from tests.infra.checks import CLOUDS
 from tests.infra.golden import cluster, pages

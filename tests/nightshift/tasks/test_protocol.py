@@ -8,8 +8,8 @@ from typing import get_type_hints
 
 import pytest
 
-from components.common.errors import UserError
 from nightshift import tasks
+from nightshift.errors import UserError
 from nightshift.tasks import BUILT_IN, Task
 
 DOCS = Path(__file__).parents[3] / "docs" / "extending.md"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from components.common import release
-from components.common.release import Place
+from nightshift import release
+from nightshift.release import Place
 from pipelines.cli.__main__ import COMMANDS, parse_command_line
 from tests.processes import SECONDS, engine
 

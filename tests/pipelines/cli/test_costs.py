@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 from pipelines.cli.__main__ import parse_command_line
 
 

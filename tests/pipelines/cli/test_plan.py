@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.common.errors import UserError
+from nightshift.errors import UserError
 from pipelines.cli.__main__ import parse_command_line
 
 

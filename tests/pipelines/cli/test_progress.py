@@ -5,19 +5,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from components.common.contracts.section import (
-    Code,
-    Column,
-    Estimate,
-    Link,
-    Links,
-    Outcome,
-    Page,
-    Row,
-    Section,
-    Table,
-    Text,
-)
+from nightshift.contracts.section import Code, Column, Estimate, Link, Links, Outcome, Page, Row, Section, Table, Text
 from pipelines.cli.progress import show_page
 
 COLUMNS = [Column(title="Candidate"), Column(title="Average precision", format="score")]

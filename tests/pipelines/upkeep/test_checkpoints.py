@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.common import storage
-from components.common.config import parse
-from components.common.context import StepContext
-from components.common.contracts.state import State
-from components.common.errors import UserError
 from components.features.__main__ import scratch
 from components.training.__main__ import _checkpoints
+from nightshift import storage
+from nightshift.config import parse
+from nightshift.context import StepContext
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
 from nightshift.tasks.tabular.features import shards
 from nightshift.tasks.tabular.features.shards import Sizes
 from pipelines import arguments
@@ -24,9 +24,9 @@ from pipelines.cli import upkeep
 from pipelines.engines.local import runs
 from pipelines.environments import local
 from pipelines.upkeep import sweep
-from tests.components.common.s3 import bucket, reached_at
 from tests.components.features import days
 from tests.components.states import state as text
+from tests.nightshift.s3 import bucket, reached_at
 
 NOW = datetime.now(UTC)
 CONFIG = parse(days.CONFIG | {"retention": {"runs_days": 9, "partitions_days": 5, "versions_days": 9}})

@@ -19,16 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from components.common import registry, release, storage
-from components.common.config import parse
-from components.common.config.policy import Retention
-from components.common.contracts import package, tables
-from components.common.contracts.registry import RegisteredVersion
-from components.common.contracts.tables import Partition, Table
-from components.common.errors import UserError
-from components.common.release import Place
 from components.deployment import endpoint
-from components.serving.files import Pointer, pointer_uri
+from nightshift import registry, release, storage
+from nightshift.config import parse
+from nightshift.config.policy import Retention
+from nightshift.contracts import package, tables
+from nightshift.contracts.registry import RegisteredVersion
+from nightshift.contracts.tables import Partition, Table
+from nightshift.errors import UserError
+from nightshift.release import Place
+from nightshift.serving.files import Pointer, pointer_uri
 from pipelines import arguments, configs
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import DEFINITION, Outcome, Run
@@ -368,7 +368,7 @@ CUT_SHORT = """
 import os, sys
 from datetime import UTC, datetime
 from pathlib import Path
-from components.common.config import parse
+from nightshift.config import parse
 from pipelines import configs
 from pipelines.upkeep import sweep
 from pipelines.environments import local

@@ -6,12 +6,12 @@ from datetime import date
 
 import pandas as pd
 
-from components.common import storage
-from components.common.contracts import tables
-from components.common.contracts.online import Replay
-from components.common.contracts.section import Column, Row, Table
-from components.common.splits import Days, rows_of
-from components.tabular import frames
+from nightshift import storage
+from nightshift.contracts import tables
+from nightshift.contracts.online import Replay
+from nightshift.contracts.section import Column, Row, Table
+from nightshift.splits import Days, rows_of
+from nightshift.tabular import frames
 from nightshift.tasks.protocol import FeatureDetails, FeatureSetup
 from nightshift.tasks.tabular.features import core, workers
 from nightshift.tasks.tabular.features.job import ONE_PASS, Job

@@ -1,16 +1,16 @@
 """Trailing-window features, written once over an array module: NumPy on the CPU, CuPy on the GPU.
 
 Amounts are summed as integers, so a sum does not depend on order, on how many days are computed at once
-or on the device: all of them give the same bits. What a window is: `components/tabular/windows.py`.
+or on the device: all of them give the same bits. What a window is: `nightshift/tabular/windows.py`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
-from components.common.config import Config
-from components.tabular import windows
-from components.tabular.frames import Backend
+from nightshift.config import Config
+from nightshift.tabular import windows
+from nightshift.tabular.frames import Backend
 
 # part of every partition's key: raise it whenever the same events would give other features
 SCHEMA = 1

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from components.common import storage
-from components.common.config import Config
-from components.common.contracts import tables
-from components.common.splits import Days, buffer_days, rows_of
-from components.common.step import log
-from components.tabular import frames
+from nightshift import storage
+from nightshift.config import Config
+from nightshift.contracts import tables
+from nightshift.splits import Days, buffer_days, rows_of
+from nightshift.step import log
+from nightshift.tabular import frames
 from nightshift.tasks.tabular.features import core
 
 if TYPE_CHECKING:

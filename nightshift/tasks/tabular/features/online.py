@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from components.common import storage
-from components.common.config import Config
-from components.common.contracts.online import Example, Replay
-from components.common.contracts.tables import Table
-from components.common.splits import Days, buffer_days, rows_of
-from components.common.step import log
-from components.tabular import windows
-from components.tabular.online import skew, snapshot
+from nightshift import storage
+from nightshift.config import Config
+from nightshift.contracts.online import Example, Replay
+from nightshift.contracts.tables import Table
+from nightshift.splits import Days, buffer_days, rows_of
+from nightshift.step import log
+from nightshift.tabular import windows
+from nightshift.tabular.online import skew, snapshot
 from nightshift.tasks.tabular.features import core
 
 

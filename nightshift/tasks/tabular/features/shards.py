@@ -20,12 +20,12 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import ipc
 
-from components.common import storage
-from components.common.contracts.tables import Partition
-from components.common.errors import UnavailableError, UserError
-from components.common.splits import Days
-from components.common.step import log
-from components.tabular import frames, windows
+from nightshift import storage
+from nightshift.contracts.tables import Partition
+from nightshift.errors import UnavailableError, UserError
+from nightshift.splits import Days
+from nightshift.step import log
+from nightshift.tabular import frames, windows
 from nightshift.tasks.tabular.features import core
 from nightshift.tasks.tabular.features.job import ONE_PASS, Job
 from nightshift.tasks.tabular.features.workers import Workers

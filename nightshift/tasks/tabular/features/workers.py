@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from components.common.errors import UnavailableError, UserError
-from components.common.lineage import code_version
+from nightshift.errors import UnavailableError, UserError
+from nightshift.lineage import code_version
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -13,7 +13,7 @@ from typing import Any
 from airflow.sdk import Asset, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from components.common.contracts.deployment import Outcome
+from nightshift.contracts.deployment import Outcome
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering, logical_date
 

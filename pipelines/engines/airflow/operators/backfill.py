@@ -7,9 +7,9 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import task
 from airflow.sdk.exceptions import AirflowFailException
 
-from components.common.contracts.state import Target
-from components.common.dates import parse_date
-from components.common.errors import UserError
+from nightshift.contracts.state import Target
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
 
 SECONDS = 10  # between two looks at a run
 

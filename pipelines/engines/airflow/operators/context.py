@@ -12,11 +12,11 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException
 from jinja2 import pass_context
 
-from components.common import storage
-from components.common.contracts.state import Target
-from components.common.dates import parse_date
-from components.common.errors import UserError
-from components.common.splits import last_complete_day
+from nightshift import storage
+from nightshift.contracts.state import Target
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
+from nightshift.splits import last_complete_day
 from pipelines import arguments, configs, environments, ir
 from pipelines.arguments import run_name
 from pipelines.commands import Commands

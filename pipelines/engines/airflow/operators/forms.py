@@ -2,7 +2,7 @@
 
 from airflow.sdk import Param
 
-from components.common.contracts.state import TARGETS
+from nightshift.contracts.state import TARGETS
 from pipelines import configs, ir
 from pipelines.engines.airflow.operators.context import Place
 

@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from components.common.errors import UnavailableError, UserError
-from components.common.kubeflow import Definition, Place, Server
+from nightshift.cluster.kubeflow import Definition, Place, Server
+from nightshift.errors import UnavailableError, UserError
 from pipelines.engines.airflow.operators.context import EXPERIMENT, Rendering
 from pipelines.engines.airflow.operators.links import KUBEFLOW_RUN
 from pipelines.engines.kubeflow.submission import ENDED, SUCCEEDED

@@ -16,8 +16,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
-from components.common.cluster import ACCOUNT, is_full
-from components.common.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
+from nightshift.cluster import ACCOUNT, is_full
+from nightshift.step import MESSAGE, PREEMPTED, PREEMPTIONS, USER_ERROR
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES

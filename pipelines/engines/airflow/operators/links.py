@@ -4,7 +4,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperatorLink
 
-from components.common import storage
+from nightshift import storage
 
 # rendered with the command line, since a link is asked for when the context of the task is gone
 TEMPLATES = {"root": "{{ root() }}", "model_page": "{{ model_page() }}"}

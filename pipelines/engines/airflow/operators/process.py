@@ -10,8 +10,8 @@ from typing import Any, Self
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from components.common import locks
-from components.common.step import USER_ERROR
+from nightshift.step import USER_ERROR
+from nightshift.storage import locks
 from pipelines import ir
 from pipelines.engines.airflow.operators.context import Rendering
 from pipelines.engines.airflow.operators.links import MODEL, REPORT, TEMPLATES

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from components.common.errors import UserError
 from components.profiling.traces import arithmetic, breakdown, kernels, read
 from components.profiling.traces.analysis import Known, analyze
 from components.profiling.traces.ceiling import Counted, find
 from components.profiling.traces.gaps import Cause
+from nightshift.errors import UserError
 from tests.components.profiling.traces.samples import LOADER, TO_DEVICE, Events
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)"

@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from components.common.errors import UserError
 from components.profiling.traces import compute, read
+from nightshift.errors import UserError
 
 UNITS = {compute.TIME: "usecond", compute.BYTES: "Mbyte"}
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from components.common.errors import UserError
 from components.profiling.traces import stream, texts, timeline
 from components.profiling.traces.analysis import Known, analyze
 from components.profiling.traces.products import count
 from components.profiling.traces.trace import Host, Work
+from nightshift.errors import UserError
 from tests.components.profiling.traces.samples import LOADER, TO_DEVICE, Events, read
 
 

@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
-from components.common.errors import UserError
 from components.profiling.traces import mending, texts
 from components.profiling.traces.analysis import Known, analyze
+from nightshift.errors import UserError
 from tests.components.profiling.traces.samples import CASES, Events, cases, read
 
 ARGUMENT = '"mark": 1'

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from components.common.errors import UserError
 from components.profiling.traces import read
 from components.profiling.traces.analysis import Known, analyze
+from nightshift.errors import UserError
 
 TEXTS = ["", "sgemm", "void sgemm<float>(int)", "cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020", "step 1", "forward"]
 PAGEABLE, PINNED, DEVICE, UNKNOWN = 0, 1, 2, 7  # CUDA_MEMOPR_MEMORY_KIND_*

@@ -1,11 +1,11 @@
 """What the profile of traces shows."""
 
-from components.common.contracts.section import Chart, Table
 from components.profiling.traces import names
 from components.profiling.traces.analysis import Known, analyze
 from components.profiling.traces.ceiling import Counted
 from components.profiling.traces.section import build, commands
 from components.reporting import report
+from nightshift.contracts.section import Chart, Table
 from tests.components.profiling.traces.samples import Events
 
 

@@ -5,14 +5,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from components.common.contracts import package
-from components.common.registry import Version
 from components.deployment import examples
 from components.release.targets import Part
+from nightshift.contracts import package
+from nightshift.registry import Version
 from tests.components import pictures, topics
 from tests.components.release.targets.versions import FEATURES, IMAGES, KINDS, TEXTS, Fleet
-from tests.components.serving.conftest import serving
 from tests.conftest import save
+from tests.nightshift.serving.conftest import serving
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from components.common.errors import UnavailableError, UserError
 from components.release.targets import bring
 from components.release.targets.kserve import NEWEST, KServe, Place, notes
+from nightshift.errors import UnavailableError, UserError
 from tests.cluster.api import Api
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import LIMITS, POD, QUOTA, Json, Kind

@@ -8,9 +8,9 @@ import pytest
 import requests
 from google.auth.exceptions import RefreshError, TransportError
 
-from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.cloudrun import Access, CloudRun, Place
+from nightshift.errors import UnavailableError, UserError
 from tests.components.release.targets.cloud_run import PARENT, RefusedError, Run, check, cloud_run
 from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, killed_on_the_way, page
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.knative import Knative
 from components.release.targets.kserve import Place
+from nightshift.errors import UnavailableError, UserError
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import Json
 from tests.cluster.runtimes import ProcessRuntime

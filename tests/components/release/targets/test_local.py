@@ -6,14 +6,14 @@ from unittest.mock import ANY
 
 import pytest
 
-from components.common import registry
-from components.common.contracts.state import State
-from components.common.errors import UserError
 from components.deployment import endpoint, examples
 from components.release.targets import Part, bring
 from components.release.targets.local import Local
-from components.serving import files
-from components.serving.files import Challenger
+from nightshift import registry
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
+from nightshift.serving import files
+from nightshift.serving.files import Challenger
 from tests.components.states import state
 from tests.servers import free_port
 

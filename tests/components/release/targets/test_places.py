@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from components.common import registry
-from components.common.contracts import package
-from components.common.contracts.state import State
-from components.common.errors import UserError
 from components.release.targets import NoAnswerError, files, places
 from components.release.targets.cloudrun import CloudRun
 from components.release.targets.kserve import Place
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import SageMaker
+from nightshift import registry
+from nightshift.contracts import package
+from nightshift.contracts.state import State
+from nightshift.errors import UserError
 from tests.components.states import state
 from tests.servers import serving
 

@@ -10,10 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
-from components.common.errors import UnavailableError, UserError
 from components.release.core import Slo
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.sagemaker import AMI, Clients, Place, SageMaker
+from nightshift.errors import UnavailableError, UserError
 from tests.components.release.targets.aws import Aws, aws
 from tests.components.release.targets.versions import Fleet, killed_everywhere, killed_on_the_way, page
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.common.errors import UnavailableError, UserError
 from components.deployment import endpoint
 from components.release.targets import BadVersionError, Part, bring, files, kserve
 from components.release.targets.standard import Scaled
 from components.release.targets.standard import Standard as Target
-from components.serving import options
-from components.serving.__main__ import parser
+from nightshift.errors import UnavailableError, UserError
+from nightshift.serving import options
+from nightshift.serving.__main__ import parser
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.runtimes import ProcessRuntime

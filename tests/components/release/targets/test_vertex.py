@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.common.errors import UnavailableError, UserError
 from components.release.targets import BadVersionError, Part, bring
 from components.release.targets.vertex import Clients, Place, Vertex
+from nightshift.errors import UnavailableError, UserError
 from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, killed_on_the_way
 
 pytest.importorskip("google.cloud.aiplatform_v1", reason="google-cloud-aiplatform is not installed")

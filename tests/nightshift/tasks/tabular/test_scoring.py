@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from components.common.contracts.package import DecisionRule, ModelPackage
-from components.common.errors import UserError
+from nightshift.contracts.package import DecisionRule, ModelPackage
+from nightshift.errors import UserError
 from nightshift.tasks.tabular.scoring import scored
 from tests import packages
 

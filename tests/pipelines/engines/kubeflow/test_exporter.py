@@ -12,8 +12,8 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from components.common.errors import UserError
-from components.common.kubeflow import Place, Server
+from nightshift.cluster.kubeflow import Place, Server
+from nightshift.errors import UserError
 from pipelines.engines.kubeflow.exporter import Runs, serve
 from tests.kubeflow import CREATED, Failure, Kubeflow
 from tests.prometheus import program

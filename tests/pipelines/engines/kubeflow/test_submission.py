@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from components.common.cluster import ACCOUNT
-from components.common.errors import UnavailableError, UserError
-from components.common.kubeflow import Definition, Place, Server
+from nightshift.cluster import ACCOUNT
+from nightshift.cluster.kubeflow import Definition, Place, Server
+from nightshift.errors import UnavailableError, UserError
 from pipelines import arguments, configs
 from pipelines.engines.kubeflow.submission import change, recurring, schedule, upload, watch
 from tests.kubeflow import Failure, Kubeflow

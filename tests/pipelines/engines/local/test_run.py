@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 import pytest
 from kfp import kubernetes
 
-from components.common.step import PREEMPTIONS
+from nightshift.step import PREEMPTIONS
 from pipelines import ir
 from pipelines.engines.local.run import Run
 from tests.pipelines.samples import Silent, compiled, compiled_file, copy, fetch, folder, inspect, shell, write

@@ -1,1 +1,0 @@
-"""What every component shares: configuration, storage, artifacts, dates and metrics."""

@@ -1,0 +1,291 @@
+"""Runs on Kubeflow Pipelines, through its API (v2beta1).
+
+Whatever is made is looked for by its name first, in every attempt, so that a request whose answer got lost on its way
+is not carried out twice.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import kfp_server_api as api
+import urllib3
+import yaml
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from nightshift.cluster import ACCOUNT
+from nightshift.errors import UnavailableError, UserError, check_names, may_pass
+
+# where a pod finds the token for this API: Kubeflow's own client reads the same variable and the same file
+MOUNTED_VARIABLE, MOUNTED_FILE = "KF_PIPELINES_SA_TOKEN_PATH", "/var/run/secrets/kubeflow/pipelines/token"
+ATTEMPTS = 4
+TIMEOUT_SECONDS = 60
+REFUSED = (301, 302, 303, 307, 308, 401, 403)  # a page to log in at is a refusal too
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where runs go.
+
+    Attributes:
+        endpoint: URL of the API, without `/apis`.
+        experiment: the experiment's name; it is made when there is none.
+        namespace: the profile's namespace on a multi-user Kubeflow, empty on others.
+        service_account: under which runs act whose steps need no other; Kubeflow's own when it is empty.
+    """
+
+    endpoint: str
+    experiment: str
+    namespace: str = ""
+    service_account: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            UserError: when the endpoint is no URL, or the experiment has no name.
+        """
+        if not self.endpoint.startswith(("http://", "https://")):
+            raise UserError(
+                f"endpoint is {self.endpoint!r}; give the URL of Kubeflow Pipelines, http://... or https://..., "
+                "with --endpoint or in KFP_ENDPOINT"
+            )
+        if not self.experiment:
+            raise UserError("experiment is empty; give a name with --experiment; it is created if missing")
+
+    @classmethod
+    def parse(cls, value: Mapping[str, str]) -> Self:
+        """Read what `dataclasses.asdict` has written.
+
+        Raises:
+            UserError: when a field is unknown, or has no allowed value.
+        """
+        check_names("kubeflow", value, [field.name for field in fields(cls)])
+        return cls(**{"endpoint": "", "experiment": "", **value})
+
+    @property
+    def url(self) -> str:
+        """The endpoint without a slash at its end."""
+        return self.endpoint.rstrip("/")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What runs: a compiled pipeline, or a version that has been uploaded.
+
+    Attributes:
+        fields: how the API's run or recurring run names it.
+        parameters: names of the parameters it declares.
+        account: service account that one of its steps needs, which all of a run have; empty when the place's will do.
+    """
+
+    fields: dict[str, Any]
+    parameters: list[str]
+    account: str = ""
+
+    @classmethod
+    def read(cls, compiled: bytes) -> Self:
+        """Read a compiled pipeline's YAML; a second document holds what concerns Kubernetes."""
+        spec, *platform = yaml.safe_load_all(compiled)
+        whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
+        return cls({"pipeline_spec": whole}, _declared(spec), _account(whole))
+
+    @classmethod
+    def of(cls, version: api.V2beta1PipelineVersion) -> Self:
+        """Refer to an uploaded version."""
+        reference = api.V2beta1PipelineVersionReference(version.pipeline_id, version.pipeline_version_id)
+        whole = version.pipeline_spec
+        declared = _declared(whole.get("pipeline_spec", whole))
+        return cls({"pipeline_version_reference": reference}, declared, _account(whole))
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run on the cluster.
+
+    Attributes:
+        name: its display name.
+        run_id: its id.
+        url: its page in Kubeflow's UI.
+        new: False when it was there already.
+    """
+
+    name: str
+    run_id: str
+    url: str
+    new: bool
+
+
+class Server:
+    """The API of one place.
+
+    Every method raises `UserError` when it refuses, and `UnavailableError` when it does not answer, or fails, each of
+    the times it is asked.
+    """
+
+    def __init__(self, place: Place, token_file: str = "", pause: float = 0.5) -> None:
+        """Contact nothing yet.
+
+        Args:
+            place: where runs go.
+            token_file: holds the bearer token; by default the one a pod is given, if there is one.
+            pause: seconds before the second attempt, doubled before each one after it.
+
+        Raises:
+            UserError: when there is no such file.
+        """
+        if token_file and not Path(token_file).is_file():
+            raise UserError(f"--token-file is {token_file!r}, and there is no such file; give the one with the token")
+        self.place = place
+        self.client = _Client(place.url, token_file or os.environ.get(MOUNTED_VARIABLE, MOUNTED_FILE))
+        self.inside = {"namespace": place.namespace} if place.namespace else {}
+        self._runs = api.RunServiceApi(self.client)
+        self._retrying = Retrying(
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_exponential(multiplier=pause),
+            retry=retry_if_exception(_passes),
+            reraise=True,
+        )
+
+    def submit(self, name: str, definition: Definition, parameters: dict[str, Any]) -> Started:
+        """Start a run, unless the experiment has one of that name already, whatever became of it."""
+        config = api.V2beta1RuntimeConfig(parameters=parameters)
+        run = api.V2beta1Run(
+            experiment_id=self.experiment,
+            display_name=name,
+            runtime_config=config,
+            service_account=definition.account or self.place.service_account or None,
+            **definition.fields,
+        )
+        found, new = self.once(
+            lambda: self.named(self._runs.run_service_list_runs, "runs", name, experiment_id=self.experiment),
+            lambda: self._runs.run_service_create_run(run),
+        )
+        return Started(name, found.run_id, f"{self.place.url}/#/runs/details/{found.run_id}", new)
+
+    def run(self, run_id: str) -> api.V2beta1Run:
+        """Return a run as it is now."""
+        return self.ask(lambda: self._runs.run_service_get_run(run_id))
+
+    def newest(self, pipeline: str) -> Definition:
+        """Return the newest version of an uploaded pipeline.
+
+        Raises:
+            UserError: also when there is none.
+        """
+        pipelines = api.PipelineServiceApi(self.client)
+        listing = pipelines.pipeline_service_list_pipelines
+        found = self.ask(lambda: self.named(listing, "pipelines", pipeline, **self.inside))
+        versions = self.ask(lambda: newest_version(pipelines, found[0].pipeline_id)) if found else []
+        if not versions:
+            raise UserError(f"{self.place.url} has no pipeline {pipeline!r}; upload it with: nightshift schedule")
+        return Definition.of(versions[0])
+
+    @cached_property
+    def experiment(self) -> str:
+        """The id of the place's experiment, made when there is none."""
+        experiments = api.ExperimentServiceApi(self.client)
+        wanted = api.V2beta1Experiment(display_name=self.place.experiment, **self.inside)
+        listing = experiments.experiment_service_list_experiments
+        found, _ = self.once(
+            lambda: self.named(listing, "experiments", self.place.experiment, **self.inside),
+            lambda: experiments.experiment_service_create_experiment(wanted),
+        )
+        return str(found.experiment_id)
+
+    def once(self, find: Callable[[], list[Made]], make: Callable[[], Made]) -> tuple[Made, bool]:
+        """Return the first of what is found, or what is made when nothing is; and whether it was made."""
+
+        def attempt() -> tuple[Made, bool]:
+            found = find()
+            return (found[0], False) if found else (make(), True)
+
+        return self.ask(attempt)
+
+    def ask(self, call: Callable[[], Made]) -> Made:
+        """Call, and call again while the server fails or does not answer."""
+        try:
+            return self._retrying(call)
+        except urllib3.exceptions.HTTPError as error:
+            raise UnavailableError(f"{self.place.url} does not answer ({error}); check --endpoint") from None
+        except api.ApiException as error:
+            raise self._explained(error) from None
+
+    def named(self, listing: Callable[..., Any], field: str, name: str, **where: str) -> list[Any]:
+        """Return what a listing method of the API finds by its display name; `field` is the answer's that holds it."""
+        equals = {"operation": "EQUALS", "key": "display_name", "stringValue": name}
+        found = getattr(listing(filter=json.dumps({"predicates": [equals]}), **where), field)
+        return list(found or [])
+
+    def _explained(self, error: api.ApiException) -> Exception:
+        said = f"{self.place.url} answers {error.status} {error.reason}{_message(error)}"
+        if error.status in REFUSED:
+            return UserError(f"{said}; give the file of a token that may do this with --token-file")
+        if _passes(error):
+            return UnavailableError(f"{said}, {ATTEMPTS} times; try again later")
+        return UserError(f"{said}; check --endpoint and the options")
+
+
+class _Client(api.ApiClient):  # type: ignore[misc]  # it ships no annotations
+    """Sends the token as it is at the moment, since it is renewed, and waits no longer than a minute."""
+
+    def __init__(self, endpoint: str, token_file: str) -> None:
+        configuration = api.Configuration(host=endpoint)
+        configuration.retries = False
+        configuration.ssl_ca_cert = os.environ.get("SSL_CERT_FILE")
+        super().__init__(configuration)
+        self.token_file = Path(token_file)
+
+    def request(self, method: str, url: str, headers: dict[str, str], **options: Any) -> Any:
+        if self.token_file.is_file():
+            headers = headers | {"authorization": f"Bearer {self.token_file.read_text().strip()}"}
+        try:
+            answer = super().request(method, url, headers=headers, **options | {"_request_timeout": TIMEOUT_SECONDS})
+        except api.ApiException as error:
+            if error.status:
+                raise
+            reason = " ".join(error.reason.split())
+            raise UserError(f"{url}: {reason}; name its certificate authority's file in SSL_CERT_FILE") from None
+        if "json" not in answer.getheader("content-type", ""):
+            raise UserError(f"{url} does not answer with JSON, but perhaps with a login page; check --endpoint")
+        return answer
+
+
+def newest_version(pipelines: api.PipelineServiceApi, pipeline_id: str) -> list[api.V2beta1PipelineVersion]:
+    """Return the newest version of a pipeline, or nothing."""
+    page = pipelines.pipeline_service_list_pipeline_versions(pipeline_id, sort_by="created_at desc", page_size=1)
+    return list(page.pipeline_versions or [])
+
+
+def _declared(spec: dict[str, Any]) -> list[str]:
+    return list(spec["root"].get("inputDefinitions", {}).get("parameters", {}))
+
+
+def _account(spec: dict[str, Any]) -> str:
+    kubernetes = spec.get("platform_spec", {}).get("platforms", {}).get("kubernetes", {})
+    pods = kubernetes.get("deploymentSpec", {}).get("executors", {}).values()
+    found = {pod.get("podMetadata", {}).get("annotations", {}).get(ACCOUNT) for pod in pods} - {None}
+    if len(found) > 1:
+        raise UserError(f"steps need the service accounts {', '.join(sorted(found))}, and a run on Kubeflow has one")
+    return next(iter(found), "")
+
+
+def _passes(error: BaseException) -> bool:
+    """Return whether an error may be gone at the next attempt."""
+    if isinstance(error, api.ApiException):
+        return may_pass(error.status)
+    return isinstance(error, urllib3.exceptions.HTTPError)
+
+
+def _message(error: api.ApiException) -> str:
+    """Return what the API says beside the status: the first line of a Google RPC status' message."""
+    try:
+        lines = str(json.loads(error.body)["message"]).splitlines()
+    except (ValueError, TypeError, KeyError):
+        return ""
+    return f": {lines[0]}" if lines else ""

@@ -1,0 +1,103 @@
+"""How networks are trained, whatever the task: batches and precision, and how processes share the work."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import annotated_types
+from pydantic import Field
+
+from nightshift.config.section import INTEGER, BatchSize, Epochs, Positive, Processes, Section, Threads
+
+LearningRate = Annotated[float, annotated_types.Interval(gt=0, le=1000)]
+
+
+class Precision(StrEnum):
+    """What a network computes in; its parameters are float32 always."""
+
+    FLOAT32 = "float32"
+    BF16 = "bf16"
+    FP16 = "fp16"
+
+
+class Schedule(StrEnum):
+    """The order in which a pipeline's stages work; but for the first, every process has two stages."""
+
+    ONE_F_ONE_B = "1f1b"
+    INTERLEAVED = "interleaved"
+    ZERO_BUBBLE = "zero-bubble"
+
+
+class Compression(StrEnum):
+    """What gradients are compressed to before processes that replicate the network exchange them."""
+
+    NONE = "none"
+    BF16 = "bf16"
+    POWER_SGD = "powersgd"
+
+
+class Compile(StrEnum):
+    """What torch.compile makes of each block of a network."""
+
+    NONE = "none"
+    DEFAULT = "default"
+    CUDA_GRAPHS = "cuda-graphs"
+
+
+class Decay(StrEnum):
+    """How the learning rate falls to 0."""
+
+    LINEAR = "linear"
+    COSINE = "cosine"
+
+
+class Fit(Section):
+    """How a network is fitted; a recipe adds what describes the network itself."""
+
+    epochs: Epochs = 15
+    batch_size: BatchSize = Field(256, description="rows of a step, over all processes")
+    learning_rate: LearningRate = Field(0.006, description="of Adam, at most; falls to 0 after the last step")
+    warmup: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = Field(
+        0, description="share of the steps over which the learning rate rises first"
+    )
+    decay: Decay = Decay.LINEAR
+    weight_decay: Annotated[float, annotated_types.Interval(ge=0, le=1)] = Field(
+        0, description="share of matrices and kernels that a step takes off, times its learning rate (AdamW)"
+    )
+    ema_decay: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = Field(
+        0,
+        description="share of the weights' moving average that a step leaves; the average is kept; 0: the last weights",
+    )
+    threads: Threads = Field(
+        1, description="on the CPU; more pay off for wide networks only, and wait for each other on a busy machine"
+    )
+    precision: Precision = Precision.FLOAT32
+    microbatches: BatchSize = Field(
+        1, description="pieces of a batch: their gradients are accumulated, and they fill a pipeline"
+    )
+    clip: Annotated[float, annotated_types.Interval(ge=0, le=1e6)] = Field(
+        0, description="largest norm of the gradients; 0: no limit"
+    )
+    recompute: bool = Field(False, description="activations of a block are computed again backward, not kept")
+    compile: Compile = Field(
+        Compile.NONE,
+        description="by torch.compile, block by block; cuda-graphs: a block's kernels are launched as one, on one GPU",
+    )
+
+
+class Trainer(Section):
+    """How the processes that torchrun has started share a network's training; those not named here replicate it."""
+
+    nodes: Processes = Field(1, description="machines; several are pods of a TrainJob, or started by you")
+    shard: Processes = Field(1, description="processes that share parameters, gradients and optimizer state (FSDP2)")
+    tensor: Processes = Field(1, description="processes that share each layer")
+    pipeline: Processes = Field(1, description="processes that share the layers, one after the other")
+    schedule: Schedule = Schedule.ONE_F_ONE_B
+    zero: Annotated[Literal[0, 2, 3], INTEGER] = Field(
+        0,
+        description="ZeRO by FSDP2: all processes share gradients and optimizer state (2), and parameters (3)",
+    )
+    compression: Compression = Compression.NONE
+    bucket_mb: Annotated[float, annotated_types.Interval(gt=0, le=100_000)] = Field(
+        25, description="of gradients that replicas exchange at once, while they compute the others"
+    )
+    checkpoint_seconds: Positive = Field(300, description="between two checkpoints of a training that takes longer")

@@ -1,0 +1,200 @@
+"""When a run stops, which days it takes, what a model has to pass, when to retrain and what to keep."""
+
+from typing import Annotated, Literal, Self
+
+import annotated_types
+from pydantic import Field, field_validator, model_validator
+
+from nightshift.config.section import CLASSES, Cost, Days, DaysOrNone, Kind, Positive, Section, Share, only
+
+Limit = Annotated[float, annotated_types.Interval(gt=0, le=1e9)]
+Amount = Annotated[float, annotated_types.Interval(gt=0, le=2.0**53)]
+DaysKept = Annotated[int, annotated_types.Interval(ge=1, le=36_500)]
+Effect = Annotated[float, annotated_types.Interval(gt=0, le=1e6)]
+Milliseconds = Annotated[float, annotated_types.Interval(gt=0, le=3_600_000)]
+
+
+class Quarantine(Section):
+    """How many bad rows are tolerated before a run stops."""
+
+    max_share: Share = Field(0.01, description="share of the rows read that may be quarantined, for any one rule")
+    max_label_share: Share = Field(
+        0.05,
+        description="share of the positives, of the negatives, or of any class, that may be quarantined, by all rules "
+        "together and from 5 rows on; models learn from few positives, so what is lost of them counts for itself",
+    )
+
+
+class Limits(Section):
+    """What one event may be: ingestion quarantines what is more, and an endpoint refuses it."""
+
+    largest_amount: Amount | None = only(
+        Kind.TABULAR,
+        description="default: 10^13 of the currency's smallest unit, 100,000,000,000.00 with two decimals",
+    )
+    longest_id: Positive = only(Kind.TABULAR, default=256, description="characters of an id, a customer or a terminal")
+    days_ahead: Days = only(
+        Kind.TABULAR,
+        default=1,
+        description="days after now, or after the newest day trained on if that is later, that an event may be dated "
+        "which an endpoint is sent",
+    )
+
+
+class Protocol(Section):
+    """Which days train, validate and test. See `nightshift/splits.py`."""
+
+    mode: Literal["daily", "retrospective"] = Field(
+        "daily", description="daily: labels known on the logical date only; retrospective: test ends on it"
+    )
+    train_days: Days = 7
+    test_days: Days = 7
+    drop_compromised: bool = only(
+        Kind.TABULAR, default=True, description="leave customers known as positive out of the test rows"
+    )
+    compromised_days: Days | None = only(
+        Kind.TABULAR,
+        description="how long before the end of training a positive still counts for this; default: train_days",
+    )
+
+    @model_validator(mode="after")
+    def _compromised_while_training(self) -> Self:
+        if self.compromised_days and self.compromised_days > self.train_days:
+            raise ValueError(f"'compromised_days' is {self.compromised_days}, over 'train_days', {self.train_days}")
+        return self
+
+
+class Evaluation(Section):
+    """The gate a challenger has to pass."""
+
+    top_k: Positive = only(
+        Kind.TABULAR, default=100, description="customers (without them: events) that can be checked a day"
+    )
+    min_positives: Positive = only(
+        Kind.TABULAR, default=50, description="positives in the test window that are needed to decide"
+    )
+    min_average_precision: Share = only(Kind.TABULAR, default=0.3)
+    max_average_precision: Share = only(
+        Kind.TABULAR, default=0.99, description="better than this is taken for leakage and refused"
+    )
+    min_rows: Positive = only(*CLASSES, default=100, description="test rows that are needed to decide")
+    min_accuracy: Share = only(*CLASSES, default=0.5, description="share of test rows whose class is predicted")
+    min_class_recall: Share = only(
+        *CLASSES, default=0.0, description="share predicted of each class that has min_class_rows test rows or more"
+    )
+    min_class_rows: Positive = only(*CLASSES, default=20, description="test rows by which a class is judged alone")
+    tolerance: Share = Field(
+        0.02,
+        description="average precision, or task.select_by, that a fresher model may lose, at the low end of the 95 % "
+        "interval",
+    )
+    cost_missed_positive: Cost = only(
+        Kind.TABULAR,
+        default=1.0,
+        description="of a positive that is not flagged, as a multiple of its amount; without amounts each counts 1",
+    )
+    cost_alert: Cost = only(
+        Kind.TABULAR, default=5.0, description="of checking a flagged event, in the currency of the amounts"
+    )
+
+
+class Drift(Section):
+    """Effect sizes above which something counts as drifted; `make drift-bench` shows what they catch."""
+
+    window_days: Days = Field(7, description="days compared; use whole weeks, or weekdays look like drift")
+    psi: Effect = 0.1
+    wasserstein: Effect = Field(0.08, description="in reference standard deviations")
+    max_drifted_share: Share = Field(0.1, description="share of drifted inputs above which the inputs have drifted")
+    evidently: bool = Field(
+        False, description="true: evidently.html is written too, an interactive page; takes seconds, decides nothing"
+    )
+    volume: Effect = Field(
+        0.5, description="relative change in rows per day: 0.5 is half as many again, or a third less"
+    )
+    average_precision: Share = only(
+        Kind.TABULAR, default=0.08, description="loss against the model's promise, on rows whose labels are due"
+    )
+    min_positives: Positive = only(
+        Kind.TABULAR, default=200, description="labeled positives needed to apply either of the limits beside it"
+    )
+    positive_wasserstein: Effect = only(
+        Kind.TABULAR,
+        default=0.5,
+        description="of an input among the positives alone, in standard deviations of the reference's positives",
+    )
+    novelty: Share = only(
+        *CLASSES, default=0.05, description="share of rows less like the reference than 98 % of its own rows"
+    )
+    domain_classifier: Share = only(
+        *CLASSES, default=0.05, description="ROC AUC above 0.5 of telling newest rows from the reference by embeddings"
+    )
+    mmd: Share = only(*CLASSES, default=0.05, description="maximum mean discrepancy of embeddings")
+    accuracy: Share = only(*CLASSES, default=0.05, description="loss against the model's promise, the same way")
+    min_rows: Positive = only(*CLASSES, default=100, description="labeled rows needed to apply that limit")
+
+
+class Controller(Section):
+    """When drift asks for a retraining. See `components/monitoring/core.py`."""
+
+    retrain: Literal["daily", "on_drift"] = Field("daily", description="daily: the schedule retrains, drift never asks")
+    days: Days = Field(2, description="drifted days needed, including the newest ...")
+    of: Days = Field(3, description="... within this many days up to the newest")
+    cooldown_days: DaysOrNone = Field(3, description="days after a request without another")
+    max_retrains_per_week: Positive = Field(2, description="requests within any seven days")
+    freeze: bool = Field(False, description="true: never ask")
+
+    @model_validator(mode="after")
+    def _days_fit(self) -> Self:
+        if self.days > self.of:
+            raise ValueError(f"'days' is {self.days} but 'of' is {self.of}; 'days' is at most 'of'")
+        return self
+
+
+class Retention(Section):
+    """How long `nightshift gc` leaves things where they are; what a live model was made from stays longer."""
+
+    runs_days: DaysKept = Field(90, description="since a run was started")
+    partitions_days: DaysKept = Field(
+        30, description="since a day of a table was written, once no run names it, or what a step has left unfinished"
+    )
+    versions_days: DaysKept = Field(180, description="since a model version was registered")
+
+
+class Costs(Section):
+    """What machines cost, and how much a run may spend. See `nightshift/costs/spending.py`."""
+
+    machine: str | None = Field(
+        None, description="that steps run on, e.g. `g6.2xlarge spot`, where their placement names none"
+    )
+    prices: dict[str, Cost] = Field({}, description="machine -> US dollars an hour; goes before the project's table")
+    budget_usd: Limit | None = Field(None, description="of a run, which stops before it spends more")
+    budget_hours: Limit | None = Field(None, description="the same in hours of machines, whatever they cost")
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether a run is stopped at some point."""
+        return self.budget_usd is not None or self.budget_hours is not None
+
+
+class Rollout(Section):
+    """How a version takes over from the champion. See `components/release/core.py`."""
+
+    gradual: bool = Field(False, description="true: what passes the gates is released in steps, not promoted at once")
+    shares: list[Annotated[float, annotated_types.Interval(gt=0, lt=1)]] = Field(
+        [0.05, 0.25, 0.5], description="of the requests, one after the other; [] goes from shadow to live"
+    )
+    stage_days: Days = Field(1, description="shortest time in shadow and at each share")
+    horizon_days: Days = Field(28, description="after which an undecided release ends and the champion stays")
+    alpha: Annotated[float, annotated_types.Interval(gt=0, lt=1)] = Field(
+        0.05, description="probability that a challenger is promoted that is not better, however often one looks"
+    )
+    max_error_rate: Share = Field(0.01, description="of the challenger's requests")
+    max_p99_ms: Milliseconds = Field(50, description="99th percentile of its latency")
+    min_requests: Positive = Field(100, description="of the challenger, needed to apply the two limits")
+
+    @field_validator("shares")
+    @classmethod
+    def _shares_grow(cls, shares: list[float]) -> list[float]:
+        if shares != sorted(set(shares)):
+            raise ValueError("the shares of a release grow from one to the next")
+        return shares

@@ -1,0 +1,56 @@
+"""What a step is asked to do: its flags, each parsed and checked once."""
+
+from argparse import Namespace
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+
+from nightshift import splits
+from nightshift.config import Config, parse
+from nightshift.contracts import package, tables
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.state import State
+from nightshift.contracts.tables import Table
+from nightshift.dates import parse_date
+from nightshift.splits import Plan
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """One run of a step; each attribute reads the flag of its name, where the step has that flag.
+
+    Attributes:
+        args: the flags.
+    """
+
+    args: Namespace
+
+    @cached_property
+    def config(self) -> Config:
+        """The use case."""
+        return parse(self.args.config)
+
+    @cached_property
+    def day(self) -> date:
+        """The logical date."""
+        return parse_date(self.args.date)
+
+    @cached_property
+    def state(self) -> State:
+        """Where things are kept."""
+        return State.parse(self.args.state)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The windows of the logical date."""
+        return splits.plan(self.config, self.day)
+
+    @cached_property
+    def features(self) -> Table:
+        """The features by day."""
+        return tables.read_table(self.args.features)
+
+    @cached_property
+    def model(self) -> ModelPackage:
+        """The manifest of the model."""
+        return package.load(self.args.model)

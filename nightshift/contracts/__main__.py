@@ -1,0 +1,61 @@
+"""Writes the JSON Schema of every artifact: `python -m nightshift.contracts docs/schemas`."""
+
+import json
+import sys
+from pathlib import Path
+
+from nightshift.contracts.artifact import Artifact
+from nightshift.contracts.deployment import Deployment
+from nightshift.contracts.drift import Drift
+from nightshift.contracts.evaluation import ClassEvaluation, Evaluation
+from nightshift.contracts.loadtest import LoadTest, Settings
+from nightshift.contracts.online import Snapshot
+from nightshift.contracts.optimization import Optimization
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.profile import Profile, TraceProfile
+from nightshift.contracts.registry import Aliases, RegisteredVersion
+from nightshift.contracts.release import Release
+from nightshift.contracts.request import Launch, Request
+from nightshift.contracts.section import Page, Section
+from nightshift.contracts.tables import Manifest
+from nightshift.contracts.verdict import Verdict
+
+# file name -> the artifact
+ARTIFACTS: dict[str, type[Artifact]] = {
+    "aliases": Aliases,
+    "deployment": Deployment,
+    "drift": Drift,
+    "classes_evaluation": ClassEvaluation,
+    "evaluation": Evaluation,
+    "launch": Launch,
+    "loadtest": LoadTest,
+    "model": ModelPackage,
+    "online": Snapshot,
+    "optimization": Optimization,
+    "page": Page,
+    "profile": Profile,
+    "registered_version": RegisteredVersion,
+    "release": Release,
+    "request": Request,
+    "section": Section,
+    "settings": Settings,
+    "table": Manifest,
+    "trace_profile": TraceProfile,
+    "verdict": Verdict,
+}
+
+
+def schema(artifact: type[Artifact]) -> str:
+    """Return an artifact's JSON Schema, as files hold it."""
+    described = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(described | artifact.model_json_schema(mode="serialization"), indent=2) + "\n"
+
+
+def main(folder: str) -> None:
+    """Write the schemas into a folder."""
+    for name, artifact in ARTIFACTS.items():
+        Path(folder, f"{name}.json").write_text(schema(artifact))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

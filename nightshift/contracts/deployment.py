@@ -1,0 +1,38 @@
+"""`deployment.json`: what became of a new version, and what answers now."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from nightshift.contracts.artifact import Artifact
+
+
+class Outcome(StrEnum):
+    """What becomes of a new version."""
+
+    PROMOTED = "promoted"
+    KEPT = "kept"
+    REGISTERED = "registered"
+
+
+class Deployment(Artifact):
+    """What became of a new version, and what answers now."""
+
+    model: str = Field(description="name of the registered model, which is the use case's")
+    version: int = Field(description="the new version")
+    sha256: str = Field(description="its identity")
+    decision: Outcome = Field(
+        description="`promoted`: it is the champion now; `kept`: the champion stays; `registered`: it is not promoted, "
+        "and there is no champion to keep"
+    )
+    reasons: list[str] = Field(description="why, one sentence each")
+    champion_version: int | None = Field(description="the champion now; null where there is none")
+    previous_champion_version: int | None = Field(description="the champion before this run")
+    registry: str = Field(description="root of the registry")
+    target: str = Field(description="as the run was given it")
+    endpoint: str | None = Field(description="URL that serves the champion; null where nothing was started")
+    endpoint_checked: bool = Field(description="whether it was called and answered with that version")
+    curl: str | None = Field(description="a command that scores one event there")
+    example: dict[str, int | float | str] = Field(
+        description="that event: the user's columns, its features where there is no online state, or an item's file"
+    )

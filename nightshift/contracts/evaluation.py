@@ -1,0 +1,119 @@
+"""`evaluation.json`: how good a model's candidates are on the test days, and the curves of the selected one."""
+
+from pydantic import Field
+
+from nightshift.contracts.artifact import Artifact, LabeledWindow, Part
+
+FILE = "evaluation.json"
+
+Metrics = dict[str, float | None]
+
+
+class Interval(Part):
+    """95 % interval."""
+
+    low: float
+    high: float
+
+
+class Estimate(Interval):
+    """A value and its 95 % interval."""
+
+    value: float
+
+
+class Cost(Part):
+    """What the decisions cost on the test rows."""
+
+    per_1000: float = Field(description="events, in the currency of the amounts, or of the costs where there are none")
+    threshold: float = Field(description="score from which an event is flagged")
+    alerts: int = Field(description="flagged events")
+    missed_positives: int = Field(description="positives not flagged")
+
+
+class Champion(Part):
+    """The version that served then, measured on the same rows."""
+
+    version: int = Field(description="its number in the registry")
+    sha256: str = Field(description="its identity")
+    metrics: Metrics
+
+
+class Unseen(Part):
+    """Values of a categorical column that are none of the model's categories; they are scored as all zeros."""
+
+    distinct: int = Field(description="how many different ones")
+    rows: int = Field(description="test rows that hold them")
+    share: float = Field(description="of all test rows, 0 to 1")
+
+
+class PrecisionRecall(Part):
+    """Points of the curve, recall ascending; empty without a positive."""
+
+    recall: list[float]
+    precision: list[float]
+
+
+class Calibration(Part):
+    """Bins of the score, ascending."""
+
+    predicted: list[float] = Field(description="mean score")
+    observed: list[float] = Field(description="share of positives, 0 to 1")
+    count: list[int] = Field(description="rows")
+
+
+class OfClass(Part):
+    """How well one class is told apart; null where a figure has no meaning."""
+
+    name: str
+    rows: int = Field(description="test rows of the class")
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+class OfSlice(Part):
+    """How often the class is right on a part of the test rows that are alike in something."""
+
+    name: str = Field(description="what they have in common")
+    rows: int = Field(description="test rows of the part")
+    accuracy: float
+
+
+class Curves(Part):
+    """Curves of the selected candidate."""
+
+    precision_recall: PrecisionRecall
+    calibration: Calibration
+
+
+class Evaluation(Artifact):
+    """How good a model's candidates are on the test days."""
+
+    test: LabeledWindow = Field(description="the test days; rows without entities already known as positive")
+    top_k: int = Field(description="entities that can be checked a day")
+    models: dict[str, Metrics] = Field(description="candidate -> its metrics; null where one has no meaning")
+    selected: str = Field(description="the candidate that was judged")
+    intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")
+    cost: Cost = Field(description="of the selected candidate's decisions")
+    champion: Champion | None = Field(description="null where there is none to compare with")
+    gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
+    unseen: dict[str, Unseen] = Field(description="by categorical column")
+    notes: list[str] = Field(description="what is unusual about the rows, a sentence each")
+    curves: Curves
+
+
+class ClassEvaluation(Artifact):
+    """How well a model's candidates tell classes apart on the test days; `evaluation.json` where a task has classes."""
+
+    test: LabeledWindow = Field(description="the test days; rows without those that training has seen")
+    left_out: int = Field(description="rows of the test days that share group or content with a training row")
+    models: dict[str, Metrics] = Field(description="candidate -> its metrics")
+    selected: str = Field(description="the candidate that was judged")
+    intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")
+    champion: Champion | None = Field(description="null where there is none to compare with")
+    gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
+    slices: list[OfSlice] = Field(description="of the selected candidate: thirds by what can be said of a row")
+    classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
+    confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")
+    calibration: Calibration = Field(description="confidence, the highest score, against the share predicted right")

@@ -1,0 +1,410 @@
+"""`model.json`: a trained model as files that run no code when they are loaded, and what it takes to serve them.
+
+The manifest is written last and names every other file with its hash; how frames become a model's input is in
+`nightshift/tabular/inputs.py`.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import annotated_types
+from pydantic import Field, StringConstraints, computed_field
+
+from nightshift import storage
+from nightshift.contracts.artifact import Artifact, LabeledWindow, Part, Window
+from nightshift.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANIFEST = "model.json"
+REFERENCE = "reference.parquet"
+INPUT = "inputs"
+OUTPUT = "score"
+EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
+
+# a file lies in the package's own folder
+Name = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
+Size = Annotated[int, annotated_types.Ge(0)]
+
+
+P = TypeVar("P", bound=Part)
+
+
+class Format(StrEnum):
+    """Formats of a package's files; none of them can run code."""
+
+    ONNX = "onnx"
+    SAFETENSORS = "safetensors"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+class Datatype(StrEnum):
+    """Types of a tensor's values, as the Open Inference Protocol calls them."""
+
+    FP32 = "FP32"
+    INT32 = "INT32"
+    UINT8 = "UINT8"
+    BYTES = "BYTES"
+
+    @property
+    def dtype(self) -> str:
+        """What NumPy calls numbers of this type."""
+        return self.lower().replace("fp", "float")
+
+
+class File(Part):
+    """A file of the package."""
+
+    name: Name = Field(description="its name in the package's folder")
+    sha256: str = Field(description="hash of its bytes")
+    size: Size = Field(description="bytes")
+    format: Format
+
+    @classmethod
+    def of(cls, name: str, data: bytes, kind: Format) -> Self:
+        """Describe a file of some bytes."""
+        return cls(name=name, sha256=storage.sha256(data), size=len(data), format=kind)
+
+
+class Tensor(Part):
+    """A named tensor, as the Open Inference Protocol describes it."""
+
+    name: str
+    datatype: Datatype
+    shape: list[int] = Field(description="-1: any number")
+
+
+class Signature(Part):
+    """What every graph of the package takes and gives."""
+
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+
+    @property
+    def score(self) -> Tensor:
+        """The output that holds the scores; there may be others."""
+        return next(each for each in self.outputs if each.name == OUTPUT)
+
+    @classmethod
+    def of_rows(cls, width: int) -> Self:
+        """Return the signature of a scorer of rows: `inputs` (n, width) -> `score` (n,)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.FP32, shape=[-1, width])
+        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1])])
+
+    @classmethod
+    def of_images(cls, side: int, channels: int, classes: int) -> Self:
+        """Return the signature of a model of images: `inputs` (n, side, side, channels) -> `score` (n, classes)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.UINT8, shape=[-1, side, side, channels])
+        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
+
+    @classmethod
+    def of_texts(cls, length: int, classes: int) -> Self:
+        """Return the signature of a model of texts: `inputs` (n, length) -> `score` (n, classes)."""
+        taken = Tensor(name=INPUT, datatype=Datatype.INT32, shape=[-1, length])
+        return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
+
+
+class Inputs(Part):
+    """The named inputs of a tabular model, in the order of its matrix: the numeric, then the categorical by name."""
+
+    numeric: list[str] = Field(description="columns taken as they are")
+    categorical: dict[str, list[str]] = Field(
+        description="column -> the categories seen in training; one-hot, an unseen value is all zeros"
+    )
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns a frame must have to be scored."""
+        return [*self.numeric, *self.categorical]
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return len(self.numeric) + sum(map(len, self.categorical.values()))
+
+
+class Windows(Part):
+    """How the inputs over trailing windows are computed from events, see `components/features`."""
+
+    windows_days: list[int] = Field(description="lengths of the windows")
+    amount_decimals: int = Field(description="decimals at which amounts are summed, exactly")
+    label_delay_days: int = Field(description="days until a label is known, by which windows of labels end earlier")
+    roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
+
+
+class Tabular(Inputs):
+    """From events to the model's input, for the task `tabular`."""
+
+    kind: Literal["tabular"] = "tabular"
+    windows: Windows
+
+
+class Classes(Part):
+    """From an image or a text to the model's input.
+
+    Attributes:
+        item: what requests call one.
+    """
+
+    item: ClassVar[str]
+    classes: list[str] = Field(description="what each score is of")
+
+
+class Images(Classes):
+    """From an image file to the model's input, for images; see `nightshift/classification/images.py`.
+
+    The graph takes pixels as they are, 0 to 255.
+    """
+
+    item = "image"
+    kind: Literal["image-classification"] = "image-classification"
+    side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
+    channels: int = Field(description="1: gray, 3: RGB")
+    min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
+    max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return {"side": self.side, "channels": self.channels}
+
+
+class Texts(Classes):
+    """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
+
+    item = "text"
+    kind: Literal["text-classification"] = "text-classification"
+    length: int = Field(description="tokens at which longer texts are cut")
+    tokenizer: Name | None = Field(description="the tokenizer's file; null: words, by their hashes")
+    tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
+    vocabulary: int = Field(description="numbers that tokens have")
+    pad: int = Field(description="the number that fills texts up, and counts for nothing")
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return {"length": self.length, "vocabulary": self.vocabulary, "tokenizer_sha256": self.tokenizer_sha256}
+
+
+class DecisionRule(Part):
+    """From scores to a decision."""
+
+    threshold: float | None = Field(
+        description="score from which an event is flagged; null: the class with the highest score"
+    )
+
+
+class Candidate(Part):
+    """A trained candidate."""
+
+    kind: str = Field(description="as in the config")
+    parameters: dict[str, float | int | str | bool] = Field(description="as in the config")
+    file: Name = Field(description="its graph")
+    validation: dict[str, float | None] = Field(description="metrics on the validation days, fitted on earlier ones")
+    seconds: float = Field(description="time its fit took")
+    losses: list[tuple[int, float]] = Field(
+        default_factory=list, description="step, and mean loss of the steps since the point before; of networks"
+    )
+
+
+class Optimized(Part):
+    """How the selected candidate's graph was changed after its training."""
+
+    form: str = Field(description="how it was made: `graph`, `int8 dynamic`, `int8 static`")
+    original_sha256: str = Field(description="identity of the model before")
+
+
+class Lineage(Part):
+    """What a model was made from; no part of its identity."""
+
+    events_sha256: str = Field(description="identity of the events table")
+    features_sha256: str = Field(description="identity of the features table")
+    train: LabeledWindow = Field(description="days it was fitted on")
+    validation: LabeledWindow = Field(description="days on which the candidate was selected")
+    reference: Window | None = Field(
+        None, description="days and rows of the sample that drift is measured against; null: of the training days"
+    )
+    selected_by: str = Field(description="the metric that selected the candidate")
+    reason: str = Field(description="why this candidate, a sentence")
+    constant: list[str] = Field(description="inputs that are the same in every training row")
+    unlearned: list[str] = Field([], description="classes that no training row has; none where a task has no classes")
+    device: str = Field(description="`cpu` or `cuda`")
+    seed: int
+    code_version: str = Field(description="version of the code that trained it")
+    optimized: Optimized | None = Field(None, description="null where the graph is the one that was trained")
+
+
+class ModelPackage(Artifact):
+    """A model version: its files, how to feed it, how to decide by it, and what it was made from."""
+
+    files: list[File] = Field(description="every file but this one")
+    signature: Signature
+    preprocessing: Annotated[Tabular | Images | Texts, Field(discriminator="kind")] = Field(
+        description="discriminated by `kind`, one per task"
+    )
+    decision: DecisionRule
+    selected: str = Field(description="name of the candidate that scores")
+    candidates: dict[str, Candidate]
+    dropped: dict[str, str] = Field(description="candidate that was left out -> why, a sentence")
+    lineage: Lineage
+
+    @computed_field(description="identity of what scores: signature, preprocessing, decision and every graph")  # type: ignore[prop-decorator]
+    @property
+    def sha256(self) -> str:
+        """Identity of what scores: signature, preprocessing, decision and every graph."""
+        scoring = self.model_dump(mode="json", include={"signature", "preprocessing", "decision", "selected"})
+        return storage.fingerprint([scoring, {name: self.graph(name).sha256 for name in self.candidates}])
+
+    @property
+    def kind(self) -> str:
+        """The task it is a model of."""
+        return self.preprocessing.kind
+
+    @property
+    def tabular(self) -> Tabular:
+        """How events become the input of a tabular model.
+
+        Raises:
+            UserError: when it is a model of another task, which whoever asks cannot use yet.
+        """
+        return self._of(Tabular)
+
+    @property
+    def classes(self) -> Images | Texts:
+        """How images or texts become the input of a model that tells their classes apart.
+
+        Raises:
+            UserError: when it is a model of tables.
+        """
+        if not isinstance(self.preprocessing, Classes):
+            raise UserError("the model is one of task 'tabular', and this is for classes of images and texts only")
+        return self.preprocessing
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether it tells classes of images or texts apart."""
+        return isinstance(self.preprocessing, Classes)
+
+    @property
+    def threshold(self) -> float:
+        """The score from which a tabular model flags an event.
+
+        Raises:
+            UserError: when it is a model of another task.
+        """
+        self._of(Tabular)
+        assert self.decision.threshold is not None
+        return self.decision.threshold
+
+    def _of(self, kind: type[P]) -> P:
+        if not isinstance(self.preprocessing, kind):
+            wanted, found = kind.model_fields["kind"].default, self.preprocessing.kind
+            raise UserError(f"the model is one of task {found!r}, and this can do {wanted!r} only")
+        return self.preprocessing
+
+    @property
+    def vocabularies(self) -> list[str]:
+        """Names of the files that turn texts into the graphs' input and back: a tokenizer's, or none."""
+        return [file.name for file in self.files if file.format is Format.JSON]
+
+    def graph(self, candidate: str) -> File:
+        """Return the file of a candidate's graph."""
+        return next(file for file in self.files if file.name == self.candidates[candidate].file)
+
+
+def save(
+    uri: str,
+    package: ModelPackage,
+    graphs: Mapping[str, bytes],
+    reference: "pd.DataFrame",
+    files: Mapping[str, bytes] = MappingProxyType({}),
+) -> ModelPackage:
+    """Write a model below a URI: its files, a sample of rows with their scores, the manifest.
+
+    Args:
+        uri: folder of the model.
+        package: its manifest, which names the files.
+        graphs: candidate -> serialized ONNX graph of the package's signature.
+        reference: rows against which drift is measured.
+        files: name of each other file -> its bytes.
+
+    Returns:
+        the manifest with all files.
+    """
+    named = {package.candidates[name].file: graph for name, graph in graphs.items()}
+    for name, content in {**named, **files}.items():
+        storage.write_bytes(storage.join(uri, name), content)
+    sample = storage.join(uri, REFERENCE)
+    storage.write_frame(sample, reference)
+    written = File.of(REFERENCE, storage.read_bytes(sample), Format.PARQUET)
+    complete = package.model_copy(update={"files": [*package.files, written]})
+    complete.write(storage.join(uri, MANIFEST))
+    return complete
+
+
+def load(uri: str) -> ModelPackage:
+    """Read a model's manifest.
+
+    Raises:
+        UserError: when there is none, or when it is not as it was written.
+    """
+    return ModelPackage.read(storage.join(uri, MANIFEST))
+
+
+def copy(source: str, target: str, only: Iterable[str] | None = None) -> None:
+    """Copy a model's files, or only some of them, then its manifest; no file is ever held whole.
+
+    Raises:
+        UserError: when a file is missing or not the one that the manifest names.
+    """
+    wanted = None if only is None else set(only)
+    for file in load(source).files:
+        if wanted is None or file.name in wanted:
+            found = storage.copy(storage.join(source, file.name), storage.join(target, file.name))
+            check(storage.join(source, file.name), found, file)
+    storage.copy(storage.join(source, MANIFEST), storage.join(target, MANIFEST))
+
+
+def read_graph(uri: str, package: ModelPackage, candidate: str) -> bytes:
+    """Read a candidate's graph of the model at a URI.
+
+    Raises:
+        UserError: when its bytes are not those the manifest names.
+    """
+    return _read(uri, package.graph(candidate))
+
+
+def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
+    """Read the tokenizer's file of the model of texts at a URI; empty where words are hashed.
+
+    Raises:
+        UserError: when its bytes are not those the manifest names, or it is a model of another task.
+    """
+    name = package._of(Texts).tokenizer
+    return _read(uri, next(file for file in package.files if file.name == name)) if name else b""
+
+
+def _read(uri: str, file: File) -> bytes:
+    place = storage.join(uri, file.name)
+    content = storage.read_bytes(place)
+    check(place, storage.sha256(content), file)
+    return content
+
+
+def check(uri: str, sha256: str, file: File) -> None:
+    """Refuse a file with another hash than the manifest gives it.
+
+    Raises:
+        UserError: when it has.
+    """
+    if sha256 != file.sha256:
+        raise UserError(f"{uri} is not the file that {MANIFEST} names; restore it or train again")
+
+
+def read_reference(uri: str) -> "pd.DataFrame":
+    """Read the sample of rows that a model carries: of its training days, of images and texts of days before them."""
+    return storage.read_frame(storage.join(uri, REFERENCE))

@@ -1,0 +1,108 @@
+"""Where things are kept and models go: one parameter of every pipeline, one flag (`--state`) of every step."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import Any, Self
+
+from nightshift import strict_json
+from nightshift.errors import UserError, check_names, nearest
+
+
+class Target(StrEnum):
+    """What becomes of a model that may be deployed."""
+
+    LOCAL = "local"  # promoted, and served from this machine
+    REGISTER_ONLY = "register-only"  # promoted
+    RECORD_ONLY = "record-only"  # neither: runs for past days
+
+
+TARGETS = [each.value for each in Target]
+
+
+@dataclass(frozen=True)
+class State:
+    """The roots of what outlives a run, as URIs, and what is done with models.
+
+    Attributes:
+        lake: tables by day.
+        registry: models, a folder or a tracking server.
+        runs: runs, their summaries and reports.
+        audit: the retraining controller's audit log.
+        checkpoints: what a step that is ended early resumes from.
+        target: where models are deployed.
+        kubeflow: where a step starts runs, see `nightshift.cluster.kubeflow.Place`; empty where there is no Kubeflow.
+        serving: where a release has versions answer, see `components.release.targets.places`; empty for the target.
+    """
+
+    lake: str
+    registry: str
+    runs: str
+    audit: str
+    checkpoints: str
+    target: Target
+    kubeflow: Mapping[str, str] = field(default_factory=dict)
+    serving: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the flag `--state`.
+
+        Raises:
+            UserError: when it is not a JSON object, or not a state.
+        """
+        return cls.of(strict_json.loads(text, "--state"))
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Check a mapping of field names to values.
+
+        Raises:
+            UserError: for a field that is unknown, missing, or has a value that is not allowed.
+        """
+        if not isinstance(value, Mapping):
+            raise UserError(f"state is {value!r}; it takes an object with {', '.join(_NAMES)}")
+        check_names("state", value, _NAMES)
+        roots = {name: _root(name, value.get(name)) for name in ROOTS}
+        return cls(
+            **roots,
+            target=target(value.get("target")),
+            kubeflow=_place("kubeflow", value),
+            serving=_place("serving", value),
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """Return what `of` reads, as JSON holds it."""
+        return asdict(self) | {
+            "target": self.target.value,
+            "kubeflow": dict(self.kubeflow),
+            "serving": dict(self.serving),
+        }
+
+
+_NAMES = [each.name for each in fields(State)]
+ROOTS = tuple(each.name for each in fields(State) if each.type is str)
+
+
+def target(value: Any) -> Target:
+    """Check a target.
+
+    Raises:
+        UserError: when it is unknown.
+    """
+    if value not in TARGETS:
+        raise UserError(f"state.target is {value!r}; allowed: {', '.join(TARGETS)}{nearest(str(value), TARGETS)}")
+    return Target(value)
+
+
+def _root(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UserError(f"state.{name} is {value!r}; give a folder or a URI, such as s3://bucket/{name}")
+    return value
+
+
+def _place(name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    value = state.get(name, {})
+    if not isinstance(value, Mapping):
+        raise UserError(f"state.{name} is {value!r}; give an object, or {{}} where there is none")
+    return dict(value)

@@ -1,0 +1,56 @@
+"""What a gate says of a model: the same shape from every gate, so that whoever acts on it need not know the gate."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from nightshift.contracts.artifact import Artifact, Part
+
+FILE = "verdict.json"
+SKEW = "skew.json"  # beside the evaluation's own
+
+
+class Decision(StrEnum):
+    """Whether a model gets through a gate."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+
+
+class Measure(Part):
+    """A figure that a decision rests on, or that is worth keeping beside it."""
+
+    name: str = Field(description="what was measured, e.g. `average_precision`")
+    value: float | None = Field(description="null where it cannot be measured")
+    limit: float | None = Field(None, description="what the value is held to; null where it is not held to anything")
+    interval: tuple[float, float] | None = Field(None, description="95 % interval: low, high")
+    higher_is_better: bool = Field(True, description="whether the value may not lie below the limit, or not above it")
+
+
+class Opponent(Part):
+    """The version that a model was compared with."""
+
+    version: int = Field(description="its number in the registry")
+    sha256: str = Field(description="its identity")
+
+
+class Verdict(Artifact):
+    """Whether a model gets through a gate, and why."""
+
+    gate: str = Field(description="which gate: `evaluation`, `drift` ...")
+    decision: Decision = Field(description="`undecided` where there is too little to decide on")
+    reasons: list[str] = Field(description="why, one sentence each")
+    measures: list[Measure] = Field(description="the figures behind it")
+    subject: str = Field(description="identity (SHA-256) of the model that was judged")
+    compared_with: Opponent | None = Field(None, description="the champion at that time, where the gate compares")
+    advisory: bool = Field(False, description="true: it is reported and does not block a promotion")
+
+    @property
+    def passed(self) -> bool:
+        """Whether the model got through."""
+        return self.decision is Decision.PASS
+
+    def value(self, name: str) -> float | None:
+        """Return a measure's value, None where there is none."""
+        return next((measure.value for measure in self.measures if measure.name == name), None)

@@ -1,0 +1,1 @@
+"""What machines cost, and what a run may spend."""

@@ -1,0 +1,74 @@
+"""Runs a model's graph with ONNX Runtime."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nightshift.contracts.package import EMBEDDING, INPUT, OUTPUT
+from nightshift.errors import UserError
+
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
+PROVIDERS = {"cpu": CPU, "cuda": CUDA}  # by the name of the device
+# TF32 keeps ten bits of a factor, and a release compares scores to 0.0001; batches have many sizes, and the exhaustive
+# search is made anew for each
+OPTIONS = {CUDA: {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}}
+
+
+class Graph:
+    """An ONNX graph, `inputs` (n, ...) -> `score` float32 (n,) or (n, classes), run by ONNX Runtime.
+
+    Args:
+        content: the graph.
+        threads: of the CPU, in a call.
+        provider: what runs it; the CPU runs the operations that it does not have.
+        onnxruntime: the library; None: the one that is installed.
+
+    Raises:
+        UserError: when what is to run it cannot. There is no fallback.
+    """
+
+    def __init__(self, content: bytes, threads: int = 1, provider: str = CPU, onnxruntime: Any = None) -> None:
+        onnxruntime = onnxruntime or runtime()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        _check(provider, onnxruntime.get_available_providers())
+        if provider == CUDA:
+            onnxruntime.preload_dlls()  # of the wheels that bring CUDA, which the loader does not know
+        self._session = onnxruntime.InferenceSession(
+            content, options, providers=[(provider, OPTIONS.get(provider, {}))]
+        )
+        _check(provider, self._session.get_providers()[:1])  # what does not load is replaced by the CPU
+        self._session.disable_fallback()  # nor does a call that fails move the session to the CPU
+
+    def score(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the probability of the positive class of each row, (n,), or of each class, (n, classes); float32."""
+        return self._given(OUTPUT, inputs)
+
+    def embedding(self, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return what a network's last layer takes of each row, float32 (n, width)."""
+        return self._given(EMBEDDING, inputs)
+
+    def _given(self, output: str, inputs: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        (found,) = self._session.run([output], {INPUT: inputs})
+        return np.asarray(found, dtype=np.float32)
+
+
+def _check(provider: str, there: Sequence[str]) -> None:
+    if provider not in there:
+        raise UserError(
+            f"ONNX Runtime has no working {provider} here, only {', '.join(there)}; use the image serving-gpu on a "
+            "machine with an NVIDIA GPU, or --device cpu"
+        )
+
+
+def runtime() -> Any:
+    """Return ONNX Runtime."""
+    # its wheels report their use to Microsoft unless this is there when they are imported
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    import onnxruntime
+
+    return onnxruntime

@@ -1,0 +1,66 @@
+"""Weights to begin with, as `transformers` reads them: from a folder, or from the hub."""
+
+import re
+from typing import Any
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from nightshift.config.neural import Fit
+from nightshift.errors import UnavailableError, UserError
+
+HUB = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")  # what a name on the hub looks like
+
+
+class Pretrained(Fit):
+    """How a network is fitted that may begin with somebody's weights."""
+
+    pretrained: str = Field(
+        "", description="folder with config.json and model.safetensors, or a name on the hub; empty: from scratch"
+    )
+    frozen: bool = Field(False, description="true: pretrained weights stay, and embeddings go to logistic regression")
+
+    @field_validator("frozen")
+    @classmethod
+    def _keeps_something(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and not info.data.get("pretrained"):
+            raise ValueError("there is nothing pretrained to keep; name it as `pretrained`, or leave this out")
+        return value
+
+
+def network(kind: Any, field: str, name: str, **options: Any) -> Any:
+    """Return a network of `transformers` with its weights.
+
+    Args:
+        kind: its class.
+        field: of the config that names it, for messages.
+        name: folder, or name on the hub.
+        options: what the class is given, such as its shape as `config`.
+
+    Raises:
+        UserError: when it cannot be read, or does not have all weights.
+        UnavailableError: when the hub does not answer.
+    """
+    made, found = read(kind, field, name, output_loading_info=True, use_safetensors=True, **options)
+    if found["missing_keys"]:
+        raise UserError(f"{field}: {name!r} has no weights of {min(found['missing_keys'])}, and others")
+    return made
+
+
+def read(kind: Any, field: str, name: str, **options: Any) -> Any:
+    """Return what `kind.from_pretrained` does; see `network`."""
+    from huggingface_hub.errors import LocalEntryNotFoundError
+    from safetensors import SafetensorError
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        return kind.from_pretrained(name, **options)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        if isinstance(error.__cause__, LocalEntryNotFoundError) and HUB.fullmatch(name):
+            raise UnavailableError(f"the hub does not answer for {name!r} ({error.__cause__})") from None
+        why = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{field}: {name!r} cannot be read ({why}); name a folder with config.json and "
+            "model.safetensors, or a name on the hub where that can be reached"
+        ) from None

@@ -1,0 +1,320 @@
+"""Residual networks over images, from a few thousand weights to ResNet-50 and beyond.
+
+He, Zhang, Ren & Sun, Deep Residual Learning for Image Recognition, 2016; with the stride in the 3 x 3 convolution, as
+everybody has it since. Batches are normalized in each process by themselves.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import annotated_types
+import torch
+from pydantic import Field, StringConstraints
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from nightshift.config.neural import LearningRate
+from nightshift.config.section import BatchSize, Epochs, Threads, Width
+from nightshift.errors import UserError
+from nightshift.neural.data import Batch
+from nightshift.neural.images import Augmentation, augmented, beta, mixed
+from nightshift.neural.recipes import Group, decay_groups, pretrained
+from nightshift.neural.recipes.pretrained import Pretrained
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor.parallel import ParallelStyle
+    from transformers import ResNetConfig, ResNetModel
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+WIDER = 4  # a bottleneck's outputs over its 3 x 3 convolution's
+
+
+class Parameters(Pretrained):
+    """What `task.candidates.<name>.parameters` may hold for the kind `resnet`; ResNet-50 is in the docs."""
+
+    epochs: Epochs = 30
+    batch_size: BatchSize = Field(64, description="images of a step, over all processes")
+    learning_rate: LearningRate = Field(0.003, description="of Adam, at most; falls to 0 after the last step")
+    threads: Threads = Field(2, description="on the CPU")
+    stages: Annotated[str, StringConstraints(pattern=r"^[1-9][0-9]{0,2}(,[1-9][0-9]{0,2}){0,9}$")] = Field(
+        "1,1,1", description="residual blocks of each stage: each is twice as wide as the one before, at half its size"
+    )
+    width: Width = Field(32, description="channels of the first stage, in a bottleneck those of its 3 x 3 convolution")
+    bottleneck: bool = Field(False, description="true: blocks of 1 x 1, 3 x 3 and 1 x 1; false: of two 3 x 3")
+    stem: Literal["small", "large"] = Field(
+        "small", description="small: 3 x 3, for images up to some 64 pixels; large: 7 x 7 and a pooling, a quarter left"
+    )
+    shift: Annotated[float, annotated_types.Interval(ge=0, lt=0.5)] = Field(
+        0.1, description="of the side, by how much a training image is moved at most"
+    )
+    flip: bool = Field(False, description="true: half of the training images are mirrored")
+    mixup: Annotated[float, annotated_types.Interval(ge=0, le=1000)] = Field(
+        0, description="alpha of the Beta distribution by which training images are mixed in pairs; 0: they are not"
+    )
+    label_smoothing: Annotated[float, annotated_types.Interval(ge=0, lt=1)] = 0.0
+    channels_last: bool = Field(True, description="in memory; false: a channel's pixels lie together")
+
+    @property
+    def layout(self) -> torch.memory_format:
+        """How images and weights lie in memory."""
+        return torch.channels_last if self.channels_last else torch.contiguous_format
+
+
+class Shape(NamedTuple):
+    """What a network's layers are.
+
+    Attributes:
+        stages: residual blocks of each.
+        width: channels of the first stage, in a bottleneck those of its 3 x 3 convolution.
+        bottleneck: whether blocks are.
+        is_large: whether the stem is.
+        scale: what pixels are divided by, of each channel or of all.
+        shift: what is taken from them then.
+    """
+
+    stages: Sequence[int]
+    width: int
+    bottleneck: bool
+    is_large: bool
+    scale: Sequence[float] = (127.5,)
+    shift: Sequence[float] = (128 / 127.5,)  # around a whole gray, so that INT8 holds pixels exactly
+
+
+class Stem(nn.Module):
+    """Pixels to the first channels: uint8 (n, height, width, channels) -> (n, width, ...)."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, channels: int, shape: Shape, layout: torch.memory_format) -> None:
+        super().__init__()
+        self._layout = layout
+        for name in ("scale", "shift"):
+            value = torch.tensor(getattr(shape, name))[:, None, None]
+            self.register_buffer(name, value, persistent=False)
+        size, stride = (7, 2) if shape.is_large else (3, 1)
+        self.path = nn.Sequential(*_convolved(channels, shape.width, size, stride), nn.ReLU())
+        if shape.is_large:
+            self.path.append(nn.MaxPool2d(3, 2, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Center pixels and convolve them; their last axis goes first, in memory where the layout says so."""
+        images = pixels.permute(0, 3, 1, 2).contiguous(memory_format=self._layout)
+        found: Tensor = self.path(images.float() / self.scale - self.shift)
+        return found
+
+
+class BatchNorm(nn.BatchNorm2d):
+    """PyTorch's, but that a single value of a channel, which has no variance, is normalized by the statistics so far.
+
+    It comes from one row whose pixels are down to one: the last of an epoch, or the only one of a piece.
+    """
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Normalize (n, channels, height, width)."""
+        if self.training and inputs.numel() == inputs.shape[1]:
+            mean, variance = self.running_mean, self.running_var
+            return nn.functional.batch_norm(inputs, mean, variance, self.weight, self.bias, eps=self.eps)
+        return super().forward(inputs)
+
+
+class Pointwise(nn.Conv2d):
+    """A 1 x 1 convolution that leaves out pixels before it, not within.
+
+    With a stride, fewer than 8 to 16 channels and channels_last, oneDNN's gradient writes past its memory
+    (https://github.com/uxlfoundation/oneDNN/issues/6035).
+    """
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return what a 1 x 1 convolution with this stride does."""
+        down, right = self.stride
+        return nn.functional.conv2d(images[:, :, ::down, ::right], self.weight)
+
+
+class Residual(nn.Module):
+    """What a path adds to its input."""
+
+    def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool) -> None:
+        super().__init__()
+        outputs = width * WIDER if bottleneck else width
+        self.path = nn.Sequential(*_layers(inputs, width, outputs, stride, bottleneck))
+        is_same = stride == 1 and inputs == outputs
+        self.shortcut = nn.Sequential() if is_same else nn.Sequential(*_convolved(inputs, outputs, 1, stride))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the rectified sum, (n, outputs, ...)."""
+        return nn.functional.relu(self.path(images) + self.shortcut(images))
+
+
+class Head(nn.Module):
+    """The mean over places, and a score for each class: (n, inputs, ...) -> logits (n, classes)."""
+
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits."""
+        found: Tensor = self.linear(images.mean((2, 3)))
+        return found
+
+
+@dataclass(frozen=True)
+class ResNet:
+    """The recipe.
+
+    Attributes:
+        field: where the parameters stand in the config, for messages.
+        side: pixels of an image's side.
+        channels: of an image.
+        classes: how many there are.
+        fit: depth, width and how it is fitted.
+    """
+
+    field: str
+    side: int
+    channels: int
+    classes: int
+    fit: Parameters
+
+    def model(self) -> nn.Sequential:
+        """Return a network, uint8 (n, side, side, channels) -> logits (n, classes): what is pretrained is.
+
+        Raises:
+            UserError: when the pretrained weights cannot be had, or are those of another network.
+        """
+        *blocks, head = self._untrained()
+        if self.fit.pretrained:
+            _fill(blocks, self._published())
+        # as the images are: weights and gradients of another layout would be copied in every step
+        return nn.Sequential(*blocks, head).to(memory_format=self.fit.layout)  # type: ignore[call-overload, no-any-return]
+
+    def _untrained(self) -> nn.Sequential:
+        shape = self.shape
+        blocks: list[nn.Module] = [Stem(self.channels, shape, self.fit.layout)]
+        inputs = shape.width
+        for stage, count in enumerate(shape.stages):
+            for number in range(count):
+                stride = 2 if stage and not number else 1
+                blocks.append(Residual(inputs, shape.width << stage, stride, shape.bottleneck))
+                inputs = (shape.width << stage) * (WIDER if shape.bottleneck else 1)
+        return nn.Sequential(*blocks, Head(inputs, self.classes))
+
+    @cached_property
+    def shape(self) -> Shape:
+        """What its layers are; those of a pretrained network, whose pixels it scales as that one does.
+
+        Raises:
+            UserError: when it is another kind of network.
+        """
+        fit = self.fit
+        if not fit.pretrained:
+            return Shape(
+                [int(count) for count in fit.stages.split(",")], fit.width, fit.bottleneck, fit.stem == "large"
+            )
+        found, is_deep = self._config, self._config.layer_type == "bottleneck"
+        mean, deviation = self._normalization()
+        scale = [255 * each for each in deviation]
+        shift = [each / other for each, other in zip(mean, deviation, strict=True)]
+        return Shape(list(found.depths or []), found.embedding_size, is_deep, True, scale, shift)
+
+    def augmented(self, batch: Batch, noise: Tensor) -> Batch:
+        """Move, mirror and mix a batch of training images, uint8 (b, side, side, channels), by noise, (b, NOISE)."""
+        images = augmented(Augmentation(round(self.fit.shift * self.side), self.fit.flip), batch[0], noise)
+        moved = images, batch[1]
+        return mixed(moved, beta(noise[:, 3], self.fit.mixup), self.classes) if self.fit.mixup else moved
+
+    def loss(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy of logits (n, classes) and classes: numbers, int64 (n,), or shares."""
+        return nn.functional.cross_entropy(outputs, labels, label_smoothing=self.fit.label_smoothing)
+
+    def optimizer_groups(self, trained: Mapping[str, Tensor]) -> list[Group]:
+        """Return the trained parameters, vectors apart where weights decay."""
+        return decay_groups(self.fit, trained)
+
+    def tensor_plan(self, part: nn.Sequential) -> "dict[str, ParallelStyle]":  # noqa: ARG002  # no part can be
+        """Refuse: convolutions are not shared.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError("task.trainer.tensor: a resnet's layers are not shared; write tensor: 1")
+
+    @cached_property
+    def _config(self) -> "ResNetConfig":
+        from transformers import ResNetConfig
+
+        source = f"{self.field}.pretrained"
+        found: ResNetConfig = pretrained.read(ResNetConfig, source, self.fit.pretrained)
+        if found.model_type != "resnet":
+            raise UserError(f"{source}: is a network of type {found.model_type!r}; choose one of type 'resnet'")
+        widths, depths = list(found.hidden_sizes or []), found.depths or []
+        expected = {
+            "num_channels": self.channels,
+            "embedding_size": widths[0] // (WIDER if found.layer_type == "bottleneck" else 1),
+            "hidden_sizes": [widths[0] << stage for stage in range(len(depths))],
+            "hidden_act": "relu",
+            "downsample_in_first_stage": False,
+            "downsample_in_bottleneck": False,
+        }
+        for name, value in expected.items():
+            if getattr(found, name) != value:
+                raise UserError(f"{source}: its {name} is {getattr(found, name)!r}; choose a network with {value!r}")
+        return found
+
+    def _normalization(self) -> tuple[Sequence[float], Sequence[float]]:
+        """Return the mean and deviation of each channel by which it was pretrained; without a word, ImageNet's."""
+        from transformers.models.auto.image_processing_auto import get_image_processor_config
+
+        told = get_image_processor_config(self.fit.pretrained)
+        found = told.get("image_mean", IMAGENET_MEAN), told.get("image_std", IMAGENET_STD)
+        if any(len(each) != self.channels for each in found):
+            raise UserError(
+                f"{self.field}.pretrained: has {len(found[0])} means, and task.channels is {self.channels}; "
+                "write image_mean and image_std into a preprocessor_config.json beside the weights"
+            )
+        return found
+
+    def _published(self) -> "ResNetModel":
+        from transformers import ResNetModel
+
+        source, name = f"{self.field}.pretrained", self.fit.pretrained
+        found: ResNetModel = pretrained.network(ResNetModel, source, name, config=self._config)
+        return found
+
+    def flops(self) -> int:
+        """Return what PyTorch counts for one image, forward and backward."""
+        with torch.device("meta"), FlopCounterMode(display=False) as counter:
+            # two, since the statistics of a batch need more than one value
+            pixels = torch.zeros((2, self.side, self.side, self.channels), dtype=torch.uint8)
+            self._untrained()(pixels).sum().backward()
+        return int(counter.get_total_flops()) // 2
+
+
+def _fill(blocks: Sequence[nn.Module], given: "ResNetModel") -> None:
+    """Copy weights and statistics: convolution after convolution, the shortcut's last."""
+    layers: list[Any] = [layer for stage in given.encoder.stages for layer in stage.layers]  # type: ignore[union-attr]
+    theirs = [_weighted(given.embedder), *([*_weighted(each.layer), *_weighted(each.shortcut)] for each in layers)]
+    for block, found in zip(blocks, theirs, strict=True):
+        for own, other in zip(_weighted(block), found, strict=True):
+            own.load_state_dict(other.state_dict())
+
+
+def _weighted(part: nn.Module) -> list[nn.Module]:
+    return [each for each in part.modules() if isinstance(each, nn.Conv2d | nn.BatchNorm2d)]
+
+
+def _layers(inputs: int, width: int, outputs: int, stride: int, bottleneck: bool) -> list[nn.Module]:
+    if not bottleneck:
+        return [*_convolved(inputs, width, 3, stride), nn.ReLU(), *_convolved(width, outputs, 3, 1)]
+    before, middle = _convolved(inputs, width, 1, 1), _convolved(width, width, 3, stride)
+    return [*before, nn.ReLU(), *middle, nn.ReLU(), *_convolved(width, outputs, 1, 1)]
+
+
+def _convolved(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
+    kind = Pointwise if size == 1 else nn.Conv2d
+    convolution = kind(inputs, outputs, size, stride, size // 2, bias=False)
+    nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
+    return [convolution, BatchNorm(outputs)]

@@ -1,0 +1,161 @@
+"""Plans: what a layout needs and takes, whether it fits, and the fastest one that does."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from nightshift.errors import UserError
+from nightshift.planning import memory, timing
+from nightshift.planning.layout import Checkpointing, Cluster, Layout, check
+from nightshift.planning.memory import GIB, Memory
+from nightshift.planning.models import Convolutions, Model
+from nightshift.planning.timing import Timing
+
+MICRO_BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SPLITS = (1, 2, 4, 8, 16)  # of a layer, and of a sequence
+LONG = 32768  # tokens of a sequence from which on splitting it is tried
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A layout of a model on a cluster, with what it needs and takes."""
+
+    model: Model
+    cluster: Cluster
+    layout: Layout
+    memory: Memory
+    timing: Timing
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest GPU holds it."""
+        return self.memory.total <= self.cluster.gpu.memory
+
+    @property
+    def throughput(self) -> float:
+        """Tokens, or images, a second on one GPU."""
+        return self.layout.batch * self.model.tokens / self.timing.step / self.cluster.gpus
+
+    @property
+    def mfu(self) -> float:
+        """Model FLOPs utilization, 0..1."""
+        return timing.mfu(self.model, self.cluster, self.layout, self.timing.step)
+
+    def hours(self, samples: float) -> float:
+        """Return how long an epoch of so many samples takes."""
+        return samples / self.layout.batch * self.timing.step / 3600
+
+
+def plan(model: Model, cluster: Cluster, layout: Layout) -> Plan:
+    """Compute what a layout needs and takes.
+
+    Raises:
+        UserError: when the layout cannot be.
+    """
+    check(model, cluster, layout)
+    return Plan(model, cluster, layout, memory.needed(model, cluster, layout), timing.estimate(model, cluster, layout))
+
+
+def fitting(model: Model, cluster: Cluster, layout: Layout) -> Plan:
+    """Return the plan of a layout that fits.
+
+    Raises:
+        UserError: when it does not; the message says by how much, and what would.
+    """
+    found = plan(model, cluster, layout)
+    if found.fits:
+        return found
+    best = fastest(model, cluster, layout)
+    raise UserError(f"{_overfull(found)}; {_instead(best) if best else _more(model, cluster, layout)}")
+
+
+def proposed(model: Model, cluster: Cluster, like: Layout) -> Plan:
+    """Return the fastest plan that fits.
+
+    Args:
+        model: the model.
+        cluster: where it is trained.
+        like: gives the batch, precision and kernels; the rest is searched.
+
+    Raises:
+        UserError: when none fits; the message says what would.
+    """
+    cluster.gpu.peak(like.precision)
+    best = fastest(model, cluster, like)
+    if best is None:
+        where = f"{cluster.gpus} x {cluster.gpu.name}"
+        raise UserError(f"no layout of this model with batch {like.batch} fits {where}; {_more(model, cluster, like)}")
+    return best
+
+
+def fastest(model: Model, cluster: Cluster, like: Layout) -> Plan | None:
+    """Return the fastest plan that fits, None where none does; see `proposed`."""
+    plans = (_tried(model, cluster, layout) for layout in _layouts(model, cluster, like))
+    return min((found for found in plans if found and found.fits), key=_rank, default=None)
+
+
+def _rank(found: Plan) -> tuple[float, int]:
+    # what the formulas leave out, kernels' launches, is less with larger micro-batches
+    return found.timing.step, -found.layout.micro_batch
+
+
+def _tried(model: Model, cluster: Cluster, layout: Layout) -> Plan | None:
+    try:
+        return plan(model, cluster, layout)
+    except UserError:
+        return None
+
+
+def _layouts(model: Model, cluster: Cluster, like: Layout) -> Iterator[Layout]:
+    tensors = [size for size in SPLITS if size <= cluster.per_node and model.heads % size == 0]
+    contexts = SPLITS if model.tokens >= LONG else (1,)
+    stages = [count for count in range(1, model.layers + 1) if cluster.gpus % count == 0]
+    for tensor, context, pipeline, micro_batch in product(tensors, contexts, stages, MICRO_BATCHES):
+        group = tensor * context * pipeline
+        if cluster.gpus % group or like.batch % (cluster.gpus // group * micro_batch):
+            continue
+        for interleave, zero, checkpointing in product(_chunks(model, pipeline), range(4), Checkpointing):
+            yield replace(
+                like,
+                micro_batch=micro_batch,
+                tensor=tensor,
+                context=context,
+                pipeline=pipeline,
+                interleave=interleave,
+                zero=zero,
+                checkpointing=checkpointing,
+            )
+
+
+def _chunks(model: Model, pipeline: int) -> list[int]:
+    """Return the numbers of chunks that divide the layers of a stage evenly; 1 always can be."""
+    each = model.layers // pipeline if pipeline > 1 and model.layers % pipeline == 0 else 1
+    return [count for count in range(1, each + 1) if each % count == 0]
+
+
+def _overfull(found: Plan) -> str:
+    need, has = found.memory.total / GIB, found.cluster.gpu.memory / GIB
+    parts = f"{found.memory.states / GIB:.1f} states, {found.memory.activations / GIB:.1f} activations"
+    return f"the layout needs {need:.1f} GiB a GPU ({parts}), {found.cluster.gpu.name} has {has:.1f}"
+
+
+def _instead(best: Plan) -> str:
+    needs = f"{best.memory.total / GIB:.1f} GiB and {best.timing.step:.3g} s a step"
+    return f"this would fit, in {needs}: {flags(best.layout)}"
+
+
+def flags(layout: Layout) -> str:
+    """Return the flags of the command that describe a layout."""
+    names = ("micro_batch", "tensor", "context", "pipeline", "interleave", "zero", "checkpointing")
+    return " ".join(f"--{name.replace('_', '-')} {getattr(layout, name)}" for name in names)
+
+
+def _more(model: Model, cluster: Cluster, like: Layout) -> str:
+    """Say how many nodes would do, with as many samples a GPU."""
+    for doubled in (2, 4, 8, 16, 32, 64, 128):
+        larger = replace(cluster, nodes=cluster.nodes * doubled)
+        batch = -(-like.batch // larger.gpus) * larger.gpus
+        if fastest(model, larger, replace(like, batch=batch)):
+            return f"it would on {larger.nodes} nodes with --batch {batch}"
+    kind = "" if isinstance(model, Convolutions) else ", a shorter --sequence"
+    return f"take GPUs with more memory{kind} or a smaller model"

@@ -1,0 +1,208 @@
+"""Which version of a model is live: one record a use case, changed only by compare-and-set.
+
+The record lies in the registry's folder. A tracking server cannot write on a condition, so its records lie below the
+audit root, which is kept for good, while runs are subject to retention. The registry's alias `champion` mirrors the
+record; it is set after the record, and set again by whoever next finds that it is not so.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from nightshift import registry, storage
+from nightshift.contracts.release import Action, Entry, Release, Served
+from nightshift.contracts.state import State
+from nightshift.errors import UnavailableError, UserError
+from nightshift.registry import Version
+from nightshift.storage import conditional
+
+TRIES = 50  # each lost try means that another writer has succeeded
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a use case's versions and its release record are kept.
+
+    Attributes:
+        registry: folder of the model registry, or the URL of a tracking server.
+        name: the registered model, which is the use case.
+        audit: root of what is kept for good; needed with a tracking server.
+    """
+
+    registry: str
+    name: str
+    audit: str = ""
+
+    @classmethod
+    def of(cls, state: State, name: str) -> Self:
+        """Return where a state keeps a use case's releases."""
+        return cls(state.registry, name, state.audit)
+
+    @property
+    def uri(self) -> str:
+        """The record."""
+        if not registry.is_remote(self.registry):
+            return storage.join(registry.root(self.registry), "releases", f"{self.name}.json")
+        if not self.audit:
+            raise UserError(
+                f"registry {self.registry} is a tracking server, which cannot hold release records; "
+                "give the audit root, a folder, s3://... or gs://..."
+            )
+        return storage.join(self.audit, "releases", f"{self.name}.json")
+
+
+def read(place: Place) -> Release | None:
+    """Return the record, None when nothing was ever promoted.
+
+    Raises:
+        UserError: when it is not a release record.
+    """
+    return _parsed(place.uri, conditional.read(place.uri)[0])
+
+
+def champion(place: Place) -> Version | None:
+    """Return the live version with files that can be read at its `uri`, or None when there is none."""
+    record = read(place)
+    if record is None:
+        return None
+    mirror(place, record)
+    return registry.find(place.registry, place.name, record.live.version)
+
+
+def settle(uri: str, name: str, decide: Callable[[Release | None], Entry | None]) -> Release | None:
+    """Change a record from what it says; when another writer comes first, read and decide again.
+
+    Args:
+        uri: the record.
+        name: the use case.
+        decide: gets the record, None when there is none; returns its next state, or None to leave it as it is.
+
+    Returns:
+        the record as it is then.
+
+    Raises:
+        UnavailableError: when other writers come first all the time.
+    """
+    for _ in range(TRIES):
+        content, version = conditional.read(uri)
+        found = _parsed(uri, content)
+        entry = decide(found)
+        if entry is None:
+            return found
+        wanted = found.followed_by(entry) if found else Release(use_case=name, **dict(entry))
+        if conditional.compare_and_set(uri, version, wanted.model_dump_json(indent=2).encode()):
+            return wanted
+    raise UnavailableError(f"{uri} was changed by others {TRIES} times in a row; run the same command again")
+
+
+def change(place: Place, decide: Callable[[Release | None], Entry | None]) -> Release | None:
+    """Change a use case's record as `settle` does, and have the registry's alias follow."""
+    record = settle(place.uri, place.name, decide)
+    if record:
+        mirror(place, record)
+    return record
+
+
+def mirror(place: Place, record: Release) -> None:
+    """Point the registry's alias at the live version, also when the record changes meanwhile."""
+    number = record.live.version
+    if registry.alias(place.registry, place.name) == number:
+        return
+    while True:
+        registry.set_alias(place.registry, place.name, number)
+        # another process may have set a newer one before; whoever comes last sees the newest record
+        now = read(place)
+        if now is None or now.live.version == number:
+            return
+        number = now.live.version
+
+
+def entry(action: Action, version: Version, run: str = "", reasons: list[str] | None = None) -> Entry:
+    """Return the state in which a version is live from now on."""
+    said: dict[str, Any] = {"since": datetime.now(UTC), "by": registry.user(), "run": run, "reasons": reasons or []}
+    return Entry(versions=[served(version)], action=action, **said)
+
+
+def challenge(record: Release, version: Version, run: str, reasons: list[str]) -> Entry:
+    """Return the state in which a version begins to be released."""
+    return record.challenged(served(version), since=datetime.now(UTC), by=registry.user(), run=run, reasons=reasons)
+
+
+def served(version: Version) -> Served:
+    """Return how the record names a version."""
+    return Served(version=version.version, sha256=version.sha256, trained_until=version.tags.get("train_last"))
+
+
+def promote(place: Place, number: int, before: Callable[[Version], None] = lambda _: None) -> Version:
+    """Make a version the champion by hand; the champion before it is remembered for `rollback`.
+
+    Args:
+        place: of the use case.
+        number: the version.
+        before: called with the version before the record changes, so that what fails there changes nothing.
+
+    Raises:
+        UserError: when there is no such version; the message lists what exists.
+    """
+    chosen = registry.find(place.registry, place.name, number)
+
+    def decide(record: Release | None) -> Entry | None:
+        before(chosen)
+        is_live = record is not None and record.live.version == number
+        return None if is_live else entry(Action.PROMOTED, chosen)
+
+    change(place, decide)
+    return chosen
+
+
+def rollback(place: Place, before: Callable[[Version], None] = lambda _: None) -> Version:
+    """Take the newest version out of service: a challenger, else the champion; for `before` see `promote`.
+
+    Then the champion before it is the champion again.
+
+    Raises:
+        UserError: when there was none.
+    """
+    target: list[Version] = []
+
+    def decide(record: Release | None) -> Entry:
+        target[:] = [_previous(place, record)]
+        before(target[0])
+        return entry(Action.ROLLED_BACK, target[0])
+
+    change(place, decide)
+    return target[0]
+
+
+def predecessor(place: Place, record: Release | None) -> int | None:
+    """Return the newest version that was live before the one that is, and still exists."""
+    if record is None:
+        return None
+    existing = {version.version for version in registry.versions(place.registry, place.name)}
+    earlier = [number for number in record.trail if number in existing and number != record.live.version]
+    return earlier[-1] if earlier else None
+
+
+def pinned(place: Place) -> dict[int, str]:
+    """Return the versions that are needed however old they are, and as what."""
+    record = read(place)
+    if record is None:
+        return {}
+    before = predecessor(place, record)
+    challenger = {record.challenger.version: "challenger"} if record.challenger else {}
+    return ({before: "rollback target"} if before else {}) | challenger | {record.live.version: registry.CHAMPION}
+
+
+def _previous(place: Place, record: Release | None) -> Version:
+    number = record.live.version if record and record.challenger else predecessor(place, record)
+    if number is None:
+        raise UserError(
+            f"{place.name!r} has no previous champion, so there is nothing to roll back to; "
+            "`nightshift models` lists the versions, `nightshift promote VERSION` picks one"
+        )
+    return registry.find(place.registry, place.name, number)
+
+
+def _parsed(uri: str, content: bytes | None) -> Release | None:
+    return None if content is None else Release.parse_record(content, uri)

@@ -1,0 +1,202 @@
+"""Joins the rows of requests that wait at the same time into one call of the graph."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from nightshift.serving.errors import NoScoreError, OverloadedError
+from nightshift.serving.futures import resolve
+
+Matrix = npt.NDArray[Any]
+Scores = npt.NDArray[np.float32]
+Score = Callable[[Matrix], Scores]
+Field = Callable[[int], str]
+
+QUICK_SECONDS = 0.001  # a shorter call is made in the event loop: handing it to a thread would take about as long
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes on.
+
+    Attributes:
+        rows: of one call of the graph; a request may not have more.
+        queue: rows that may wait for a call; a request that would exceed it is told to come again.
+        delay: seconds that a call may wait for more rows; 0 joins what waits already.
+        body: bytes of a request.
+    """
+
+    rows: int = 1024
+    queue: int = 8192
+    delay: float = 0.0
+    body: int = 8 * 2**20
+
+
+@dataclass
+class Statistics:
+    """What a batcher has done.
+
+    Attributes:
+        requests: answered.
+        rows: of these requests.
+        calls: of the graph.
+        failed: requests whose call failed.
+        queue_ns: all requests' time until their call, in nanoseconds.
+        compute_ns: all requests' time in their call.
+        last_ms: when the last request was answered, milliseconds since 1970; 0 before the first.
+    """
+
+    requests: int = 0
+    rows: int = 0
+    calls: int = 0
+    failed: int = 0
+    queue_ns: int = 0
+    compute_ns: int = 0
+    last_ms: int = 0
+
+
+class _Waiting(msgspec.Struct):
+    rows: Matrix
+    scores: "asyncio.Future[Scores]"
+    field: Field
+    since: int = msgspec.field(default_factory=time.perf_counter_ns)
+
+
+class Batcher:
+    """Calls one graph with the rows of many requests, in the order in which they came.
+
+    One call is made at a time; what comes meanwhile is the next one. All but the call belongs to one event loop.
+    """
+
+    def __init__(self, score: Score, example: Matrix, limits: Limits) -> None:
+        """Measure the graph, which decides where it is called.
+
+        Args:
+            score: (n, ...) -> (n,) or (n, classes); called in the event loop when it is quick, in a thread otherwise.
+            example: a row, (1, ...).
+            limits: how many rows may be joined and may wait.
+        """
+        self.statistics = Statistics()
+        self._score, self._limits = score, limits
+        self._queue: deque[_Waiting] = deque()
+        self._queued = 0  # rows
+        self._next: asyncio.Handle | None = None
+        self._thread = None if _seconds(score, example) < QUICK_SECONDS else ThreadPoolExecutor(1, "graph")
+        self._is_calling = False
+
+    def score(self, rows: Matrix, field: Field = "instances[{}]".format) -> "asyncio.Future[Scores]":
+        """Score rows with those of other requests.
+
+        Args:
+            rows: (n, ...), n at most `Limits.rows`.
+            field: a row's index -> how the request names it.
+
+        Returns:
+            their scores, finite, (n,) or (n, classes), to be awaited; raises NoScoreError for a row without one.
+
+        Raises:
+            OverloadedError: when too many rows wait already.
+        """
+        if self._queued + len(rows) > self._limits.queue:
+            raise OverloadedError(f"{self._queued} rows wait already; try again later")
+        scores: asyncio.Future[Scores] = self._loop.create_future()
+        self._queue.append(_Waiting(rows, scores, field))
+        self._queued += len(rows)
+        self._schedule()
+        return scores
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()  # once: up to Python 3.11 that is a system call
+
+    def _schedule(self) -> None:
+        """Have the next call made: after all that this turn of the loop reads, or after the delay while it has room."""
+        if self._is_calling or not self._queue:
+            return
+        waits = self._limits.delay > 0 and self._queued < self._limits.rows
+        if self._next is None:
+            delay = self._limits.delay
+            self._next = self._loop.call_later(delay, self._call) if waits else self._loop.call_soon(self._call)
+        elif self._limits.delay and not waits:
+            self._next.cancel()
+            self._next = self._loop.call_soon(self._call)
+
+    def _call(self) -> None:
+        self._next, self._is_calling = None, True
+        batch, began = self._taken(), time.perf_counter_ns()
+        rows = batch[0].rows if len(batch) == 1 else np.concatenate([each.rows for each in batch])
+        if self._thread:
+            call = self._loop.run_in_executor(self._thread, _try, self._score, rows)
+            call.add_done_callback(lambda done: self._answer(batch, began, done.result()))
+        else:
+            self._answer(batch, began, _try(self._score, rows))
+
+    def _taken(self) -> list[_Waiting]:
+        """Take the oldest requests whose rows fit into a call, at least one."""
+        batch = [self._queue.popleft()]
+        size = len(batch[0].rows)
+        while self._queue and size + len(self._queue[0].rows) <= self._limits.rows:
+            batch.append(self._queue.popleft())
+            size += len(batch[-1].rows)
+        self._queued -= size
+        return batch
+
+    def _answer(self, batch: list[_Waiting], began: int, outcome: Scores | Exception) -> None:
+        self._is_calling = False
+        self._count(batch, began, isinstance(outcome, Exception))
+        first, is_finite = 0, not isinstance(outcome, Exception) and bool(np.isfinite(outcome).all())
+        for waiting in batch:
+            last = first + len(waiting.rows)
+            if isinstance(outcome, Exception):
+                resolve(waiting.scores, outcome)
+            else:
+                scores = outcome[first:last]
+                resolve(waiting.scores, scores if is_finite else _check_finite(scores, waiting.field))
+            first = last
+        self._schedule()
+
+    def _count(self, batch: list[_Waiting], began: int, has_failed: bool) -> None:
+        counts, size = self.statistics, len(batch)
+        if has_failed:
+            counts.failed += size
+            return
+        counts.requests += size
+        counts.calls += 1
+        counts.rows += sum(len(each.rows) for each in batch)
+        counts.queue_ns += size * began - sum(each.since for each in batch)
+        counts.compute_ns += size * (time.perf_counter_ns() - began)
+        counts.last_ms = time.time_ns() // 1_000_000
+
+
+def _check_finite(scores: Scores, field: Field) -> Scores | NoScoreError:
+    """Return scores, or what refuses the first row that has none: JSON has no number for it, nor has a metric."""
+    wrong = np.flatnonzero(~np.isfinite(scores.reshape(len(scores), -1)).all(axis=1))
+    if not len(wrong):
+        return scores
+    where = field(int(wrong[0]))
+    said = f"{where} has no finite score; send values nearer to those seen in training"
+    return NoScoreError(said, field=where)
+
+
+def _try(score: Score, rows: Matrix) -> Scores | Exception:
+    try:
+        return score(rows)
+    except Exception as error:  # for the requests: whatever it is, the next batch has its own
+        return error
+
+
+def _seconds(score: Score, example: Matrix) -> float:
+    """Return what a call with a row takes, once everything is warm."""
+    score(example)
+    started = time.perf_counter()
+    score(example)
+    return time.perf_counter() - started

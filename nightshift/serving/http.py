@@ -1,0 +1,254 @@
+"""The transport: HTTP/1.1 on asyncio. A request is read whole, a response is one write, and every wait has an end.
+
+A connection has one task, which reads a request, answers it, and reads the next. A look each second at all connections
+ends those whose deadline is over, in place of a timer for each request.
+"""
+
+import asyncio
+import math
+import signal
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Literal, Protocol
+
+from nightshift.serving.errors import SlowRequestError
+from nightshift.serving.messages import Request, Response
+from nightshift.serving.parser import Admission, Parser, Received
+
+PIECE = 16 * 1024  # bytes that are parsed at a time
+LOOK_SECONDS = 1.0
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+STATUS_LINES = {int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+class Application(Admission, Protocol):
+    """Answers requests."""
+
+    async def answer(self, request: Request) -> Response:
+        """Answer a request whatever happens, also one that is refused already."""
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Seconds after which a client is waited for no longer.
+
+    Attributes:
+        idle: until a request. Load balancers keep connections shorter: who closes first fails a request of the other.
+        head: from the first byte of a request to the end of its head.
+        body: from there to the end of its body.
+        write: until it reads its responses.
+        linger: until it closes the connection after the last response.
+        grace: until requests are answered that were there when the server was stopped.
+    """
+
+    idle: float = 620.0
+    head: float = 10.0
+    body: float = 60.0
+    write: float = 60.0
+    linger: float = 2.0
+    grace: float = 5.0
+
+
+Phase = Literal["idle", "head", "body", "write", "linger"]
+
+
+class Connection(asyncio.Protocol):
+    """A connection of a client, whose requests are answered one after the other.
+
+    Attributes:
+        deadline: until when the client is waited for, by the server's clock.
+    """
+
+    def __init__(self, server: "Server") -> None:
+        self._server, self._parser = server, Parser(server.application)
+        self._unread = b""
+        self._is_half_closed = False  # the client sends nothing any more
+        self._is_full = False  # the client does not read its responses
+        self._wake: asyncio.Future[None] | None = None  # of the task, while it waits for the client
+        self._phase: Phase | None = None
+        self.deadline = math.inf
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
+        """Begin to read."""
+        self._transport = transport
+        self._server.connections.add(self)
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._serve())
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """End the task, once it has answered the request at hand."""
+        self._server.connections.discard(self)
+        self._unread, self._is_half_closed, self._is_full = b"", True, False
+        self.wake()
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what has come; no more of it than a read of the socket brings."""
+        self._unread += data
+        if len(self._unread) > PIECE:
+            self._transport.pause_reading()
+        self.wake()
+
+    def eof_received(self) -> bool:
+        """Keep the connection open: a client that sends nothing any more may still read."""
+        self._is_half_closed = True
+        self.wake()
+        return True
+
+    def pause_writing(self) -> None:
+        """Answer no more until the client reads."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Go on with the next request."""
+        self._is_full = False
+        self.wake()
+
+    def wake(self, error: Exception | None = None) -> None:
+        """Have the task look again, or raise an error, if it waits for the client."""
+        if self._wake and not self._wake.done():
+            self._wake.set_exception(error) if error else self._wake.set_result(None)
+
+    async def _serve(self) -> None:
+        try:
+            while (received := await self._receive()) and not self._transport.is_closing():
+                response = await self._server.application.answer(received.request)
+                if not await self._send(received, response):
+                    await self._linger()
+                    break
+        except TimeoutError:
+            self._transport.abort()
+        finally:
+            self._transport.close()
+            self._parser.close()
+
+    async def _receive(self) -> Received | None:
+        """Return the next request, None when there is no other one."""
+        while not self._parser.requests:
+            if self._unread:
+                piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
+                self._parser.feed(piece)
+            elif not await self._read():
+                return None
+        self._phase, self.deadline = None, math.inf
+        return self._parser.requests.popleft()
+
+    async def _read(self) -> bool:
+        """Wait for more of a request, which is refused after too long; return whether the connection goes on."""
+        is_idle = self._parser.phase == "idle"
+        if self._is_half_closed or (is_idle and self._server.is_stopping):
+            return False
+        if self._parser.awaits_continue:
+            self._parser.awaits_continue = False
+            self._transport.write(CONTINUE)
+        self._transport.resume_reading()
+        try:
+            await self._wait(self._parser.phase)
+        except TimeoutError:
+            if is_idle:
+                return False
+            self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
+        return True
+
+    async def _send(self, received: Received, response: Response) -> bool:
+        """Write a response, and wait until the client reads; return whether another request may follow."""
+        keeps_alive = received.keeps_alive and not self._server.is_stopping
+        if not self._transport.is_closing():
+            self._transport.write(_encode(received, response, self._server.date, keeps_alive))
+        while self._is_full:
+            await self._wait("write")
+        return keeps_alive
+
+    async def _linger(self) -> None:
+        """Wait until the client closes: to close with bytes unread would take the last response from it."""
+        if not self._is_half_closed:
+            self._transport.write_eof()
+        while not (self._is_half_closed or self._server.is_stopping):
+            self._unread = b""
+            self._transport.resume_reading()
+            await self._wait("linger")
+
+    async def _wait(self, phase: Phase) -> None:
+        """Wait for the client, until the deadline of a phase, which has one however often it is waited in.
+
+        Raises:
+            TimeoutError: when the deadline is over.
+        """
+        if phase != self._phase:
+            self._phase, self.deadline = phase, self._server.now + getattr(self._server.timeouts, phase)
+        self._wake = self._loop.create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+
+
+def _encode(received: Received, response: Response, date: str, keeps_alive: bool) -> bytes:
+    headers = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
+    connection = ""
+    if not keeps_alive:
+        connection = "connection: close\r\n"
+    elif received.version == "1.0":
+        connection = "connection: keep-alive\r\n"
+    status, length = STATUS_LINES[response.status], len(response.body)
+    head = f"{status}date: {date}\r\ncontent-length: {length}\r\n{headers}{connection}\r\n".encode("latin-1")
+    return head if received.request.method == "HEAD" else head + response.body
+
+
+class Server:
+    """Answers on a socket until it is stopped.
+
+    Attributes:
+        application: answers the requests.
+        timeouts: of its clients.
+        connections: that are open.
+        now: seconds of the event loop's clock, at the last look.
+        date: header of responses.
+        is_stopping: whether each connection's next response is its last one.
+    """
+
+    def __init__(self, application: Application, timeouts: Timeouts | None = None) -> None:
+        self.application, self.timeouts = application, timeouts or Timeouts()
+        self.connections: set[Connection] = set()
+        self.is_stopping, self._stopped = False, asyncio.Event()
+        self.now, self.date = 0.0, ""
+
+    async def serve(self, listener: socket.socket) -> None:
+        """Answer until `stop` is called; then close idle connections, and wait for the others' responses."""
+        loop = asyncio.get_running_loop()
+        self._look(loop)
+        server = await loop.create_server(lambda: Connection(self), sock=listener, backlog=socket.SOMAXCONN)
+        await self._stopped.wait()
+        server.close()
+        self.is_stopping = True
+        for connection in self.connections:
+            connection.wake()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._drain(), self.timeouts.grace)
+
+    def stop(self) -> None:
+        """Have `serve` end."""
+        self._stopped.set()
+
+    async def _drain(self) -> None:
+        while self.connections:
+            await asyncio.sleep(0.01)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Tell the time, and give up clients whose deadline is over."""
+        loop.call_later(LOOK_SECONDS, self._look, loop)
+        self.now, self.date = loop.time(), formatdate(usegmt=True)
+        for connection in self.connections:
+            if connection.deadline < self.now:
+                connection.wake(TimeoutError())
+
+
+async def serve(application: Application, listener: socket.socket) -> None:
+    """Answer on a socket until the process is asked to end."""
+    server, loop = Server(application), asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, server.stop)
+    await server.serve(listener)

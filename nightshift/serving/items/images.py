@@ -1,0 +1,59 @@
+"""Image files: as they are in a body or a tensor, in base64 in JSON."""
+
+from base64 import b64decode, b64encode
+from functools import partial
+from typing import Any
+
+from nightshift.classification import images
+from nightshift.classification.images import Pixels, UnusableError
+from nightshift.contracts.package import Images
+from nightshift.serving.items.base import ItemError, Items
+
+ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}
+WRAPPED = {"type": "object", "properties": {"b64": ENCODED}, "required": ["b64"], "additionalProperties": False}
+ALLOWED = {
+    "empty": "an image file",
+    "undecodable": "a whole file of the formats " + ", ".join(images.FORMATS),
+    "decompression_bomb": "width times height up to {max_pixels:,} pixels",
+    "animated": "one frame",
+    "wrong_mode": "gray or RGB, 8 bits a channel, not transparent",
+    "too_small": "at least {min_side} pixels a side",
+}
+
+
+def items(made: Images) -> Items:
+    """Return what is said of the images of a package."""
+    return Items(
+        name=made.item,
+        classes=made.classes,
+        known=256,
+        # SageMaker's clients say `application/x-image`
+        bodies=("image/", "application/x-image", "application/octet-stream"),
+        schema={"oneOf": [ENCODED, WRAPPED]},
+        content=_content,
+        shown=lambda content: b64encode(content).decode(),
+        seen=partial(_seen, made),
+        media_type=images.media_type,
+    )
+
+
+def _content(given: Any) -> bytes:
+    """Return the bytes of base64, which Vertex AI's clients send as `{"b64": ...}`."""
+    text = given["b64"] if isinstance(given, dict) and set(given) == {"b64"} else given
+    try:
+        return b64decode(text, validate=True)
+    except (TypeError, ValueError):
+        raise ItemError("not base64", 'the bytes of an image file in base64, or {"b64": ...}') from None
+
+
+def _seen(made: Images, content: bytes) -> Pixels:
+    if not content:
+        raise _unusable(made, "empty")
+    try:
+        return images.seen(content, made)
+    except UnusableError as error:
+        raise _unusable(made, str(error)) from None
+
+
+def _unusable(made: Images, rule: str) -> ItemError:
+    return ItemError(rule, ALLOWED[rule].format(min_side=made.min_side, max_pixels=made.max_pixels))

@@ -1,0 +1,42 @@
+"""Texts: in UTF-8 in a body or a tensor, as they are in JSON."""
+
+from functools import partial
+from typing import Any
+
+from nightshift.classification import texts, tokens
+from nightshift.classification.shards import Array
+from nightshift.classification.tokens import Tokenizer
+from nightshift.contracts.package import Texts
+from nightshift.serving.items.base import ItemError, Items
+
+
+def items(made: Texts, content: bytes) -> Items:
+    """Return what is said of the texts of a package, by the content of its tokenizer's file."""
+    return Items(
+        name=made.item,
+        classes=made.classes,
+        known=made.vocabulary,
+        bodies=("text/",),
+        schema={"type": "string", "minLength": 1},
+        content=_content,
+        shown=bytes.decode,
+        seen=partial(_seen, Tokenizer(content, made.vocabulary, made.pad), made.length),
+        media_type=lambda _: "text/plain",
+    )
+
+
+def _content(given: Any) -> bytes:
+    if not isinstance(given, str):
+        raise ItemError(str(given)[:100], "a text")
+    return given.encode(errors="surrogatepass")
+
+
+def _seen(tokenizer: Tokenizer, length: int, content: bytes) -> Array:
+    try:
+        text = content.decode(texts.ENCODING)
+    except UnicodeDecodeError:
+        raise ItemError("invalid_utf8", "a text in UTF-8") from None
+    if rule := texts.fault(text):
+        raise ItemError(rule, "a text with something to see, without NUL characters")
+    found: Array = tokens.encoded(tokenizer, length, [text])[0]
+    return found

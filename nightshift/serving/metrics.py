@@ -1,0 +1,153 @@
+"""What the endpoint shows Prometheus, as `nightshift_endpoint_...` with the label `use_case`: of all workers together.
+
+A worker counts in its one event loop, so no number needs a lock; prometheus-client's own counters, which have one
+each, would take a tenth of a request's time.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from itertools import accumulate, product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from nightshift.serving.workers import Board
+
+Floats = npt.NDArray[np.floating[Any]]
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)  # inclusive upper edges, as below
+SCORES = tuple(np.linspace(0.05, 1.0, 20).tolist())
+PENDING_SECONDS = 1.0
+PENDING = 1024  # requests whose scores are counted at once: one by one a thousand would take 20 ms
+
+
+@dataclass(frozen=True)
+class _Histogram:
+    """Where the counts by inclusive upper edges lie, then the one for all above, then the sum."""
+
+    edges: tuple[float, ...]
+    slot: int
+
+    @property
+    def end(self) -> int:
+        """Where the sum lies."""
+        return self.slot + len(self.edges) + 1
+
+    def buckets(self, counts: npt.NDArray[np.int64]) -> list[tuple[str, float]]:
+        """Return the edges with the number of values up to each."""
+        names = [*(f"{edge:g}" for edge in self.edges), "+Inf"]
+        return list(zip(names, accumulate(map(float, counts[self.slot : self.end])), strict=True))
+
+
+class Metrics:
+    """The counts of one endpoint."""
+
+    def __init__(
+        self, name: str, describe: Callable[[], tuple[dict[str, str], bool]], routes: Iterable[str], board: Board
+    ) -> None:
+        """Go on from what this worker's predecessor has counted.
+
+        Args:
+            name: the registered model, which is the use case.
+            describe: gives the labels of the version that answers, and whether another one should.
+            routes: all that there are, in the same order in every worker.
+            board: where the workers count.
+        """
+        self._name, self._describe, self._board = name, describe, board
+        self._counts, self._sums = board.counts, board.sums
+        self._in_flight, self._flagged = 1, 2
+        self._scores = _Histogram(SCORES, 3)
+        self._seconds: dict[str, _Histogram] = {}
+        slot = self._scores.end + 1
+        for route in routes:
+            self._seconds[route] = _Histogram(SECONDS, slot)
+            slot = self._seconds[route].end + 1
+        self._requests = {key: slot + i for i, key in enumerate(product(self._seconds, map(int, HTTPStatus)))}
+        self._counts[self._in_flight] = 0
+        self._pending: list[tuple[Floats, float]] = []
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        if board.workers == 1:  # of several, a page could only say how one of them does
+            ProcessCollector(registry=self._registry)
+
+    def began(self) -> None:
+        """Count a request as in progress."""
+        self._counts[self._in_flight] += 1
+
+    def answered(self, route: str, code: int, seconds: float) -> None:
+        """Count a request as answered."""
+        histogram = self._seconds[route]
+        self._counts[self._in_flight] -= 1
+        self._counts[self._requests[route, code]] += 1
+        self._counts[histogram.slot + bisect_left(SECONDS, seconds)] += 1
+        self._sums[histogram.end] += seconds
+
+    def scored(self, scores: Floats, threshold: float) -> None:
+        """Count the rows of a request, float of shape (n,)."""
+        if not self._pending:  # not for long: another worker may be asked for the page
+            asyncio.get_running_loop().call_later(PENDING_SECONDS, self._count_pending)
+        self._pending.append((scores, threshold))
+        if len(self._pending) >= PENDING:
+            self._count_pending()
+
+    def _count_pending(self) -> None:
+        if not self._pending:
+            return
+        parts, thresholds = zip(*self._pending, strict=True)
+        scores = np.concatenate(parts)
+        self._counts[self._flagged] += int(
+            np.count_nonzero(scores >= np.repeat(thresholds, [len(part) for part in parts]))
+        )
+        found = np.bincount(np.searchsorted(SCORES, scores), minlength=len(SCORES) + 1)
+        for slot, more in enumerate(found.tolist(), self._scores.slot):
+            self._counts[slot] += more
+        self._sums[self._scores.end] += float(scores.sum(dtype=np.float64))
+        self._pending.clear()
+
+    def page(self) -> bytes:
+        """Return all of it in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Any]:
+        """Yield the families, as prometheus-client asks a collector."""
+        self._count_pending()
+        counts, sums = self._board.total_counts(), self._board.total_sums()
+        labels, name = ["use_case"], self._name
+        requests = CounterMetricFamily(
+            "nightshift_endpoint_requests", "requests answered", labels=[*labels, "route", "code"]
+        )
+        for (route, code), slot in self._requests.items():
+            if counts[slot]:
+                requests.add_metric([name, route, str(code)], counts[slot])
+        seconds = HistogramMetricFamily(
+            "nightshift_endpoint_request_seconds", "time to answer", labels=[*labels, "route"]
+        )
+        for route, histogram in self._seconds.items():
+            if counts[histogram.slot : histogram.end].any():
+                seconds.add_metric([name, route], histogram.buckets(counts), sums[histogram.end])
+        scores = HistogramMetricFamily("nightshift_endpoint_score", "scores answered", labels=labels)
+        scores.add_metric([name], self._scores.buckets(counts), sums[self._scores.end])
+        flagged = CounterMetricFamily(
+            "nightshift_endpoint_flagged_rows", "rows at or above the threshold", labels=labels
+        )
+        flagged.add_metric([name], counts[self._flagged])
+        yield from (requests, seconds, scores, flagged)
+        yield from self._state(int(counts[self._in_flight]))
+
+    def _state(self, in_flight: int) -> Iterator[Any]:
+        """Yield what is so at the scrape."""
+        version, is_degraded = self._describe()
+        gauges = {
+            "requests_in_flight": ("requests in progress", {}, in_flight),
+            "model_info": ("the version that answers", version, 1),
+            "degraded": ("1: it cannot load the version it should serve", {}, int(is_degraded)),
+        }
+        for name, (meaning, labels, value) in gauges.items():
+            family = GaugeMetricFamily(f"nightshift_endpoint_{name}", meaning, labels=["use_case", *labels])
+            family.add_metric([self._name, *labels.values()], value)
+            yield family

@@ -1,0 +1,235 @@
+"""Bytes of a connection to requests, by httptools' parser; what HTTP/1.1 forbids is refused, and memory is bounded."""
+
+import re
+from collections import deque
+from typing import Literal, Protocol
+from urllib.parse import unquote_to_bytes
+
+import httptools
+import msgspec
+
+from nightshift.serving.errors import ExpectationError, LargeBodyError, LargeHeadError, RefusedError
+from nightshift.serving.messages import Request
+
+HEAD_BYTES = 64 * 1024
+MAX_HEADERS = 100
+MAX_DIGITS = 19  # of a length that 64 bits hold
+VERSIONS = frozenset({"1.0", "1.1"})
+HOST = re.compile(rb"[\w.~%!$&'()*+,;=:\[\]-]*", re.ASCII)
+NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
+
+
+class Admission(Protocol):
+    """Decides about a request before its body is read.
+
+    Attributes:
+        max_body: bytes of a body.
+    """
+
+    max_body: int
+
+    def admit(self, request: Request) -> None:
+        """Find the handler of a request, or refuse it."""
+
+
+class Received(msgspec.Struct):
+    """A request that has arrived.
+
+    Attributes:
+        request: with its body, unless it is refused.
+        version: of HTTP.
+        keeps_alive: whether another request may follow.
+    """
+
+    request: Request
+    version: str
+    keeps_alive: bool
+
+
+class Parser:
+    """Reads the requests of a connection, one after the other.
+
+    Attributes:
+        requests: that have arrived; behind one that does not keep the connection alive, none counts.
+        phase: of the request that is arriving; `idle` between two.
+        awaits_continue: whether the client waits for a word before it sends the body.
+    """
+
+    def __init__(self, admission: Admission) -> None:
+        """Wait for the first request.
+
+        Args:
+            admission: asked once a head has come.
+        """
+        self.requests: deque[Received] = deque()
+        self._admission = admission
+        self._begin()
+
+    def _begin(self) -> None:
+        self._parser = httptools.HttpRequestParser(self)
+        self._silent = 0  # bytes since the last callback: the parser itself keeps as many
+        self._clear()
+
+    def _clear(self) -> None:
+        self._request, self._version = Request(headers={}), "1.1"
+        self.phase: Literal["idle", "head", "body"] = "idle"
+        self.awaits_continue = False
+        self._target, self._fields, self._head_bytes = b"", 0, 0
+        self._body, self._body_bytes = bytearray(), 0
+
+    def feed(self, data: bytes) -> None:
+        """Parse what has come, some KiB at most; what cannot be read on from is refused."""
+        self._silent += len(data)
+        try:
+            self._parser.feed_data(data)
+            if self._silent > HEAD_BYTES:
+                raise _large_head()
+        except httptools.HttpParserUpgrade as upgrade:
+            self._ignore_upgrade(data[upgrade.args[0] :])
+        except RefusedError as error:
+            self.refuse(error)
+        except httptools.HttpParserCallbackError as error:
+            if not isinstance(error.__context__, RefusedError):
+                raise
+            self.refuse(error.__context__)
+        except httptools.HttpParserError as error:
+            self.refuse(RefusedError(f"this is not HTTP/1.1: {error}"))
+
+    def refuse(self, error: RefusedError) -> None:
+        """Refuse the request that is arriving; no other one can be read behind it."""
+        self._request.refuse(error)
+        self.requests.append(Received(self._request, self._version, keeps_alive=False))
+        self._clear()
+
+    def close(self) -> None:
+        """Let go of what refers to this parser, and of what it has read."""
+        self._clear()
+        self.requests.clear()
+        del self._parser
+
+    def on_message_begin(self) -> None:
+        """Begin with a request."""
+        self._silent, self.phase = 0, "head"
+
+    def on_url(self, part: bytes) -> None:
+        """Take a part of the target."""
+        self._target += part
+        self._count(len(part))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; of those behind a body in chunks only the number counts."""
+        self._silent = 0
+        self._fields += 1
+        self._count(len(name) + len(value))
+        if self.phase == "head":
+            headers, name = self._request.headers, name.lower()
+            headers[name] = b"%b, %b" % (headers[name], value) if name in headers else value
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._fields > MAX_HEADERS or self._head_bytes > HEAD_BYTES:
+            raise _large_head()
+
+    def on_headers_complete(self) -> None:
+        """Check a head. A request that is refused keeps the connection where its body can be skipped."""
+        self._silent, self.phase = 0, "body"
+        request, headers = self._request, self._request.headers
+        request.method, self._version = self._parser.get_method().decode(), self._parser.get_http_version()
+        _check(request, self._version)
+        try:
+            request.path, request.query = _split(self._target)
+            self._admission.admit(request)
+        except RefusedError as error:
+            request.refuse(error)
+        if b"expect" in headers:
+            self._expect(request)
+        if length := headers.get(b"content-length"):
+            self._check_length(length.strip())
+
+    def on_body(self, part: bytes) -> None:
+        """Take a part of a body; that of a refused request is not kept."""
+        self._silent = 0
+        self._body_bytes += len(part)
+        if self._body_bytes > self._admission.max_body:
+            raise LargeBodyError(f"over {self._admission.max_body}", self._admission.max_body)
+        if self._request.refusal is None:
+            self._body += part
+
+    def on_message_complete(self) -> None:
+        """Hand a request over."""
+        if self._parser.should_upgrade():
+            return
+        self._request.body = bytes(self._body)
+        self.requests.append(Received(self._request, self._version, self._parser.should_keep_alive()))
+        self._clear()
+
+    def _ignore_upgrade(self, rest: bytes) -> None:
+        """Parse a request again as one that wants no other protocol; its body is in the rest, or still to come."""
+        request = self._request
+        headers = [b"%b: %b\r\n" % header for header in request.headers.items() if header[0] != b"upgrade"]
+        line = b"%b %b HTTP/%b\r\n" % (request.method.encode(), self._target, self._version.encode())
+        self._begin()
+        self.feed(b"".join([line, *headers, b"\r\n", rest]))
+
+    def _expect(self, request: Request) -> None:
+        """Note that the client asks before it sends the body, which HTTP/1.0 cannot.
+
+        Raises:
+            RefusedError: why it is refused already: nobody knows whether the body will come.
+            ExpectationError: when it expects something else.
+        """
+        if request.refusal:
+            raise request.refusal
+        if self._version == "1.0":
+            return
+        if request.header(b"expect").lower() != "100-continue":
+            raise ExpectationError(f"Expect is {request.header(b'expect')[:200]}; allowed: 100-continue")
+        self.awaits_continue = True
+
+    def _check_length(self, announced: bytes) -> None:
+        limit = self._admission.max_body
+        digits = announced.lstrip(b"0") or b"0"
+        if len(digits) > MAX_DIGITS or int(digits) > limit:
+            raise LargeBodyError(digits.decode(), limit)
+
+
+def _check(request: Request, version: str) -> None:
+    """Refuse what another server on the way may frame or address otherwise than this one.
+
+    Raises:
+        RefusedError: naming it and what is allowed.
+    """
+    host, coding = request.headers.get(b"host"), request.headers.get(b"transfer-encoding")
+    if version not in VERSIONS or request.method == "CONNECT":
+        message = f"{request.method} by HTTP/{version} is not answered; allowed: HTTP/1.1 and 1.0, no CONNECT"
+    elif coding is not None and (coding.lower() != b"chunked" or version == "1.0"):
+        message = f"Transfer-Encoding is {request.header(b'transfer-encoding')}; allowed: chunked, by HTTP/1.1"
+    elif version == "1.1" if host is None else not HOST.fullmatch(host):
+        message = f"Host is {request.header(b'host') or 'missing'}; allowed: one host with its port"
+    else:
+        return
+    raise RefusedError(message)
+
+
+def _split(target: bytes) -> tuple[str, bytes]:
+    """Return the path of a request's target, decoded, and its query.
+
+    Raises:
+        RefusedError: when the path is not UTF-8, or not encoded as it should be.
+    """
+    path, _, query = target.partition(b"?")
+    try:
+        if not path.startswith((b"/", b"*")):
+            path = httptools.parse_url(path).path or b"/"
+        if b"%" not in path:
+            return path.decode("ascii"), query
+        if not NO_ESCAPE.search(path):
+            return unquote_to_bytes(path).decode(), query
+    except (ValueError, httptools.HttpParserInvalidURLError):
+        pass
+    shown = target[:200].decode("latin-1")
+    raise RefusedError(f"the target is {shown}; allowed: UTF-8, with % before two hexadecimal digits")
+
+
+def _large_head() -> LargeHeadError:
+    return LargeHeadError(f"the head is too large; allowed: {HEAD_BYTES} bytes and {MAX_HEADERS} headers")

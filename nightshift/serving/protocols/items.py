@@ -1,0 +1,122 @@
+"""Images and texts, one as a body of its own or some in JSON, to the class of each and the scores of all classes."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nightshift.classification.metrics import Scores
+from nightshift.serving.answers import Answer, Item, Scored
+from nightshift.serving.batching import Limits
+from nightshift.serving.errors import RequestError
+from nightshift.serving.items.base import Items
+from nightshift.serving.items.reader import Reader, Seen
+from nightshift.serving.messages import Request, Response
+from nightshift.serving.payloads import check_list, decode
+from nightshift.serving.versions import Model, Split
+
+MOST_OF_AN_ID = 200  # characters
+
+Names = Sequence[str | None]  # the ids that a request gives
+
+
+class Answering(NamedTuple):
+    """The version that answers, and the challenger that answers some items in its place.
+
+    An item belongs to a version by the `id` that the request gives it, or by what the graph sees of it.
+    """
+
+    model: Model
+    split: Split | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """What reads items, for both."""
+        assert self.model.reader
+        return self.model.reader
+
+    def divided(self, names: Names, seen: Seen) -> list[tuple[Model, list[int]]]:
+        """Return which version answers the items at which places."""
+        if self.split is None:
+            return [(self.model, list(range(len(names))))]
+        entities = [content if name is None else name for name, content in zip(names, seen.hashes, strict=True)]
+        return self.split.divided(self.model, entities)
+
+
+async def score(answering: Answering, request: Request, limits: Limits) -> Answer:
+    """Answer a body that is an item, `{<item>: ...}` or `{"instances": [{<item>: ...}]}`; an item may have an `id`.
+
+    Raises:
+        RequestError: when the request is not right, or an item cannot be scored.
+        RefusedError: when too much waits already.
+    """
+    items, body = answering.reader.items, request.body
+    if request.header(b"content-type").startswith(items.bodies):
+        return await _one(answering, body, "body", None)
+    asked = decode(body, f"JSON, or with a Content-Type such as {items.bodies[0]}... the {items.name} itself")
+    if isinstance(asked, dict) and items.name in asked:
+        content, name = _item(items, asked, "body")
+        return await _one(answering, content, items.name, name)
+    if not isinstance(asked, dict) or set(asked) != {"instances"}:
+        allowed = f'an object {{"{items.name}": ...}} or {{"instances": [{{"{items.name}": ...}}]}}'
+        raise RequestError("body", asked, allowed)
+    instances = check_list("instances", asked["instances"], limits.rows)
+    contents, names = zip(*(_item(items, each, f"instances[{i}]") for i, each in enumerate(instances)), strict=True)
+    seen = await answering.reader.read(contents, [f"instances[{i}].{items.name}" for i in range(len(contents))])
+    found: list[dict[str, Any]] = [{}] * len(names)
+    parts = []
+    for model, places in answering.divided(names, seen):
+        said, part = await _scored(model, places, seen, names)
+        parts.append(part)
+        which = {"version": model.pointer.version} if answering.split else {}
+        for place, each in zip(places, said, strict=True):
+            found[place] = each | which
+    model = answering.model
+    return Answer(Response.json({"model": model.name, "version": model.pointer.version, "predictions": found}), parts)
+
+
+async def _one(answering: Answering, given: object, field: str, name: str | None) -> Answer:
+    seen = await answering.reader.read([given], [field])
+    ((model, places),) = answering.divided([name], seen)
+    (found,), part = await _scored(model, places, seen, [name])
+    return Answer(Response.json(found | {"model_version": model.pointer.version}), [part])
+
+
+async def _scored(model: Model, places: list[int], seen: Seen, names: Names) -> tuple[list[dict[str, Any]], Scored]:
+    """Return the predictions of one version for the items at some places."""
+    assert model.reader
+    items = model.reader.items
+    those = Seen(seen.inputs[places], [seen.hashes[place] for place in places])
+    scores = await model.batcher.score(those.inputs, lambda row: f"instances[{places[row]}]")
+    return predictions(items, scores), scored(model, items, scores, those, [names[place] for place in places])
+
+
+def _item(items: Items, given: object, where: str) -> tuple[object, str | None]:
+    """Return an item as JSON has it, and its id."""
+    if not isinstance(given, dict) or not {items.name} <= set(given) <= {items.name, "id"}:
+        raise RequestError(where, given, f"an object of {items.name!r} and, if you like, 'id'")
+    name = given.get("id")
+    if name is not None and not (isinstance(name, str) and len(name) <= MOST_OF_AN_ID):
+        raise RequestError(f"{where}.id", name, f"text of at most {MOST_OF_AN_ID} characters")
+    return given[items.name], name
+
+
+def predictions(items: Items, scores: Scores) -> list[dict[str, Any]]:
+    """Return what a request is answered with, one prediction a row.
+
+    Args:
+        items: what they are.
+        scores: (n, classes).
+    """
+    best = scores.argmax(axis=1).tolist()
+    return [
+        {"label": items.classes[label], "score": row[label], "scores": dict(zip(items.classes, row, strict=True))}
+        for label, row in zip(best, scores.tolist(), strict=True)
+    ]
+
+
+def scored(model: Model, items: Items, scores: Scores, seen: Seen, names: Names) -> Scored:
+    """Return what metrics and the prediction log take of an answer; `names` are the ids that the request gives."""
+    labels = [items.classes[label] for label in scores.argmax(axis=1).tolist()]
+    found = [Item(*each) for each in zip(names, labels, seen.hashes, strict=True)]
+    return Scored(model, np.asarray(scores.max(axis=1)), items=found)

@@ -1,0 +1,385 @@
+"""Files behind URIs: a local path, s3://, gs:// or whatever fsspec knows, read and written whole.
+
+A write appears at once or not at all: locally by rename, on object stores because a PUT is atomic. `stores.py` says
+what their errors mean and when a try is repeated.
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from nightshift.errors import UnavailableError, UserError
+from nightshift.storage import locks, stores
+
+if TYPE_CHECKING:
+    import fsspec
+    import pandas as pd
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file: its URI, its size in bytes, when it was last written (UTC)."""
+
+    uri: str
+    size: int
+    written: datetime
+
+
+Version = tuple[int | str, ...]
+JUST_NOW = 2  # seconds: the coarsest clock of a file system in use, FAT's
+PIECE = 1 << 20  # bytes of a large file that are held at once
+
+
+def join(root: str, *parts: str) -> str:
+    """Append path parts to a URI."""
+    return "/".join([root.rstrip("/"), *parts])
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of bytes in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def fingerprint(value: object) -> str:
+    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
+    return sha256(json.dumps(value, sort_keys=True, default=str).encode())
+
+
+def exists(uri: str) -> bool:
+    """Return whether something lies at the URI.
+
+    Raises:
+        UserError: when the store refuses.
+        UnavailableError: when it fails in every try; so do the other functions here.
+    """
+    return stores.attempt(uri, lambda fs, path: bool(fs.exists(path)))
+
+
+def names(folder: str) -> list[str]:
+    """Return the sorted names of what lies directly in a folder; none when the folder is missing."""
+    entries = stores.attempt(folder, _listed)
+    return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in entries)
+
+
+def versions(folder: str) -> dict[str, Version | None]:
+    """Return what lies directly in a folder, sorted: name -> what changes with the content, as its store has it.
+
+    Of a local file that is its size, times of change and inode; of an object its size and ETag or generation. It is
+    None of a local file that was changed just now, since it may be again before the clock of the file system ticks
+    (https://git-scm.com/docs/racy-git), of one that cannot be looked at, and where a store names neither.
+    """
+    entries = stores.attempt(folder, _versions)
+    return {name: entries[name] for name in sorted(entries)}
+
+
+def free_share(folder: str) -> float | None:
+    """Return how much of the file system below a folder is free, 0..1; None of a store, which has no end."""
+    fs, path = stores.opened(folder)
+    if not stores.is_local(fs):
+        return None
+    usage = shutil.disk_usage(path)
+    return usage.free / usage.total
+
+
+def read_bytes(uri: str) -> bytes:
+    """Read a whole file.
+
+    Raises:
+        UserError: when it is missing, not readable, or the store refuses.
+    """
+    return stores.attempt(uri, lambda fs, path: bytes(fs.cat_file(path)))
+
+
+def read_settled(uri: str, read: Callable[[str], bytes] = read_bytes) -> bytes:
+    """Read a whole file that nobody writes meanwhile; in a store a file appears when it is whole.
+
+    Raises:
+        UserError: as for `read_bytes`.
+        UnavailableError: when a local file has changed until it was read.
+    """
+    before = _state(uri)
+    data = read(uri)
+    if _state(uri) != before:
+        raise UnavailableError(
+            f"{uri} is still being written: it changed while it was read; try again when it is whole"
+        )
+    return data
+
+
+def write_bytes(uri: str, data: bytes) -> None:
+    """Write a whole file, atomically; two writers of the same file take turns.
+
+    Raises:
+        UserError: when the place is not writable, full, or the store refuses.
+    """
+    stores.attempt(
+        uri, lambda fs, path: replace(path, io.BytesIO(data)) if stores.is_local(fs) else fs.pipe_file(path, data)
+    )
+
+
+def digest(path: str) -> str:
+    """Return the SHA-256 of a file of this machine in hexadecimal."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy(source: str, target: str) -> str:
+    """Copy a file, atomically and in pieces: it is never held whole.
+
+    Returns:
+        the SHA-256 of what was copied.
+
+    Raises:
+        UserError: when the source is missing, the target not writable or full, or a store refuses.
+    """
+    with on_disk(source) as path:
+        copied = stores.attempt(path, lambda _, place: digest(place))
+        stores.attempt(target, lambda fs, place: (_place if stores.is_local(fs) else fs.put_file)(path, place))
+    return copied
+
+
+def replace(path: str, source: BinaryIO, condition: Callable[[], bool] = lambda: True) -> bool:
+    """Write a whole local file, atomically, if a condition holds; return whether it did.
+
+    Writers of the same file take turns, so what the condition finds is still so when the file is replaced.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    draft = f"{path}.tmp"
+    # a target has one draft, so the next writer takes over what a killed one left and nothing has to be cleaned up
+    with locks.held(draft) as file:
+        try:
+            if written := condition():
+                file.truncate(0)  # not before: it may have been somebody else's
+                shutil.copyfileobj(source, file, PIECE)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(draft, path)
+        except BaseException:
+            os.unlink(draft)
+            raise
+        if not written:
+            os.unlink(draft)
+    return written
+
+
+def read_json(uri: str) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        UserError: when it is missing or not JSON.
+    """
+    try:
+        return json.loads(read_bytes(uri))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{uri} is not JSON ({error}); delete it and run the step again") from None
+
+
+def write_json(uri: str, value: object) -> None:
+    """Write a JSON file, atomically; NaN and infinity are refused."""
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False, default=str)
+    write_bytes(uri, text.encode() + b"\n")
+
+
+def read_frame(uri: str, columns: list[str] | None = None) -> "pd.DataFrame":
+    """Read a Parquet file that this project wrote."""
+    import pandas as pd
+
+    return pd.read_parquet(arrow_file(read_bytes(uri)), columns=columns)
+
+
+def arrow_file(data: bytes) -> "pa.BufferReader":
+    """Return bytes as a file in Arrow's memory.
+
+    Arrow's threads may hold a file when the interpreter has ended; to let go of Python's bytes they would need it, and
+    abort the process (apache/arrow#34314).
+    """
+    import pyarrow as pa
+
+    buffer = pa.allocate_buffer(len(data))
+    with pa.FixedSizeBufferWriter(buffer) as file:
+        file.write(data)
+    return pa.BufferReader(buffer)
+
+
+def read_batches(uri: str, columns: list[str], rows: int = 1 << 17) -> "Iterator[pd.DataFrame]":
+    """Read columns of a Parquet file that this project wrote, so many rows at a time; absent columns are left out.
+
+    Raises:
+        UserError: when it is missing, not readable, or the store refuses.
+    """
+    from pyarrow.parquet import ParquetFile
+
+    with on_disk(uri) as path:
+        try:
+            # buffered ahead, all of the file would end up in memory
+            with open(path, "rb") as file, ParquetFile(file, pre_buffer=False) as parquet:
+                # without threads, which would outlive the file (see arrow_file)
+                for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
+                    yield batch.to_pandas()
+        except Exception as error:
+            raise stores.raised(error, uri, stores.opened(path)[0]) from error
+
+
+def write_frame(uri: str, frame: "pd.DataFrame") -> str:
+    """Write a Parquet file, atomically, without the index.
+
+    Returns:
+        the SHA-256 of the file; the same frame gives the same bytes.
+    """
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False, compression="zstd")
+    write_bytes(uri, buffer.getvalue())
+    return sha256(buffer.getvalue())
+
+
+def write_batches(uri: str, batches: "Iterable[pd.DataFrame]") -> tuple[int, str]:
+    """Write frames of the same columns to one Parquet file, atomically; only its compressed bytes are held whole.
+
+    Args:
+        uri: the file.
+        batches: one frame or more.
+
+    Returns:
+        its rows, and the SHA-256 of the file.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    buffer, rows = io.BytesIO(), 0
+    tables = (pa.Table.from_pandas(batch, preserve_index=False) for batch in batches)
+    first = next(tables)
+    with ParquetWriter(buffer, first.schema, compression="zstd") as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+            rows += len(table)
+    write_bytes(uri, buffer.getvalue())
+    return rows, sha256(buffer.getvalue())
+
+
+def walk(folder: str) -> "list[Entry]":
+    """Return every file below a folder, however deep; none when the folder is missing."""
+    return stores.attempt(folder, lambda fs, root: list(_entries(fs, root, folder)))
+
+
+def changed(folder: str) -> datetime | None:
+    """Return when something was last put into a folder or one in it, or taken out (UTC); None of a store or nothing."""
+    if not stores.is_local(stores.opened(folder)[0]):
+        return None
+    times = stores.attempt(folder, lambda _, root: [Path(each).stat().st_mtime for each, *_ in os.walk(root)])
+    return datetime.fromtimestamp(max(times), UTC) if times else None
+
+
+def remove(uri: str) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        UserError: when it may not be removed, or the store refuses.
+    """
+    stores.attempt(uri, _unlinked)
+
+
+def remove_folder(uri: str) -> None:
+    """Remove a folder with all that is in it, if it is there.
+
+    Raises:
+        UserError: when something in it may not be removed, or the store refuses.
+    """
+    if stores.is_local(stores.opened(uri)[0]):
+        stores.attempt(uri, _folder_unlinked)
+        return
+    for entry in walk(uri):
+        remove(entry.uri)
+
+
+@contextmanager
+def on_disk(uri: str) -> Iterator[str]:
+    """Give a file's path on this machine, if need be a copy's: a read in parts could not be tried again."""
+    fs, path = stores.opened(uri)
+    if stores.is_local(fs):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = os.path.join(folder, "copy")
+        stores.attempt(uri, lambda fs, path: fs.get_file(path, copy))
+        yield copy
+
+
+def _entries(fs: "fsspec.AbstractFileSystem", root: str, folder: str) -> "Iterator[Entry]":
+    fs.invalidate_cache()
+    for path, info in fs.find(root, detail=True).items():
+        with contextlib.suppress(FileNotFoundError):  # a draft that has got its name since
+            yield Entry(join(folder, path.removeprefix(root).lstrip("/")), info["size"], fs.modified(path))
+
+
+def _unlinked(fs: "fsspec.AbstractFileSystem", path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        fs.rm_file(path)
+
+
+def _folder_unlinked(_: "fsspec.AbstractFileSystem", path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(path)
+
+
+def _state(uri: str) -> tuple[int, int] | None:
+    """Return a local file's size and when it was last written; None of a store, or where there is no file."""
+    fs, path = stores.opened(uri)
+    try:
+        stat = Path(path).stat() if stores.is_local(fs) else None
+    except OSError:
+        return None
+    return stat and (stat.st_size, stat.st_mtime_ns)
+
+
+def _listed(fs: "fsspec.AbstractFileSystem", path: str) -> list[str]:
+    try:
+        return list(fs.ls(path, detail=False))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _versions(fs: "fsspec.AbstractFileSystem", path: str) -> dict[str, Version | None]:
+    try:
+        if stores.is_local(fs):
+            return _local_versions(path)
+        return {info["name"].rstrip("/").rsplit("/", 1)[-1]: _stored_version(info) for info in fs.ls(path, detail=True)}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+
+
+def _local_versions(path: str) -> dict[str, Version | None]:
+    entries, settled = dict[str, Version | None](), time.time() - JUST_NOW
+    for entry in Path(path).iterdir():
+        try:
+            stat = entry.stat()
+        except FileNotFoundError:  # removed since, or a link to nothing
+            continue
+        except OSError:  # whoever reads it is told why it cannot be
+            entries[entry.name] = None
+            continue
+        just_now = max(stat.st_mtime, stat.st_ctime) > settled
+        entries[entry.name] = None if just_now else (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    return entries
+
+
+def _stored_version(info: Mapping[str, Any]) -> Version | None:
+    tag = info.get("generation") or info.get("ETag") or info.get("etag")
+    return (info["size"], str(tag)) if tag else None
+
+
+def _place(source: str, path: str) -> None:
+    with open(source, "rb") as file:
+        replace(path, file)

@@ -1,0 +1,49 @@
+"""From frames to a model's input matrix, and from there to scores."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nightshift.contracts.package import Inputs, ModelPackage, read_graph
+from nightshift.graph import Graph
+
+MAX_CATEGORIES = 100
+
+
+def seen_in(rows: pd.DataFrame, numeric: Iterable[str], categorical: Iterable[str]) -> Inputs:
+    """Return the inputs with the categories that occur in some rows, the most frequent `MAX_CATEGORIES`."""
+    return Inputs(numeric=list(numeric), categorical={column: _categories(rows[column]) for column in categorical})
+
+
+def matrix(inputs: Inputs, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+    """Return a model's input, float32 of shape (rows, inputs.width)."""
+    blocks = [frame[inputs.numeric].to_numpy(dtype=np.float32)]
+    # in the order of their names, since that of a mapping does not survive being written as JSON
+    for column, categories in sorted(inputs.categorical.items()):
+        values = frame[column].astype(str).to_numpy()
+        blocks.append((values[:, None] == np.array(categories, dtype=object)[None, :]).astype(np.float32))
+    return np.hstack(blocks)
+
+
+class Scorer:
+    """Scores frames with one candidate of a model.
+
+    Raises:
+        UserError: when a graph's bytes are not those the manifest names.
+    """
+
+    def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
+        self._inputs = package.tabular
+        self.graph = Graph(read_graph(uri, package, candidate or package.selected), threads)
+
+    def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
+        """Return the probability of the positive class of each row, float32 of shape (rows,)."""
+        return self.graph.score(matrix(self._inputs, frame))
+
+
+def _categories(values: pd.Series) -> list[str]:
+    # sorted first, so that among equally frequent ones the choice does not depend on the order of rows
+    counts = values.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+    return sorted(str(value) for value in counts.index[:MAX_CATEGORIES])

@@ -1,0 +1,309 @@
+"""Snapshots: made of a frame of events, written as one file of arrays, found, and mapped into memory.
+
+Arrays lie one after the other, each at a multiple of 64 bytes; the manifest, written last, says where. Nothing in them
+can run code.
+"""
+
+import mmap
+import tempfile
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from nightshift import storage
+from nightshift.config import Config
+from nightshift.contracts.online import SUFFIX, Array, Events, Limits, Snapshot
+from nightshift.contracts.package import Tabular, Windows
+from nightshift.errors import UserError
+from nightshift.splits import Days
+from nightshift.tabular import windows
+from nightshift.tabular.online.base import Base, halves
+from nightshift.tabular.online.event import Id
+
+SCHEMA = 1  # part of every snapshot's key: raise it whenever the same events would give another file
+ALIGNMENT = 64
+FORMATS = {"int64": "q", "uint32": "I", "int8": "b"}
+UNLABELED = -1
+
+Integers = npt.NDArray[np.integer[Any]]
+
+
+def described(config: Config, events: pd.DataFrame) -> Events:
+    """Return what a raw event of a use case looks like.
+
+    Args:
+        config: the use case.
+        events: canonical events, whose types say which identifiers are numbers.
+    """
+    columns = {role: name for role, name in config.columns.roles.items() if role != "label"}
+    ids = [role for role in ("event_id", "customer", "terminal") if role in columns]
+    return Events(
+        columns=columns,
+        integers=[role for role in ids if pd.api.types.is_integer_dtype(events[role])],
+        numeric=config.columns.numeric,
+        categorical=config.columns.categorical,
+        timezone=config.source.timezone,
+    )
+
+
+def limits(config: Config) -> Limits:
+    """Return what one event of a use case may be."""
+    given = config.limits
+    return Limits(largest_amount=config.largest_amount, longest_id=given.longest_id, days_ahead=given.days_ahead)
+
+
+def arrays(events: pd.DataFrame, spec: Windows) -> dict[str, Integers]:
+    """Return what the windows of later events need of some events, by name; nothing in a use case without windows.
+
+    Args:
+        events: canonical events, in order of time as the batch kernel takes them.
+        spec: which windows there are.
+
+    Raises:
+        UserError: when an amount is too large to be summed exactly.
+    """
+    sides = windows.sides(spec)
+    times = events["event_time"].astype("datetime64[us]").astype("int64").to_numpy()
+    found: dict[str, Integers] = {}
+    rows: dict[str, Integers] = {}
+    for side in sides:
+        keys, codes = _numbered(events[side])
+        order = np.argsort(codes, kind="stable")
+        found |= _named(f"{side}s", keys)
+        found[f"{side}_starts"] = np.searchsorted(codes[order], np.arange(len(keys[0]) + 1))
+        found[f"{side}_times"] = times[order]
+        found |= (_amounts if side == "customer" else _labels)(events, order, spec, found)
+        rows[side] = np.empty(len(order), dtype=_narrow(len(order)))
+        rows[side][order] = np.arange(len(order))
+    return found | (_index(events["event_id"], rows) if sides else {})
+
+
+def write(uri: str, found: Mapping[str, Integers], snapshot: Snapshot) -> Snapshot:
+    """Write a snapshot's file, then its manifest beside it.
+
+    Args:
+        uri: the file.
+        found: the arrays.
+        snapshot: the manifest; what concerns the file is filled in here.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        local = Path(folder, "state")
+        with local.open("wb") as file:
+            layout = {name: _put(file, values) for name, values in found.items()}
+            size = file.tell()
+        sha256 = storage.copy(str(local), uri)
+    written = snapshot.model_copy(update={"arrays": layout, "size": size, "sha256": sha256})
+    written.write(f"{uri}.json")
+    return written
+
+
+def made(config: Config, days: Days, events: pd.DataFrame) -> tuple[dict[str, Integers], Snapshot]:
+    """Return the arrays and the manifest of some days' events; `write` fills in what concerns the file.
+
+    Args:
+        config: the use case.
+        days: the days of the events: the logical date, and as many before it as its windows reach back.
+        events: canonical events, in order of time.
+    """
+    spec = windows.of(config)
+    found = arrays(events, spec)
+    counts = {f"{side}s": len(found.get(f"{side}s", ())) for side in ("customer", "terminal")}
+    manifest = Snapshot(
+        first=days.first,
+        last=days.last,
+        sha256="",
+        size=0,
+        rows=len(events),
+        windows=spec,
+        events=described(config, events),
+        limits=limits(config),
+        arrays={},
+        example=None,
+        **counts,
+    )
+    return found, manifest
+
+
+def in_memory(config: Config, days: Days, events: pd.DataFrame) -> Base:
+    """Return a snapshot that was never written, see `made`."""
+    found, manifest = made(config, days, events)
+    return Base(manifest, {name: np.ascontiguousarray(values).data for name, values in found.items()})
+
+
+def mapped(uri: str, folder: str) -> Base:
+    """Map a snapshot into memory.
+
+    Args:
+        uri: its file.
+        folder: where a copy is kept of a file that does not lie on this machine.
+
+    Raises:
+        UserError: when it is missing, or not the file that its manifest names.
+    """
+    snapshot = read(uri)
+    path = Path(folder, f"{snapshot.sha256}{SUFFIX}")
+    if not (path.exists() and storage.digest(str(path)) == snapshot.sha256):
+        _fetch(uri, snapshot, path)
+    with path.open("rb") as file:
+        content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if snapshot.size else b""
+    view = memoryview(content)
+    return Base(snapshot, {name: _view(view, array) for name, array in snapshot.arrays.items()})
+
+
+def _fetch(uri: str, snapshot: Snapshot, path: Path) -> None:
+    """Copy a snapshot's file for this user alone, over one that is damaged, too."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if storage.copy(uri, str(path)) != snapshot.sha256:
+        path.unlink()
+        raise UserError(
+            f"{uri} is not the file that its manifest names; restore it, or move both away and run the features step "
+            "again, which makes them from the events in the lake"
+        )
+    path.chmod(0o600)
+
+
+def place(lake: str, use_case: str, day: date, key: str) -> str:
+    """Return where a snapshot lies: `<lake>/<use case>/online/date=<day>/<key>.state`."""
+    return storage.join(lake, use_case, "online", f"date={day}", f"{key[:16]}{SUFFIX}")
+
+
+def find(uri: str) -> Snapshot | None:
+    """Return the snapshot at a URI when it is complete, that is when its manifest has been written."""
+    return read(uri) if storage.exists(f"{uri}.json") else None
+
+
+def read(uri: str) -> Snapshot:
+    """Return the manifest of the snapshot at a URI.
+
+    Raises:
+        UserError: when it is missing or none.
+    """
+    return Snapshot.read(f"{uri}.json")
+
+
+def serves(snapshot: Snapshot, model: Tabular) -> bool:
+    """Return whether the inputs that follow from a snapshot are those that a model takes."""
+    given = windows.numeric_inputs(snapshot.windows, snapshot.events.numeric)
+    has_same = given == model.numeric and {*snapshot.events.categorical} == {*model.categorical}
+    return has_same and snapshot.windows == model.windows
+
+
+def newest(lake: str, use_case: str, model: Tabular) -> str | None:
+    """Return the URI of the newest snapshot that serves a model, None without one.
+
+    Args:
+        lake: root of the tables.
+        use_case: its name.
+        model: what the model makes of events.
+    """
+    return _newest(storage.join(lake, use_case, "online"), model)
+
+
+def newer(uri: str, model: Tabular) -> str | None:
+    """Return the URI of the newest snapshot of a later date that serves a model, None without one.
+
+    Args:
+        uri: a snapshot, beside whose date the others lie.
+        model: what the model makes of events.
+    """
+    folder, day, _ = uri.rsplit("/", 2)
+    return _newest(folder, model, day)
+
+
+def under(state: date | None, uri: str, model: Tabular) -> tuple[str, Snapshot]:
+    """Return the snapshot that an online state has to lie over, and its manifest.
+
+    Args:
+        state: last day of the snapshot that it lies over now, None for a new one; it never goes back.
+        uri: the snapshot that is wanted.
+        model: what the model makes of events.
+
+    Raises:
+        UserError: when the snapshot has other inputs than the model.
+    """
+    manifest = read(uri)
+    if state and state > manifest.last:
+        uri = newer(uri, model) or uri
+        manifest = read(uri)
+    if not serves(manifest, model):
+        raise UserError(f"snapshot {uri} has other inputs than the model; run the features step with its config")
+    return uri, manifest
+
+
+def _newest(folder: str, model: Tabular, after: str = "") -> str | None:
+    for day in sorted(storage.names(folder), reverse=True):
+        if day <= after:
+            return None
+        for name in storage.names(storage.join(folder, day)):
+            uri = storage.join(folder, day, name.removesuffix(".json"))
+            if name.endswith(f"{SUFFIX}.json") and serves(read(uri), model):
+                return uri
+    return None
+
+
+def _numbered(values: pd.Series) -> tuple[list[Integers], Integers]:
+    """Return a column's sorted keys, as one array or for texts as two, and each row's place among them."""
+    codes, uniques = pd.factorize(values)
+    keys = _halves(uniques.tolist()) if not pd.api.types.is_integer_dtype(values) else [np.asarray(uniques, "int64")]
+    order = np.argsort(keys[0])
+    ranks = np.empty(len(order), dtype="int64")
+    ranks[order] = np.arange(len(order))
+    return [each[order] for each in keys], ranks[codes]
+
+
+def _halves(texts: list[Id]) -> list[Integers]:
+    pairs = np.array([halves(str(text)) for text in texts], dtype="int64").reshape(-1, 2)
+    return [pairs[:, 0], pairs[:, 1]]
+
+
+def _named(name: str, keys: list[Integers]) -> dict[str, Integers]:
+    return dict(zip([name, f"{name}_check"], keys, strict=False))
+
+
+def _amounts(events: pd.DataFrame, order: Integers, spec: Windows, _: object) -> dict[str, Integers]:
+    units = np.zeros(len(events), "int64")
+    if "amount" in spec.roles:
+        units = windows.minor_units(events["amount"], spec.amount_decimals, np)[order]
+    return {"customer_totals": np.concatenate([np.zeros(1, "int64"), np.cumsum(units)])}
+
+
+def _labels(events: pd.DataFrame, order: Integers, _: Windows, found: Mapping[str, Integers]) -> dict[str, Integers]:
+    labels = events["label"].fillna(UNLABELED).to_numpy(dtype="int8")[order]
+    positive = labels == 1
+    before = np.concatenate([np.zeros(1, "int64"), np.cumsum(positive)])
+    return {
+        "terminal_labels": labels,
+        "positive_starts": before[found["terminal_starts"]],
+        "positive_times": found["terminal_times"][positive],
+    }
+
+
+def _index(ids: pd.Series, rows: dict[str, Integers]) -> dict[str, Integers]:
+    """Return the sorted ids, and each one's row by customer and by terminal."""
+    whole = pd.api.types.is_integer_dtype(ids)
+    keys = [ids.to_numpy("int64")] if whole else _halves(ids.tolist())
+    order = np.argsort(keys[0], kind="stable")
+    return _named("events", [each[order] for each in keys]) | {
+        f"event_{side}_rows": values[order] for side, values in rows.items()
+    }
+
+
+def _narrow(rows: int) -> str:
+    return "uint32" if rows < 2**32 else "int64"
+
+
+def _put(file: BinaryIO, values: Integers) -> Array:
+    file.write(bytes(-file.tell() % ALIGNMENT))
+    placed = Array(dtype=values.dtype.name, offset=file.tell(), count=len(values))
+    np.ascontiguousarray(values).tofile(file)
+    return placed
+
+
+def _view(content: memoryview, array: Array) -> memoryview:
+    size = np.dtype(array.dtype).itemsize * array.count
+    return content[array.offset : array.offset + size].cast(FORMATS[array.dtype])  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,196 @@
+"""What a config says when it is wrong."""
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nightshift.config import Config, parse
+from nightshift.errors import UserError
+
+SHIPPED = sorted((Path(__file__).parents[4] / "pipelines" / "configs").glob("*.yaml"))
+VALID: dict[str, Any] = {
+    "name": "fraud",
+    "source": {"files": "{date}.parquet"},
+    "columns": {
+        "event_id": "id",
+        "event_time": "time",
+        "customer": "card",
+        "terminal": "shop",
+        "amount": "amount",
+        "label": "fraud",
+    },
+    "task": {"kind": "tabular", "candidates": {"trees": {"kind": "xgboost", "parameters": {"max_depth": 3}}}},
+}
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The valid config with one value set, at a path like `task.seed`."""
+    config = deepcopy(VALID)
+    *sections, key = path.split(".")
+    place = config
+    for section in sections:
+        place = place.setdefault(section, {})
+    place[key] = value
+    return config
+
+
+def message(config: dict[str, Any] | str) -> str:
+    with pytest.raises(UserError) as raised:
+        parse(config)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_shipped_config_is_valid_and_named_as_its_file(path: Path) -> None:
+    assert parse(yaml.safe_load(path.read_text())).name == path.stem
+
+
+def test_a_config_travels_as_json_and_stays_the_same() -> None:
+    config = parse(VALID)
+
+    assert parse(config.model_dump_json()) == config
+
+
+def test_what_is_not_given_has_its_default() -> None:
+    config = parse(VALID)
+
+    assert (config.label_delay_days, config.task.windows_days) == (7, [1, 7, 30])
+    assert config.columns.roles["customer"] == "card"
+    assert config.source.pattern == "{date}.parquet"
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed", "meant"),
+    [
+        ("protocoll", "name, protocol", "protocol"),
+        ("columns.event_tim", "event_id, event_time", "event_time"),
+        ("task.sed", "seed, select_by, threads", "seed"),
+        ("task.candidates.trees.kinde", "kind, parameters", "kind"),
+        ("drift.pssi", "min_positives, min_rows, mmd, novelty, positive_wasserstein, psi, volume", "psi"),
+    ],
+)
+def test_an_unknown_key_is_named_with_what_is_allowed_there_and_the_nearest(
+    path: str, allowed: str, meant: str
+) -> None:
+    said = message(changed(path, 1))
+
+    assert f"{path}: unknown key; allowed here: " in said
+    assert allowed in said
+    assert said.endswith(f"; did you mean {meant!r}?")
+
+
+def test_a_key_that_resembles_none_gets_no_suggestion() -> None:
+    assert "did you mean" not in message(changed("zzzzzz", 1))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "says"),
+    [
+        ("task.threads", 0, "task.threads: Input should be greater than or equal to 1, got 0"),
+        ("evaluation.tolerance", 1.5, "evaluation.tolerance: Input should be less than or equal to 1, got 1.5"),
+        ("task.windows_days", [7, 0], "task.windows_days.1: Input should be greater than or equal to 1, got 0"),
+        ("protocol.mode", "weekly", "protocol.mode: Input should be 'daily' or 'retrospective', got 'weekly'"),
+        ("task.candidates.trees.kind", "svm", "task.candidates.trees.kind: Input should be 'xgboost', 'mlp'"),
+        ("task.candidates", {"../x": {"kind": "mlp"}}, "task.candidates.../x.[key]: String should match pattern"),
+        ("task.candidates", {}, "task.candidates: Dictionary should have at least 1 item"),
+        ("name", "My Fraud", "name: String should match pattern"),
+        ("schedule.training", "0 0 2 * * *", "takes five fields in UTC, minute, hour, day of the month, month, day of"),
+        ("schedule.training", "0 24 * * *", "schedule.training: the hour is '24'; it takes 0 to 23, ranges (1-5)"),
+        ("schedule.training", "0 5-2 * * *", "the hour is '5-2'"),
+        ("schedule.training", "*/0 2 * * *", "the minute is '*/0'"),
+        ("schedule.training", "0 2 * * 1,MON", "the day of the week is 'MON'; it takes 0 to 6"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_named_with_what_is(path: str, value: Any, says: str) -> None:
+    assert says in message(changed(path, value))
+
+
+def test_a_required_field_that_is_missing_is_named() -> None:
+    config = deepcopy(VALID)
+    del config["columns"]["label"]
+
+    assert "columns.label: missing, and it has no default; add it to the config" in message(config)
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    said = message(changed("task.threads", 0) | {"label_delay_days": -1})
+
+    assert "task.threads" in said
+    assert "label_delay_days" in said
+
+
+@pytest.mark.parametrize("source", [{}, {"files": "{date}.parquet", "table": "all.csv"}])
+def test_data_are_one_file_a_day_or_one_table(source: dict[str, str]) -> None:
+    assert "exactly one of 'files' (by day) and 'table'" in message(changed("source", source))
+
+
+def test_a_daily_file_must_name_its_day() -> None:
+    assert "'files' is 'all.parquet' but must contain {date}" in message(changed("source.files", "all.parquet"))
+
+
+def test_a_column_cannot_have_two_roles() -> None:
+    assert "column 'card' is given more than one role" in message(changed("columns.numeric", ["card"]))
+
+
+@pytest.mark.parametrize("name", ["score", "customer"])
+def test_a_further_column_cannot_have_a_name_of_the_pipelines_own(name: str) -> None:
+    assert f"further column {name!r} has a name that is used inside" in message(changed("columns.numeric", [name]))
+
+
+def test_a_config_that_is_no_mapping_is_refused() -> None:
+    assert "(top level)" in message("[1, 2]")
+
+
+def test_a_config_that_is_no_json_is_refused() -> None:
+    assert "is not JSON" in message("fraud.yaml")
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        parse(VALID).label_delay_days = 3
+
+
+def test_every_limit_has_a_default_that_passes_its_own_rule() -> None:
+    defaults = parse(VALID).model_dump()
+
+    assert Config.model_validate(json.loads(json.dumps(defaults))).model_dump() == defaults
+
+
+@pytest.mark.parametrize("name", ["score", "amount", "during_night", "customer_count_30d", "terminal_risk_7d"])
+def test_a_further_column_with_a_name_of_ours_is_refused(name: str) -> None:
+    assert f"further column {name!r} has a name that is used inside" in message(
+        changed("columns", VALID["columns"] | {"amount": "paid", "numeric": [name]})
+    )
+
+
+def test_a_window_that_stands_there_twice_is_refused() -> None:
+    assert "a window is listed twice" in message(changed("task.windows_days", [1, 7, 7]))
+
+
+def without(*roles: str, **task: Any) -> dict[str, Any]:
+    """The valid config without some roles."""
+    columns = {role: name for role, name in VALID["columns"].items() if role not in roles}
+    return VALID | {"columns": columns, "task": VALID["task"] | task}
+
+
+def test_only_the_roles_that_are_given_are_there() -> None:
+    roles = parse(without("terminal", "amount")).columns.roles
+
+    assert roles == {"event_id": "id", "event_time": "time", "customer": "card", "label": "fraud"}
+
+
+@pytest.mark.parametrize("role", ["customer", "terminal"])
+def test_windows_need_one_of_customer_and_terminal(role: str) -> None:
+    assert parse(without(role, "amount")).task.windows_days == [1, 7, 30]
+
+
+def test_windows_of_nobody_are_refused_with_what_to_write() -> None:
+    assert message(without("customer", "terminal")) == (
+        "the config is not valid:\n  task.windows_days: is [1, 7, 30], but windows are counted by customer or "
+        "terminal; name columns.customer or columns.terminal, or write windows_days: []"
+    )
+    assert parse(without("customer", "terminal", windows_days=[])).task.longest_window_days == 0

@@ -1,0 +1,88 @@
+"""The committed JSON Schemas are those of the contracts, and what steps write is what they say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from components.evaluation.__main__ import evaluate
+from nightshift import storage
+from nightshift.contracts.__main__ import ARTIFACTS, schema
+from nightshift.contracts.verdict import Decision, Measure, Verdict
+from tests.components import samples
+from tests.components.states import state
+
+SCHEMAS = Path(__file__).parents[4] / "docs" / "schemas"
+# what the steps of a training write, and the contract of each
+FILES = {
+    "features.json": "table",
+    "model/model.json": "model",
+    "evaluation/evaluation.json": "evaluation",
+    "evaluation/verdict.json": "verdict",
+    "evaluation.section.json": "section",
+    "scores/scores.json": "table",
+    "drift/drift.json": "drift",
+    "drift/verdict.json": "verdict",
+    "drift.section.json": "section",
+}
+
+
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_a_committed_schema_is_that_of_its_contract(name: str) -> None:
+    committed = (SCHEMAS / f"{name}.json").read_text()
+
+    assert committed == schema(ARTIFACTS[name]), "run: python -m nightshift.contracts docs/schemas"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which evaluation, scoring and drift have run on a real model."""
+    folder = tmp_path_factory.mktemp("ran")
+    frame = samples.features()
+    reference = frame[frame["event_time"] < "2024-03-17"][["amount", "risk", "label"]]
+    samples.write_model(folder / "model", {"only": [1.0, 0.0]}, reference.assign(score=reference["amount"]))
+    features = samples.write_features(folder, frame)
+    places = {name: str(folder / name) for name in ("model", "evaluation", "drift")}
+    flags = samples.flags(
+        features=features, state=state(folder), model=places["model"], evaluation=places["evaluation"]
+    )
+    evaluate(flags, lambda _place: None)
+    # as a process: the library that draws its page warns of deprecations
+    done = samples.run("drift", features=features, scores=samples.score(folder, features), drift=places["drift"])
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_a_step_writes_is_what_the_schema_says_and_what_is_read(ran: Path, file: str) -> None:
+    value: Any = json.loads((ran / file).read_text())
+
+    jsonschema.validate(value, json.loads((SCHEMAS / f"{FILES[file]}.json").read_text()))
+    assert ARTIFACTS[FILES[file]].read(str(ran / file)).model_dump(mode="json") == value
+
+
+def test_a_schema_refuses_what_the_contract_refuses() -> None:
+    verdict = Verdict(
+        gate="evaluation",
+        decision=Decision.PASS,
+        reasons=[],
+        measures=[Measure(name="x", value=1.0)],
+        subject="a",
+    )
+    value = verdict.model_dump(mode="json")
+    allowed = json.loads((SCHEMAS / "verdict.json").read_text())
+
+    jsonschema.validate(value, allowed)
+    for wrong in ({"decision": "promote"}, {"status": "stable"}, {"schema": 2}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(value | wrong, allowed)
+
+
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_every_contract_names_the_file_the_field_and_the_next_step(tmp_path: Path, name: str) -> None:
+    storage.write_json(f"{tmp_path}/wrong.json", {"schema": 1, "surprise": True})
+
+    with pytest.raises(ValueError, match=r"wrong\.json is no \w+ of this version: \w+ .*; run the step that writes it"):
+        ARTIFACTS[name].read(f"{tmp_path}/wrong.json")

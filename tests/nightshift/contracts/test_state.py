@@ -1,0 +1,56 @@
+import json
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from nightshift.contracts.state import State, Target
+from nightshift.errors import UserError
+from pipelines import arguments, ir
+from pipelines.environments import local
+from tests.components.states import state
+
+
+def test_a_state_is_read_as_it_was_written() -> None:
+    place = {"endpoint": "http://kubeflow", "experiment": "nightshift"}
+    found = State.parse(state("s3://bucket", target="record-only", kubeflow=place))
+
+    assert (found.lake, found.checkpoints) == ("s3://bucket/lake", "s3://bucket/checkpoints")
+    assert (found.target, found.kubeflow) == (Target.RECORD_ONLY, place)
+    assert State.of(json.loads(json.dumps(found.dump()))) == found
+    with pytest.raises(FrozenInstanceError):
+        found.lake = "/elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"target": "locl"},
+            r"state.target is 'locl'; allowed: local, register-only, record-only; did you mean",
+        ),
+        ({"target": None}, "state.target is None; allowed: local"),
+        ({"laek": "/lake"}, r"state.laek: unknown; allowed here: audit, .*; did you mean 'lake'\?"),
+        ({"audit": 3}, "state.audit is 3; give a folder or a URI, such as s3://bucket/audit"),
+        ({"kubeflow": "http://x"}, "state.kubeflow is 'http://x'; give an object, or {}"),
+    ],
+)
+def test_a_wrong_field_is_named(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        State.parse(state("/here", **changed))
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "--state is not JSON"), ("[]", r"state is \[\]; it takes an ob")])
+def test_what_is_no_object_is_named(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        State.parse(text)
+
+
+def test_a_run_takes_the_place_then_what_was_compiled_then_what_was_asked_for(tmp_path: Any) -> None:
+    compiled = {"lake": "/lustre/lake", "target": "register-only"}
+    pipeline = ir.Pipeline("sample", {"state": ir.Parameter("STRUCT", compiled)}, (), b"")
+    options = {"state": {"audit": "/audit"}, "state.target": "record-only"}
+
+    found = arguments.gathered(pipeline, options, local(tmp_path).dump())["state"]
+
+    assert found == local(tmp_path).dump() | {"lake": "/lustre/lake", "audit": "/audit", "target": "record-only"}

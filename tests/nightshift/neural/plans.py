@@ -1,0 +1,132 @@
+"""Started by torchrun: train one network under every plan for so many processes, and compare with one process.
+
+Prints a line a plan, in rank 0: its name, and by how much weights and losses differ.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from nightshift.config.neural import Trainer
+from nightshift.neural import devices, processes, trainer
+from nightshift.neural.data import Resident
+from nightshift.neural.recipes import mlp
+from nightshift.neural.recipes.mlp import MLP, Parameters
+from nightshift.neural.replica import Replica
+from nightshift.neural.trainer import Training
+from tests.nightshift.neural import resumable
+
+CPU = torch.device("cpu")
+BASE = {"hidden": 8, "layers": 3, "epochs": 2, "batch_size": 32, "learning_rate": 0.02, "ema_decay": 0.9}
+PIPELINE = {"pipeline": 2}
+PIECES = {"microbatches": 4}
+DECAYED = {"weight_decay": 0.5}
+PLANS: dict[int, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    2: {
+        "ddp": ({}, {}),
+        "ddp, accumulated, clipped": ({}, {**PIECES, "clip": 0.05}),
+        "ddp, recomputed, bf16": ({}, {"recompute": True, "precision": "bf16"}),
+        "ddp, fp16": ({}, {"precision": "fp16", "clip": 0.05}),
+        "ddp, weights decay": ({}, DECAYED),
+        "ddp, gradients as bf16": ({"compression": "bf16"}, {}),
+        "ddp, gradients by PowerSGD": ({"compression": "powersgd"}, {}),
+        "fsdp": ({"shard": 2}, {}),
+        "fsdp, accumulated, clipped, recomputed": ({"shard": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "fsdp, mixed": ({"shard": 2}, PIECES),
+        "zero-2": ({"zero": 2}, {}),
+        "zero-2, accumulated, clipped, recomputed": ({"zero": 2}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "zero-2, warmed up, bf16": ({"zero": 2}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
+        "zero-2, mixed": ({"zero": 2}, PIECES),
+        "zero-3": ({"zero": 3}, {}),
+        "zero-3, accumulated, clipped, recomputed": ({"zero": 3}, {**PIECES, "clip": 0.05, "recompute": True}),
+        "zero-3, warmed up, bf16": ({"zero": 3}, {"warmup": 0.3, "decay": "cosine", "precision": "bf16"}),
+        "zero-3, mixed": ({"zero": 3}, PIECES),
+        "zero-3, clipped, weights decay": ({"zero": 3}, {"clip": 0.05, **DECAYED}),
+        "tp": ({"tensor": 2}, {}),
+        "tp, clipped, weights decay": ({"tensor": 2}, {"clip": 0.05, **DECAYED}),
+        "tp, two hidden layers, clipped": ({"tensor": 2}, {"layers": 2, "clip": 0.05}),
+        "pp 1f1b": (PIPELINE, PIECES),
+        "pp 1f1b, clipped": (PIPELINE, {**PIECES, "clip": 0.05}),
+        "pp 1f1b, clipped, weights decay": (PIPELINE, {**PIECES, "clip": 0.05, **DECAYED}),
+        "pp interleaved": ({**PIPELINE, "schedule": "interleaved"}, PIECES),
+        "pp zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+    },
+    4: {
+        "hsdp 2 x 2": ({"shard": 2}, {}),
+        "dp 2 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
+        "fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "pp 2 x dp 2, zero-bubble": ({**PIPELINE, "schedule": "zero-bubble"}, PIECES),
+        "pp 2 x fsdp 2, interleaved": ({**PIPELINE, "shard": 2, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
+        "pp 2 x tp 2": ({**PIPELINE, "tensor": 2}, {**PIECES, "clip": 0.05}),
+    },
+    8: {
+        "hsdp 2 x 4": ({"shard": 4}, {}),
+        "dp 4 x tp 2": ({"tensor": 2}, {"clip": 0.05}),
+        "dp 2 x fsdp 2 x tp 2": ({"shard": 2, "tensor": 2}, PIECES),
+        "pp 2 x dp 4": (PIPELINE, PIECES),
+        "pp 2 x fsdp 4, interleaved": ({**PIPELINE, "shard": 4, "schedule": "interleaved"}, {**PIECES, "clip": 0.05}),
+        "pp 2 x fsdp 2 x tp 2": ({**PIPELINE, "shard": 2, "tensor": 2}, {**PIECES, "clip": 0.05}),
+        "pp 2 x dp 2 x tp 2, zero-bubble": ({**PIPELINE, "tensor": 2, "schedule": "zero-bubble"}, PIECES),
+        "pp 4 x tp 2": ({"pipeline": 4, "tensor": 2}, PIECES),
+    },
+}
+
+
+class Mixed(MLP):
+    """Begins with a convolution whose weights are channels-last, and a block that is not trained."""
+
+    def model(self) -> nn.Sequential:
+        first, *others = super().model()
+        convolution = nn.Sequential(nn.Unflatten(1, (5, 1, 1)), nn.Conv2d(5, 5, 3, padding=1), nn.Flatten())
+        return nn.Sequential(convolution.to(memory_format=torch.channels_last), first.requires_grad_(False), *others)
+
+
+def fitted(kind: type[MLP], shared: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """103 rows: neither batches nor processes nor pieces divide them."""
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(103, 5)).astype(np.float32)
+    labels = (matrix[:, 0] * matrix[:, 1] > 0).astype(np.int8)
+    recipe = kind(5, Parameters.model_validate(BASE | given))
+    with devices.reproducible(0, threads=1):
+        alone = shared is None
+        replica = Replica(recipe, CPU) if alone else processes.replica(recipe, Trainer.model_validate(shared), CPU)
+        rows = Resident(*mlp.resident(matrix, labels, CPU), recipe.fit.batch_size)
+        found = trainer.fit(replica, rows)
+        if shared and "zero" in shared:
+            check_shards(Training(replica, rows), shared["zero"])
+        return resumable.left(found)
+
+
+def check_shards(training: Training, zero: int) -> None:
+    """Two processes have half of the optimizer's state each; from forward to backward, weights are whole in ZeRO-2."""
+    model = training.replica.model
+    trained = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    shards = [
+        local_size(value) for name, value in training.state().items() if name.endswith((".exp_avg", ".exp_avg_sq"))
+    ]
+    assert 0.4 < sum(shards) / (2 * trained) < 0.6
+    model(torch.zeros(2, 5))
+    assert {isinstance(weight, DTensor) for weight in model.parameters()} == {zero == 3}
+
+
+def local_size(value: torch.Tensor) -> int:
+    return (value.to_local() if isinstance(value, DTensor) else value).numel()
+
+
+def main() -> None:
+    with processes.joined(CPU):
+        for name, (shared, given) in PLANS[dist.get_world_size()].items():
+            kind = Mixed if "mixed" in name else MLP
+            together, alone = fitted(kind, shared, given), fitted(kind, None, given)
+            gap = torch.stack([(together[each] - alone[each]).abs().max() for each in alone]).max().double()
+            dist.all_reduce(gap, dist.ReduceOp.MAX)
+            if dist.get_rank() == 0:
+                print(f"{name}: {gap.item():.2g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Every plan trains the network that one process trains."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from nightshift.config.neural import Trainer
+from nightshift.errors import UserError
+from nightshift.neural import mesh, pipeline
+from nightshift.neural.recipes.mlp import MLP, Parameters
+from tests.nightshift.neural.plans import PLANS
+
+# what is computed or sent in fewer bits differs by more
+COARSE = {"bf16": 0.01, "fp16": 0.01, "PowerSGD": 0.2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "processes",
+    [2, 4],  # and 8: python -m benchmarks.trainer plans
+)
+def test_processes_that_share_a_training_in_any_way_get_the_weights_of_one_process(processes):
+    module = ["--standalone", "--nproc-per-node", str(processes), "-m", "tests.nightshift.neural.plans"]
+    command = [sys.executable, "-m", "torch.distributed.run", *module]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1200)
+
+    assert done.returncode == 0, done.stderr[-5000:]
+    gaps = {name: float(gap) for name, gap in re.findall(r"^(.+): ([\d.e-]+)$", done.stdout, re.MULTILINE)}
+    assert set(gaps) == set(PLANS[processes])
+    for name, gap in gaps.items():
+        limits = [limit for word, limit in COARSE.items() if word in name]
+        assert gap < (limits[0] if limits else 1e-5), name
+        assert not limits or gap > 1e-6, name  # fewer bits it has been
+
+
+@pytest.mark.parametrize(
+    ("given", "fit", "message"),
+    [
+        ({"shard": 3}, {}, "shard 3 x tensor 1 x pipeline 1 is 3, which does not divide 8 processes"),
+        ({"shard": 2, "compression": "bf16"}, {}, "compression is for processes that only replicate"),
+        ({"tensor": 2}, {"precision": "fp16"}, "fp16 scales the loss of whole networks only; write precision: bf16"),
+        ({"zero": 3, "shard": 2}, {}, "shard 2 x tensor 1 x pipeline 1: zero: 3 is for all processes alike; write 1"),
+        ({"zero": 2, "compression": "bf16"}, {}, "zero 2: compression is for processes that only replicate"),
+        (
+            {},
+            {"compile": "cuda-graphs"},
+            "compile is cuda-graphs, which 8 processes cannot have; write compile: default",
+        ),
+        ({"zero": 2}, {"precision": "fp16"}, "zero 2: fp16 scales the loss of whole networks only"),
+        ({"shard": 2, "pipeline": 2, "schedule": "zero-bubble"}, {}, "zero-bubble .* FSDP does not; write shard: 1"),
+    ],
+)
+def test_what_processes_cannot_share_is_refused_with_the_reason(given, fit, message):
+    with pytest.raises(UserError, match=message):
+        mesh.build_mesh(Parameters(**fit), Trainer(**given), torch.device("cpu"), 8)
+
+
+def test_a_network_is_cut_into_stages_of_whole_blocks_under_their_own_names():
+    model = MLP(3, Parameters(hidden=4, layers=4)).model()
+
+    parts = pipeline.stages(model, 3)
+
+    assert [[name for name, _ in part.named_children()] for part in parts] == [["0"], ["1", "2"], ["3", "4"]]
+    assert {name for part in parts for name in part.state_dict()} == set(model.state_dict())
+
+
+def test_more_stages_than_blocks_are_refused():
+    with pytest.raises(UserError, match=r"pipeline: 2 blocks of layers cannot fill 4 stages; use fewer"):
+        pipeline.stages(MLP(3, Parameters()).model(), 4)

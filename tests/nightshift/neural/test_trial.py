@@ -1,0 +1,52 @@
+"""A network trained stretch by stretch, and bandwidths of collectives."""
+
+import json
+
+import pytest
+import torch
+
+from nightshift.neural import simulated
+from nightshift.neural.collectives import Measured
+from nightshift.neural.trial import Trial, measured
+
+CPU = torch.device("cpu")
+SMALL = {"threads": 1, "batch_size": 30}
+NETWORKS = {
+    "mlp": ({"inputs": 3}, {"hidden": 8}),
+    "resnet": ({"side": 8, "channels": 3, "classes": 2}, {"stages": "1", "width": 8}),
+    "bert": ({"vocabulary": 30, "pad": 0, "length": 5, "classes": 2}, {"width": 8, "heads": 2, "layers": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end(kind: str) -> None:
+    shape, parameters = NETWORKS[kind]
+    asked = {"kind": kind, "shape": shape, "parameters": SMALL | parameters, "rows": 100, "trainer": {}}
+
+    with simulated.training(asked, CPU) as training:
+        found = Trial(training)
+        stretches = [found.stretch() for _ in range(3)]
+
+    assert {each["rows"] for each in stretches} == {30 * found.steps}
+    assert all(each["seconds"] > 0 and each["cpu_seconds"] > 0 for each in stretches)
+
+
+def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"device": "cpu", "rows": 20, "kind": "mlp", "shape": {"inputs": 3}}
+    asked |= {"parameters": {"batch_size": 30}, "trainer": {}}
+
+    with pytest.raises(SystemExit, match="2"):
+        simulated.answer(json.dumps(asked), measured)
+
+    refused = "batch_size is 30, and there are 20 rows; give more with --rows"
+    assert json.loads(capsys.readouterr().out)["refused"] == refused
+
+
+@pytest.mark.parametrize(
+    ("name", "share"), [("all-reduce", 14 / 8), ("all-gather", 7 / 8), ("reduce-scatter", 7 / 8), ("all-to-all", 7 / 8)]
+)
+def test_bus_bandwidth_is_that_of_nccl_tests(name: str, share: float) -> None:
+    found = Measured(name, size=1_000_000, seconds=0.001, processes=8)
+
+    assert found.algorithm == pytest.approx(1e9)
+    assert found.bus == pytest.approx(share * 1e9)

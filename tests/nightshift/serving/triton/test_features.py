@@ -1,0 +1,73 @@
+"""The feature step without Triton: texts in, the graph's rows out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nightshift.contracts import package as contract
+from nightshift.errors import UserError
+from nightshift.serving.errors import RequestError
+from nightshift.serving.triton.features import Named, Raw, opened
+from nightshift.tabular.inputs import matrix
+from tests.conftest import INPUTS
+from tests.nightshift.serving.test_events import CHOSEN, EVENTS, LATER, PAST, model, raw
+from tests.nightshift.tabular.online.streams import START, config, offline, written
+from tests.packages import WINDOWS
+
+TABULAR = contract.Tabular(**dict(INPUTS), windows=WINDOWS)
+
+
+def texts(events) -> list[bytes]:
+    return [json.dumps(raw(each)).encode() for each in events]
+
+
+def snapshots(folder: Path, days: int) -> str:
+    return written(EVENTS, CHOSEN, days, str(folder / "online" / f"date=2024-03-{days:02}"))
+
+
+def test_named_features_are_the_rows_of_the_batch() -> None:
+    rows = [
+        {"amount": 1.5, "customer_count_1d": 2.0, "channel": "it's web"},
+        {"channel": "other", "amount": -3.0, "customer_count_1d": 0.0},
+    ]
+    found = Named(TABULAR, 2).matrix([json.dumps(row).encode() for row in rows])
+    assert found.tolist() == matrix(INPUTS, pd.DataFrame(rows)).tolist()
+
+
+def test_raw_events_are_the_rows_of_the_batch_over_a_newer_snapshot_and_after_a_restart(tmp_path) -> None:
+    folder, manifest = str(tmp_path / "state"), model(tmp_path / "model")
+    first = snapshots(tmp_path, PAST)
+    step = opened(manifest, 1024, first, folder)
+    assert isinstance(step, Raw)
+    found = [*step.matrix(texts(LATER[:20])), *step.matrix(texts(LATER[20:30]))]
+    snapshots(tmp_path, PAST + 1)
+    step.renew()
+    until = (START + PAST + 1) * 86_400_000_000
+    rest = [each for each in LATER[30:] if each.time >= until]
+    found += [*step.matrix(texts(rest[:10]))]
+    step.close()
+    step = opened(manifest, 1024, first, folder)
+    found += [*step.matrix(texts(rest[10:]))]
+    step.close()
+
+    expected = np.array(offline(EVENTS, CHOSEN), np.float32)
+    place = {each.event_id: row for row, each in enumerate(EVENTS)}
+    assert np.array(found).tolist() == [expected[place[each.event_id]].tolist() for each in [*LATER[:30], *rest]]
+
+
+def test_a_snapshot_with_other_inputs_than_the_models_is_refused(tmp_path) -> None:
+    other = config(windows=(1, 3))
+    with pytest.raises(UserError, match="has other inputs than the model; run the features step"):
+        opened(model(tmp_path / "model", other), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize(("row", "said"), [(b"x", "body is"), (b"[]", "row is []; allowed: an object of columns")])
+def test_a_row_that_is_no_object_is_refused(tmp_path, row, said) -> None:
+    step = opened(model(tmp_path / "model"), 10, snapshots(tmp_path, PAST), str(tmp_path / "state"))
+    with pytest.raises(RequestError) as error:
+        step.matrix([row])
+    step.close()
+    assert str(error.value).startswith(said)

@@ -1,0 +1,109 @@
+"""Streams of events for the online state, and what the batch kernel says of them."""
+
+from datetime import date, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from nightshift import storage
+from nightshift.config import Config, parse
+from nightshift.splits import Days
+from nightshift.tabular import frames
+from nightshift.tabular.online import snapshot
+from nightshift.tabular.online.base import Base
+from nightshift.tabular.online.state import Label, State
+from nightshift.tabular.windows import DAY
+from nightshift.tasks.tabular.features import core
+
+CPU = frames.backend("cpu")
+FIRST = date(2024, 3, 1)
+START = FIRST.toordinal() - date(1970, 1, 1).toordinal()
+ROLES = ("customer", "terminal", "amount")
+
+
+def config(roles=ROLES, windows=(1, 2), delay=1, **extra: Any) -> Config:
+    columns = {role: role for role in ("event_id", "event_time", *roles, "label")} | extra
+    task = {"kind": "tabular", "windows_days": list(windows), "candidates": {"a": {"kind": "xgboost"}}}
+    given = {"name": "tiny", "label_delay_days": delay, "source": {"table": "t.csv"}, "columns": columns, "task": task}
+    return parse(given)
+
+
+class Labeled(NamedTuple):
+    """An event, and the label that it gets."""
+
+    event_id: int | str
+    time: int
+    customer: int | str | None
+    terminal: int | str | None
+    amount: float
+    numeric: tuple[float, ...]
+    label: int | None
+
+
+def event(row: tuple[Any, ...], number: int, chosen: Config) -> Labeled:
+    """An event of (microseconds after the start, customer, terminal, cents, label)."""
+    time, customer, terminal, cents, label = row
+    has = chosen.columns.roles
+    return Labeled(
+        number,
+        START * DAY + time,
+        customer if "customer" in has else None,
+        terminal if "terminal" in has else None,
+        cents / 100 if "amount" in has else 0.0,
+        tuple(float(cents + i) for i, _ in enumerate(chosen.columns.numeric)),
+        label,
+    )
+
+
+def taken(state: State, each: Labeled) -> list[float]:
+    """Have a state take an event in, and its label if there is one."""
+    row, _ = state.take(each)
+    if each.label is not None:
+        assert state.label(Label(each.event_id, each.time, each.label))
+    return row
+
+
+def frame(events: list[Labeled], chosen: Config) -> pd.DataFrame:
+    """Canonical events, in the order given."""
+    ids = [role for role in ("event_id", "customer", "terminal") if role in chosen.columns.roles]
+    table = {role: _ids([getattr(each, role) for each in events]) for role in ids}
+    table["event_time"] = pd.Series(np.array([each.time for each in events], "datetime64[us]"))
+    table["amount"] = pd.Series([each.amount for each in events], dtype="float64")
+    table["label"] = pd.Series(pd.array([each.label for each in events], dtype="Int8"))
+    for i, name in enumerate(chosen.columns.numeric):
+        table[name] = pd.Series([each.numeric[i] for each in events], dtype="float64")
+    return pd.DataFrame(table)[[*chosen.columns.roles, *chosen.columns.numeric]]
+
+
+def offline(events: list[Labeled], chosen: Config) -> list[list[float]]:
+    """The batch kernel's numeric inputs of events in order of time."""
+    if not events:
+        return []
+    return core.features(frame(events, chosen), chosen, CPU)[core.numeric_inputs(chosen)].to_numpy().tolist()
+
+
+def base(events: list[Labeled], chosen: Config, days: int) -> Base:
+    """A snapshot of the events of the first days, of the types of all."""
+    until = (START + days) * DAY
+    rows = frame(events, chosen)
+    known = rows[np.array([each.time < until for each in events], dtype=bool)]
+    return snapshot.in_memory(chosen, Days(FIRST, FIRST + timedelta(days=days - 1)), known.reset_index(drop=True))
+
+
+def stored(events: list[Labeled], chosen: Config, days: int, folder: str) -> Base:
+    """The same, written to a file and mapped."""
+    return snapshot.mapped(written(events, chosen, days, folder), folder)
+
+
+def written(events: list[Labeled], chosen: Config, days: int, folder: str) -> str:
+    """The same, written to a file; its URI."""
+    manifest = base(events, chosen, days).snapshot
+    known = [each for each in events if each.time < (START + days) * DAY]
+    uri = f"{folder}/{storage.fingerprint([known, days])}.state"
+    snapshot.write(uri, snapshot.arrays(frame(known, chosen), manifest.windows), manifest)
+    return uri
+
+
+def _ids(values: list[Any]) -> pd.Series:
+    return pd.Series(values, dtype="str" if any(isinstance(value, str) for value in values) else "int64")

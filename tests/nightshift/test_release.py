@@ -1,0 +1,294 @@
+"""Which version is live: changed by hand, by racing deployments, and after processes that were killed."""
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from nightshift import registry, release, storage
+from nightshift.contracts import package
+from nightshift.contracts.release import Action, Entry, Release, Served, Stage
+from nightshift.errors import UserError
+from nightshift.release import Place
+from nightshift.tabular.inputs import Scorer
+from tests.nightshift import gcs, s3
+
+EVENT = pd.DataFrame([{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}])
+RACES = int(os.environ.get("RACES", "20"))
+
+
+@pytest.mark.parametrize(
+    ("actions", "champions"),
+    [
+        ("1 2 back back 2 back", [1, 2, 1, "nothing", 2, 1]),
+        ("1 2 3 back back back", [1, 2, 3, 2, 1, "nothing"]),
+        ("1 2 2 back", [1, 2, 2, 1]),
+        ("1 2 1 back back back", [1, 2, 1, 2, 1, "nothing"]),
+        ("1 2 back 3 back", [1, 2, 1, 3, 1]),
+        ("back", ["nothing"]),
+    ],
+)
+def test_a_rollback_goes_back_to_the_champion_before(stocked, actions, champions):
+    assert [_act(stocked, action) for action in actions.split()] == champions
+
+
+def _act(folder: str, action: str) -> int | str:
+    place = Place(folder, "fraud")
+    if action != "back":
+        release.promote(place, int(action))
+    else:
+        try:
+            release.rollback(place)
+        except UserError as error:
+            return "nothing" if "nothing to roll back to" in str(error) else str(error)
+    champion = release.champion(Place(folder, "fraud"))
+    return champion.version if champion else "none"
+
+
+def test_who_promoted_and_who_rolled_back_and_when_is_written_down(stocked):
+    place, began = Place(stocked, "fraud"), datetime.now(UTC)
+    release.promote(place, 1)
+    release.promote(place, 2)
+    release.rollback(place)
+
+    record = json.loads(Path(stocked, "releases", "fraud.json").read_text())
+    states = [*record["history"], record]
+    assert [(state["action"], state["versions"][0]["version"]) for state in states] == [
+        ("promoted", 1),
+        ("promoted", 2),
+        ("rolled_back", 1),
+    ]
+    assert {state["by"] for state in states} == {registry.user()}
+    assert all(began <= datetime.fromisoformat(state["since"]) <= datetime.now(UTC) for state in states)
+    assert record["versions"] == [
+        {
+            "version": 1,
+            "sha256": registry.find(stocked, "fraud", 1).sha256,
+            "traffic": 1.0,
+            "trained_until": "2018-07-29",
+        }
+    ]
+    assert (record["schema"], record["use_case"], record["stage"]) == (1, "fraud", "live")
+
+
+def test_a_version_is_taken_out_of_service_until_somebody_promotes_it_again(stocked):
+    place = Place(stocked, "fraud")
+    seen = []
+    for action in ("1", "2", "back", "3", "2"):
+        _act(stocked, action)
+        seen.append(release.read(place).rolled_back)
+    assert seen == [set(), set(), {2}, {2}, set()]
+
+
+def test_a_rollback_while_a_challenger_is_being_released_takes_only_that_out(stocked):
+    place = Place(stocked, "fraud")
+    for number in (1, 2):
+        release.promote(place, number)
+    since = release.read(place).since
+
+    def begin(record: Release) -> Entry:
+        versions = [*record.versions, Served(version=3, sha256="c", traffic=0)]
+        return Entry(stage=Stage.SHADOW, versions=versions, action=Action.STARTED, since=datetime.now(UTC), by="test")
+
+    release.change(place, begin)
+    assert release.pinned(place) == {1: "rollback target", 2: "champion", 3: "challenger"}
+    assert release.rollback(place).version == 2
+    record = release.read(place)
+    assert (record.rolled_back, record.trail, record.live_since[2]) == ({3}, [1, 2], since)
+
+
+def test_a_version_deleted_since_is_passed_over_by_a_rollback(stocked):
+    for number in (1, 2, 3):
+        release.promote(Place(stocked, "fraud"), number)
+    registry.remove(stocked, "fraud", [2])
+    assert release.rollback(Place(stocked, "fraud")).version == 1
+
+
+def test_a_wrong_version_is_answered_with_those_that_exist(stocked):
+    with pytest.raises(UserError, match=r"'fraud' has no version 9; existing versions: 1, 2, 3"):
+        release.promote(Place(stocked, "fraud"), 9)
+    assert release.champion(Place(stocked, "fraud")) is None
+
+
+def test_what_is_needed_however_old_is_the_champion_and_the_one_before(stocked, tmp_path):
+    assert release.pinned(Place(stocked, "fraud")) == {}
+    for number in (1, 2, 3):
+        release.promote(Place(stocked, "fraud"), number)
+    assert release.pinned(Place(stocked, "fraud")) == {2: "rollback target", 3: "champion"}
+    assert release.pinned(Place(str(tmp_path / "nothing"), "fraud")) == {}
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_what_fails_before_the_record_changes_changes_nothing(stocked):
+    place = Place(stocked, "fraud")
+    release.promote(place, 1)
+
+    def fail(_: registry.Version) -> None:
+        raise UserError("it does not answer")
+
+    with pytest.raises(UserError, match="it does not answer"):
+        release.promote(place, 2, fail)
+    assert release.champion(Place(stocked, "fraud")).version == registry.alias(stocked, "fraud") == 1
+
+
+def test_the_alias_is_set_by_the_next_reader_when_the_process_that_changed_the_record_was_killed(stocked):
+    place, version = Place(stocked, "fraud"), registry.find(stocked, "fraud", 2)
+    release.promote(place, 1)
+    release.settle(place.uri, "fraud", lambda _: release.entry(Action.PROMOTED, version))
+    assert registry.alias(stocked, "fraud") == 1
+
+    assert release.champion(Place(stocked, "fraud")).version == 2
+    assert registry.alias(stocked, "fraud") == 2
+
+
+def test_the_alias_follows_a_record_that_changes_while_it_is_set(stocked):
+    place = Place(stocked, "fraud")
+    release.promote(place, 1)
+    stale = release.read(place)
+    release.promote(place, 3)
+    # as a process does that was stopped between its record and its alias, and is awake again
+    release.mirror(place, stale)
+    registry.set_alias(stocked, "fraud", 1)
+    release.mirror(place, stale)
+    release.mirror(place, release.read(place))
+    assert registry.alias(stocked, "fraud") == 3
+
+
+def test_a_record_that_is_none_is_named(stocked):
+    storage.write_json(Place(stocked, "fraud").uri, {"stage": "live"})
+    with pytest.raises(
+        UserError, match=r"releases/fraud\.json is no Release of this version: .*; restore it from a backup"
+    ):
+        release.read(Place(stocked, "fraud"))
+
+
+def test_a_tracking_server_needs_another_place_for_its_records():
+    with pytest.raises(UserError, match="is a tracking server, which cannot hold release records; give the audit root"):
+        release.read(Place("http://mlflow:5000", "fraud"))
+
+
+@pytest.fixture(params=["disk", "s3", "gs"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A record on a disk, on an S3 server, and on a server that speaks Google Cloud Storage's API."""
+    name = f"{tmp_path.name}/releases/fraud.json"
+    if request.param == "disk":
+        yield f"{tmp_path}/{name}"
+    elif request.param == "gs":
+        with gcs.bucket():
+            yield f"gs://lake/{name}"
+    else:
+        with s3.bucket() as url, s3.reached_at(url):
+            yield f"s3://lake/{name}"
+
+
+Decide = Callable[[Release | None], Entry | None]
+
+
+def newer(day: date) -> Decide:
+    """What a deployment decides whose model was trained until a day."""
+
+    def decide(record: Release | None) -> Entry | None:
+        if record and record.live.trained_until >= day:
+            return None
+        version = Served(version=day.toordinal(), sha256=str(day), trained_until=day)
+        return Entry(versions=[version], action=Action.PROMOTED, since=datetime.now(UTC), by="test", run=str(day))
+
+    return decide
+
+
+def race(days: list[date], deploy: Callable[[Decide], Release | None]) -> list[str]:
+    """Deploy models at the same time; return which of the deployments were told that theirs went live."""
+    start, promoted, failures = threading.Barrier(len(days)), [], []
+
+    def run(day: date) -> None:
+        try:
+            start.wait()
+            record = deploy(newer(day))
+            promoted.extend([str(day)] if record.run == str(day) else [])
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(day,)) for day in days]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    return promoted
+
+
+def check_races(count: int, deploy: Callable[[Decide], Release | None]) -> None:
+    """Never an older model over a newer one, and each promotion that a deployment was told of once in the record."""
+    day, promoted = date(2018, 1, 1), []
+    for _ in range(count):
+        pair = [day + timedelta(days=1), day + timedelta(days=2)]
+        promoted += race(pair, deploy)
+        day = pair[-1]
+        record = deploy(lambda _: None)
+        assert record.live.trained_until == day
+    runs = [entry.run for entry in record.entries]
+    assert runs == sorted(set(runs))
+    assert sorted(promoted) == runs
+
+
+def test_deployments_that_race_never_put_an_older_model_over_a_newer(uri: str) -> None:
+    check_races(RACES, lambda decide: release.settle(uri, "fraud", decide))
+
+
+def test_a_deployment_that_comes_second_decides_again_from_the_newer_record(uri: str) -> None:
+    day, seen = date(2018, 1, 1), []
+
+    def late(record: Release | None) -> Entry | None:
+        seen.append(record)
+        if record is None:  # between our decision and our write another one promotes a newer model
+            release.settle(uri, "fraud", newer(day + timedelta(days=1)))
+        return newer(day)(record)
+
+    record = release.settle(uri, "fraud", late)
+
+    assert [each and each.live.trained_until for each in seen] == [None, date(2018, 1, 2)]
+    assert (record, record.history) == (seen[1], [])
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tracking")
+def test_a_tracking_server_is_as_good_as_a_folder(tracking_server, save_model, tmp_path):
+    uri = save_model(0.5)
+    registry.register(tracking_server, "tracked", uri, {"config": json.dumps({"long": "x" * 20_000})})
+    registry.register(tracking_server, "tracked", save_model(0.6), {})
+    place = Place(tracking_server, "tracked", str(tmp_path / "audit"))
+    release.promote(place, 1)
+    release.promote(place, 2)
+    assert release.rollback(place).version == 1
+    champion = release.champion(place)
+    expected = Scorer(uri, package.load(uri)).score(EVENT)
+    np.testing.assert_array_equal(Scorer(champion.uri, package.load(champion.uri)).score(EVENT), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tracking")
+def test_deployments_that_race_on_a_tracking_server_leave_one_record_and_its_alias(tracking_server, tmp_path):
+    from mlflow import MlflowClient
+
+    client, place = MlflowClient(tracking_server), Place(tracking_server, "raced", str(tmp_path / "audit"))
+    client.create_registered_model("raced")
+    versions = [client.create_model_version("raced", "s3://lake/a", await_creation_for=0) for _ in range(2)]
+
+    def deploy(decide: Decide) -> Release | None:
+        def numbered(record: Release | None) -> Entry | None:
+            wanted = decide(record)
+            number = wanted and versions[wanted.live.version % 2].version
+            return wanted and wanted.model_copy(
+                update={"versions": [wanted.live.model_copy(update={"version": int(number)})]}
+            )
+
+        return release.change(place, numbered)
+
+    check_races(RACES // 4, deploy)  # the server is slow
+    assert registry.alias(tracking_server, "raced") == release.read(place).live.version

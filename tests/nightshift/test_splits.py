@@ -1,0 +1,207 @@
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightshift import splits
+from nightshift.config import parse
+from nightshift.dates import parse_date
+from nightshift.errors import UserError
+from nightshift.splits import Days, Fold
+
+ROOT = Path(__file__).parents[3]
+RAW = ROOT.parent / "shared" / "data" / "handbook" / "raw"
+DATE = date(2018, 8, 14)
+
+
+def config(name, **protocol):
+    value = yaml.safe_load((ROOT / "pipelines" / "configs" / f"{name}.yaml").read_text())
+    return parse(value | {"protocol": value.get("protocol", {}) | protocol})
+
+
+def days(first: str, last: str) -> Days:
+    return Days(date.fromisoformat(first), date.fromisoformat(last))
+
+
+def fold(train: Days, test: Days) -> Fold:
+    """The fold of a protocol in which positives count as a compromise from the first training day on."""
+    return Fold(train, test, 7, train.first)
+
+
+@given(
+    st.datetimes(min_value=datetime(2000, 1, 2), max_value=datetime(2100, 1, 1)),
+    st.integers(-12 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes))),
+)
+def test_the_last_complete_day_is_over_in_utc_and_the_next_one_is_not(moment, zone):
+    day = splits.last_complete_day(moment.replace(tzinfo=UTC).astimezone(zone))
+    over = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
+    assert over <= moment.replace(tzinfo=UTC) < over + timedelta(days=1)
+
+
+def test_the_handbooks_week_trains_tests_and_validates_as_the_book_does():
+    plan = splits.plan(config("handbook"), DATE)
+    assert plan.test == fold(days("2018-07-25", "2018-07-31"), days("2018-08-08", "2018-08-14"))
+    assert plan.validation == fold(days("2018-07-11", "2018-07-17"), days("2018-07-25", "2018-07-31"))
+    assert plan.features == days("2018-07-11", "2018-08-14")
+    # 30 days of windows and 7 of delay before the first feature
+    assert plan.events == days("2018-06-04", "2018-08-14")
+    assert plan.labels_due == DATE
+
+
+def test_a_daily_run_tests_on_the_newest_days_whose_labels_are_known():
+    plan = splits.plan(config("fraud"), DATE)
+    assert plan.test == fold(days("2018-07-18", "2018-07-24"), days("2018-08-01", "2018-08-07"))
+    assert plan.validation == fold(days("2018-07-04", "2018-07-10"), days("2018-07-18", "2018-07-24"))
+    # features go on to the logical date, for drift
+    assert plan.features == days("2018-07-04", "2018-08-14")
+    assert plan.events == days("2018-05-28", "2018-08-14")
+    assert plan.labels_due == date(2018, 8, 7)
+
+
+@given(st.sampled_from(["fraud", "handbook"]), st.integers(1, 9), st.integers(1, 9), st.dates(date(2000, 1, 1)))
+def test_every_window_keeps_the_label_delay_from_the_one_it_learns_from(name, train, test, day):
+    day = max(day, date(2000, 6, 1))
+    plan = splits.plan(config(name, train_days=train, test_days=test), day)
+    for fold in (plan.validation, plan.test):
+        assert len(list(fold.train)) == train
+        assert len(list(fold.test)) == test
+        assert fold.test.first - fold.train.last == timedelta(days=8)
+    assert plan.validation.test.last == plan.test.train.last
+    assert plan.features.first == min(plan.validation.train.first, day - timedelta(days=6))
+    assert plan.labels_due == plan.test.test.last <= plan.features.last == day
+
+
+@given(
+    st.sampled_from(["fraud", "handbook", "topics"]),
+    st.integers(1, 60),
+    st.dates(date(2000, 6, 1), date(2100, 1, 1)),
+    st.integers(-9, 90),
+)
+def test_a_model_is_watched_on_the_newest_days_and_on_labelled_ones_it_has_not_seen(name, window, day, ago):
+    value = config(name, train_days=3, test_days=2).model_dump(exclude_none=True)
+    given = parse(value | {"drift": {"window_days": window}})
+    plan, trained = splits.plan(given, day), day - timedelta(days=ago)
+    watched = splits.watched(given, day, trained)
+    assert (len(list(watched.newest)), watched.newest.last) == (window, day)
+    assert all(trained < each <= plan.labels_due and each in plan.features for each in watched.labelled)
+    if trained < plan.features.first:
+        known = Days(plan.features.first, plan.labels_due)
+        assert len(list(watched.labelled)) == min(window, len(list(known)))
+    assert list(watched) == sorted(set(watched))
+    assert set(watched) == {*watched.newest, *watched.labelled}
+    assert set(watched.newest) <= set(plan.features)
+
+
+def frame(*rows: tuple[str, str, int | None]) -> pd.DataFrame:
+    """Rows from (time, customer, label)."""
+    return pd.DataFrame(
+        {
+            "event_time": pd.Series([pd.Timestamp(time) for time, _, _ in rows], dtype="datetime64[us]"),
+            "customer": [customer for _, customer, _ in rows],
+            "label": pd.array([label for _, _, label in rows], dtype="Int8"),
+        }
+    )
+
+
+FOLD = fold(days("2018-07-25", "2018-07-31"), days("2018-08-08", "2018-08-14"))
+
+
+def kept(*rows: tuple[str, str, int | None], drop: bool = True) -> list[str]:
+    return splits.test_rows(frame(*rows), FOLD, drop)["event_time"].dt.strftime("%m-%d").tolist()
+
+
+def test_a_fraud_is_known_the_day_after_the_delay_and_not_a_day_sooner():
+    fraud = ("2018-08-02 23:59:59", "ann", 1)
+    assert kept(fraud, ("2018-08-09", "ann", 0), ("2018-08-10", "ann", 0)) == ["08-09"]
+
+
+def test_the_time_of_day_of_a_fraud_and_of_a_test_row_does_not_matter():
+    assert kept(("2018-08-02 00:00:00", "ann", 1), ("2018-08-09 23:59:59", "ann", 0)) == ["08-09"]
+    assert kept(("2018-08-02 23:59:59", "ann", 1), ("2018-08-10 00:00:00", "ann", 0)) == []
+
+
+def test_a_customer_defrauded_while_training_is_left_out_of_the_whole_test():
+    # on 07-31, the last training day, too: 07-31 + 7 + 1 is the first test day
+    test = [(f"2018-08-{day:02}", "ann", 0) for day in range(8, 15)]
+    assert kept(("2018-07-25", "ann", 1), *test) == []
+    assert kept(("2018-07-31 23:59:59", "ann", 1), *test) == []
+
+
+def test_a_fraud_before_the_training_days_is_forgotten():
+    assert kept(("2018-07-24 23:59:59", "ann", 1), ("2018-08-08", "ann", 0)) == ["08-08"]
+
+
+def test_a_longer_training_need_not_remember_compromises_for_longer():
+    plan = splits.plan(config("handbook", train_days=28, compromised_days=7), DATE)
+    assert (plan.test.train.first, plan.test.compromised_from) == (date(2018, 7, 4), date(2018, 7, 25))
+    rows = frame(("2018-07-24", "ann", 1), ("2018-08-08", "ann", 0), ("2018-07-25", "bob", 1), ("2018-08-08", "bob", 0))
+    assert splits.test_rows(rows, plan.test, drop_compromised=True)["customer"].tolist() == ["ann"]
+
+
+def test_compromises_older_than_the_training_days_are_refused():
+    with pytest.raises(UserError, match="'compromised_days' is 8, over 'train_days', 7"):
+        config("handbook", compromised_days=8)
+
+
+def test_where_nobody_was_defrauded_every_test_row_stays():
+    assert kept(("2018-07-25", "ann", 0), ("2018-08-08", "ann", 0), ("2018-08-09", "bob", None)) == ["08-08", "08-09"]
+
+
+def test_the_first_of_several_frauds_decides():
+    positives = [("2018-08-01", "ann", 1), ("2018-08-06", "ann", 1)]
+    assert kept(*positives, ("2018-08-08", "ann", 0), ("2018-08-09", "ann", 0)) == ["08-08"]
+
+
+def test_only_the_customers_own_frauds_count_and_a_null_label_is_none():
+    assert kept(("2018-07-25", "eve", 1), ("2018-07-25", "ann", None), ("2018-08-08", "ann", 1)) == ["08-08"]
+
+
+def test_without_the_rule_every_row_of_the_test_days_stays():
+    rows = [("2018-07-25", "ann", 1), ("2018-08-07", "ann", 0), ("2018-08-08", "ann", 0), ("2018-08-15", "ann", 0)]
+    assert kept(*rows, drop=False) == ["08-08"]
+
+
+def test_rows_of_a_day_are_those_from_midnight_to_midnight():
+    rows = frame(
+        *[
+            (t, "ann", 0)
+            for t in ("2018-08-07 23:59:59.999999", "2018-08-08", "2018-08-08 23:59:59.999999", "2018-08-09")
+        ]
+    )
+    assert splits.rows_of(rows, days("2018-08-08", "2018-08-08")).index.tolist() == [1, 2]
+
+
+def test_days_are_a_closed_range():
+    span = days("2018-02-27", "2018-03-01")
+    assert [str(day) for day in span] == ["2018-02-27", "2018-02-28", "2018-03-01"]
+    assert date(2018, 3, 1) in span
+    assert date(2018, 3, 2) not in span
+    assert "2018-03-01" not in span
+    assert str(span) == "2018-02-27 .. 2018-03-01"
+
+
+@pytest.mark.parametrize("text", ["14.08.2018", "2018-02-30", "yesterday", ""])
+def test_a_date_written_otherwise_is_refused_with_an_example(text):
+    with pytest.raises(UserError, match=r"write a day as YYYY-MM-DD, for example 2018-08-14") as refused:
+        parse_date(text)
+    assert repr(text) in str(refused.value)
+
+
+@pytest.mark.skipif(not RAW.exists(), reason="needs the published data in ../shared/data/handbook")
+def test_the_published_baseline_week_has_its_published_row_counts():
+    fold = splits.plan(config("handbook"), DATE).test
+    names = {"TX_DATETIME": "event_time", "CUSTOMER_ID": "customer", "TX_FRAUD": "label"}
+    files = [RAW / f"{day}.parquet" for day in Days(fold.train.first, fold.test.last)]
+    rows = pd.concat([pd.read_parquet(file, columns=list(names)) for file in files]).rename(columns=names)
+    train, test = splits.rows_of(rows, fold.train), splits.test_rows(rows, fold, drop_compromised=True)
+    assert (len(train), train["label"].sum()) == (67_240, 598)
+    assert (len(test), test["label"].sum()) == (58_264, 385)
+
+
+def test_without_windows_no_events_are_needed_before_the_first_feature():
+    plan = splits.plan(config("leads"), DATE)
+    assert plan.events == plan.features
