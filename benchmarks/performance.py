@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from components.profiling.pairs import EACH, ROUNDS, Side, ratios
 from nightshift.contracts import package
 from nightshift.contracts.package import Inputs
 from nightshift.contracts.verdict import Decision
+from nightshift.profiler.pairs import EACH, ROUNDS, Side, ratios
 from nightshift.stats import performance
 from tests import packages
 

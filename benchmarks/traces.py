@@ -45,8 +45,17 @@ def run(size: int) -> None:
         packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
         for path in (plain, packed):
             started = time.perf_counter()
-            command = [sys.executable, "-m", "components.profiling", "--trace", str(path), "--output", f"{folder}/out"]
-            with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            command = [
+                sys.executable,
+                "-m",
+                "pipelines.cli",
+                "profile",
+                "--trace",
+                str(path),
+                "--output",
+                f"{folder}/out",
+            ]
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
                 _, status, used = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
             assert process.returncode == 0, path
@@ -111,7 +120,7 @@ def compare(python: str, paths: list[str]) -> None:
 
     It looks at the time from a GPU's first work to its last, so this is done here too, without the marked steps.
     """
-    from components.profiling.traces import arithmetic, breakdown, kernels, read, timeline
+    from nightshift.profiler.traces import arithmetic, breakdown, kernels, read, timeline
 
     paths = [str(Path(path).resolve()) for path in paths]  # it finds no others
     done = subprocess.run([python, "-c", ORACLE, *paths], check=True, capture_output=True, text=True)

@@ -1,16 +1,18 @@
 """Compile the pipelines with kfp. The only part of the command line that needs it."""
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from nightshift.errors import UserError
 from nightshift.telemetry import PIPELINE
+from pipelines import graphs
 from pipelines.environments import Site
 
-# modules, whose `define` gives the pipeline of a site; the compiled file has the same name
-PIPELINES = ("ingestion", "training", "scoring", "monitoring", "nightly", "loadtest", "release")
+# the compiled file has the same name
+PIPELINES = sorted(module.name for module in pkgutil.iter_modules(graphs.__path__))
 
 
 def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
@@ -26,7 +28,7 @@ def compile_pipelines(site: Site, folder: Path) -> Iterator[Path]:
     place = folder / site.name
     place.mkdir(parents=True, exist_ok=True)
     for name in PIPELINES:
-        pipeline = importlib.import_module(f"pipelines.{name}").define(site.with_variables(**{PIPELINE: name}))
+        pipeline = importlib.import_module(f"pipelines.graphs.{name}").define(site.with_variables(**{PIPELINE: name}))
         known = pipeline.component_spec.inputs or {}
         defaults = {key: value for key, value in site.parameters.items() if key in known}
         path = place / f"{name}.yaml"

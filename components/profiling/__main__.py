@@ -1,10 +1,9 @@
 """Flags in, files out: see `components/profiling/__init__.py`."""
 
 import os
-import sys
 from argparse import Namespace
 
-from components.profiling import alone, section
+from components.profiling import section
 from nightshift import step, storage, tasks
 from nightshift.context import StepContext
 from nightshift.contracts import profile
@@ -56,7 +55,4 @@ def body(args: Namespace) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    if alone.is_asked(sys.argv[1:]):
-        step.run(alone.parser(), alone.body)
-    else:
-        step.run(parser(), body)
+    step.run(parser(), body)

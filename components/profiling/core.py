@@ -12,11 +12,11 @@ import numpy.typing as npt
 import torch
 
 from components.profiling import instruments, sampling
-from components.profiling.traces import analysis, kineto
-from components.profiling.traces.analysis import Known
 from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
 from nightshift.graph import Graph
 from nightshift.memory import peak_memory
+from nightshift.profiler.traces import analysis, kineto
+from nightshift.profiler.traces.analysis import Known
 from nightshift.tasks.protocol import ProfiledFit
 
 SINGLE_CALLS = 500

@@ -1,8 +1,8 @@
 """What profiling shows on the page of its run: how fast the selected model trains and scores, and what limits it."""
 
-from components.profiling.traces import section as shown
 from nightshift.contracts.profile import Operation, Phase, Profile
 from nightshift.contracts.section import Column, Fact, Facts, Row, Section, Table, Text
+from nightshift.profiler.traces import section as shown
 
 WEIGHT = 70
 

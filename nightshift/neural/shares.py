@@ -1,7 +1,7 @@
 """`python -m nightshift.neural.shares REQUEST`: what the processes of a training do in the time of a step.
 
 REQUEST is what `nightshift/neural/simulated.py` takes, and a `fault` to plant, empty for none. On the CPU each process
-has a core of its own. The answer is what all of them have measured, for `components/profiling/replicas.py`.
+has a core of its own. The answer is what all of them have measured, for `nightshift/profiler/replicas.py`.
 """
 
 import math

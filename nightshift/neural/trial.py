@@ -1,4 +1,4 @@
-"""`python -m nightshift.neural.trial REQUEST`: trains a network on request, for `components/profiling/tuning.py`.
+"""`python -m nightshift.neural.trial REQUEST`: trains a network on request, for `nightshift/profiler/tuning.py`.
 
 REQUEST is what `nightshift/neural/simulated.py` takes. The program says what it has found, then answers each line of
 its input: an empty one with what a stretch of steps took, another one when the trace of a stretch lies where it says.

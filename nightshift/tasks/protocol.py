@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nightshift.contracts.package import Images, Tabular, Texts
     from nightshift.contracts.section import Block, Fact
     from nightshift.graph import Graph
+    from nightshift.profiler.networks import Network
     from nightshift.splits import Watched
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted
@@ -313,21 +314,6 @@ class ProfiledFit(Protocol):
         """Return a fit short enough for a trace that shows every operation."""
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network of a config.
-
-    Attributes:
-        kind: its recipe's.
-        shape: what the recipe has beside its parameters, by name.
-        parameters: all of them, with those that the config leaves out.
-    """
-
-    kind: str
-    shape: Mapping[str, int]
-    parameters: Mapping[str, Any]
-
-
 class Profiling(Protocol):
     """What the profiling step and `nightshift tune` ask."""
 
@@ -342,7 +328,7 @@ class Profiling(Protocol):
             phase: measures the reading of the rows, and the making of what the candidate takes.
         """
 
-    def network(self, config: Config, name: str, inputs: int | None, /) -> Network:
+    def network(self, config: Config, name: str, inputs: int | None, /) -> "Network":
         """Return a network among the candidates of a config.
 
         Args:

@@ -59,7 +59,10 @@ COMMANDS = {
     "repair": {
         "repair": "Show what can be read of a damaged online state; --accept continues from it. Nothing is removed.",
     },
-    "upkeep": {
+    "profile": {
+        "profile": "Say where the time of a training on GPUs goes, and what would win most of it back.",
+    },
+    "gc": {
         "gc": "List, or delete, the runs, days, checkpoints and versions past their ages that no live model needs.",
     },
 }

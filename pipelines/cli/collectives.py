@@ -5,9 +5,9 @@ import os
 import subprocess
 import sys
 
-from components.profiling.tuning import launcher
 from nightshift.errors import UserError
 from nightshift.interpreter import isolated
+from nightshift.profiler.tuning import launcher
 from pipelines.cli import options
 
 

@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from components.profiling.pairs import EACH, ROUNDS, Side, compared
 from nightshift import registry, release
 from nightshift.contracts import package
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
+from nightshift.profiler.pairs import EACH, ROUNDS, Side, compared
 from nightshift.registry import Version
 from nightshift.release import Place
 from nightshift.step import USER_ERROR

@@ -4,10 +4,10 @@ import argparse
 import os
 from collections.abc import Iterator, Sequence
 
-from components.profiling import replicas
-from components.profiling.replicas import FAULTS, Job, Measured
 from nightshift.config import parse
 from nightshift.errors import UserError
+from nightshift.profiler import replicas
+from nightshift.profiler.replicas import FAULTS, Job, Measured
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.cli.tune import chosen, network_of, width

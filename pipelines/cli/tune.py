@@ -5,25 +5,14 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from components.profiling import tuning
-from components.profiling.tuning import (
-    AXES,
-    PROCESSES,
-    Search,
-    Setting,
-    Side,
-    Speed,
-    Start,
-    Tried,
-    Tuned,
-    Variant,
-)
 from nightshift import storage, tasks
 from nightshift.config import Config, parse
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.figures import written
-from nightshift.tasks.protocol import Network
+from nightshift.profiler import tuning
+from nightshift.profiler.networks import Network
+from nightshift.profiler.tuning import AXES, PROCESSES, Search, Setting, Side, Speed, Start, Tried, Tuned, Variant
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.configs import edits
@@ -99,7 +88,7 @@ def conclusion(found: Tuned, setting: Setting) -> Iterator[str]:
 
 def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Iterator[str]:
     """Record a trace of each variant; yield which three operations took longest, and what says more."""
-    from components.profiling.traces import kernels, kineto, names  # NumPy, too
+    from nightshift.profiler.traces import kernels, kineto, names  # NumPy, too
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.json.gz" for name in variants}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from components.loadtest import server
-from components.profiling import tuning
-from components.profiling.pairs import Side
 from nightshift.contracts.loadtest import Settings
 from nightshift.errors import UnavailableError, UserError
 from nightshift.interpreter import isolated
+from nightshift.profiler import tuning
+from nightshift.profiler.pairs import Side
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.warm import Forks, Server

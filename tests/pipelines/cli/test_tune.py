@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.profiling.traces import analysis, read
-from components.profiling.tuning import Tuned, Value, Variant
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
+from nightshift.profiler.traces import analysis, read
+from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.cli.tune import kept

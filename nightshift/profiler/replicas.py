@@ -1,0 +1,186 @@
+"""How well does a training share its work with more processes, and what keeps it from doing better?
+
+Every process has as many rows as one alone has (weak scaling). A step of all of them is what the slowest computes and
+waits for its rows, and what the exchange of gradients adds to that.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from nightshift.contracts.profile import Finding
+from nightshift.errors import UserError
+from nightshift.profiler import tuning
+from nightshift.profiler.networks import Network
+
+SMALL_BUCKETS = "small-buckets"
+FAULTS = ("slow-process", "starved-loader", SMALL_BUCKETS)  # the first two are of `nightshift/neural/shares.py`
+BUCKET_MB = 0.001  # a layer each
+LEAST = 2.0  # per cent of a step: what costs less is noise
+SMALL = 1e6  # bytes of a piece
+LONGER = 1.2  # times as long as all in one piece
+BATCHES = 8  # of an epoch
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training to be measured.
+
+    Attributes:
+        network: of the config.
+        trainer: the section `task.trainer`, whole.
+        device: `cpu` or `cuda`.
+        rows: of a process and step.
+        fault: one of `FAULTS`, or empty.
+    """
+
+    network: Network
+    trainer: Mapping[str, Any]
+    device: str
+    rows: int
+    fault: str = ""
+
+    def request(self, processes: int) -> dict[str, Any]:
+        """Return what so many processes are asked."""
+        parameters = {**self.network.parameters, "batch_size": self.rows * processes}
+        small = {"bucket_mb": BUCKET_MB} if self.fault == SMALL_BUCKETS else {}
+        return {
+            "device": self.device,
+            "rows": BATCHES * self.rows * processes,
+            "kind": self.network.kind,
+            "shape": dict(self.network.shape),
+            # a process has one core
+            "parameters": {**parameters, "threads": 1} if self.device == "cpu" else parameters,
+            "trainer": {**self.trainer, **small},
+            "fault": "" if self.fault == SMALL_BUCKETS else self.fault,
+        }
+
+
+@dataclass(frozen=True)
+class Process:
+    """Seconds of a process: waiting for rows, computing with nobody, and a step with all."""
+
+    data: float
+    computing: float
+    step: float
+
+    @property
+    def own(self) -> float:
+        """Without the others."""
+        return self.data + self.computing
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A training with one number of processes.
+
+    Attributes:
+        processes: what each of them takes.
+        exchange: seconds in which all gradients are summed in one piece.
+        pieces: in how many they are.
+        size: of the gradients, bytes.
+        rows: of a step, over all.
+    """
+
+    processes: Sequence[Process]
+    exchange: float
+    pieces: int
+    size: int
+    rows: int
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step."""
+        return mean(each.step for each in self.processes)
+
+    @property
+    def speed(self) -> float:
+        """Rows per second."""
+        return self.rows / self.step
+
+    @property
+    def data(self) -> float:
+        """Seconds of a step in which rows are waited for."""
+        return mean(each.data for each in self.processes)
+
+    @property
+    def computing(self) -> float:
+        """Seconds of a step in which a process computes, in the mean."""
+        return mean(each.computing for each in self.processes)
+
+    @property
+    def waiting(self) -> float:
+        """Seconds of a step in which processes wait for the slowest, in the mean."""
+        return max(each.own for each in self.processes) - mean(each.own for each in self.processes)
+
+    @property
+    def exchanging(self) -> float:
+        """Seconds that the exchange adds to a step of the slowest: exposed communication."""
+        return max(self.step - max(each.own for each in self.processes), 0.0)
+
+    def finding(self, title: str, lost: float, evidence: str, fix: str) -> Finding:
+        """Return a finding about so many seconds of a step."""
+        ms, percent = round(1e3 * lost, 3), round(100 * lost / self.step, 2)
+        return Finding(title=title, won_ms=ms, won_pct=percent, evidence=evidence, fix=fix)
+
+    def efficiency(self, first: "Measured") -> float:
+        """Return the speed of a process as a share of what it is in a smaller training."""
+        return self.speed / len(self.processes) / (first.speed / len(first.processes))
+
+
+def measured(job: Job, processes: int) -> Measured:
+    """Train for some steps with so many processes.
+
+    Raises:
+        UserError: when they cannot.
+    """
+    words = [*tuning.launcher(processes), "nightshift.neural.shares", json.dumps(job.request(processes))]
+    options: dict[str, Any] = {"text": True, "env": tuning.environment(processes), "check": False}
+    done = subprocess.run([sys.executable, "-m", *words], stdout=subprocess.PIPE, **options)
+    answers = [found for line in done.stdout.splitlines() if (found := tuning.answered(line))]
+    answer: dict[str, Any] = answers[-1] if answers else {"refused": tuning.ENDED}
+    if "refused" in answer:
+        raise UserError(f"{processes} processes: {answer['refused']}")
+    every = [Process(*each) for each in answer["processes"]]
+    return Measured(every, answer["exchange"], answer["pieces"], answer["bytes"], answer["rows"])
+
+
+def diagnosed(alone: Measured, found: Measured) -> list[Finding]:
+    """Return what keeps the processes from scaling, what would win most first; `alone` is one process."""
+    told = [_data(found), _straggler(found), _exchange(found), _contention(alone, found)]
+    lost = [each for each in told if (each.won_pct or 0.0) >= LEAST]
+    return sorted(lost, key=lambda each: -(each.won_ms or 0.0))
+
+
+def _data(found: Measured) -> Finding:
+    evidence = "In this time processes wait for rows and compute nothing."
+    fix = "Put the data nearer by, keep it decoded (the features step does), or compute more on each row."
+    return found.finding("The data loader", found.data, evidence, fix)
+
+
+def _straggler(found: Measured) -> Finding:
+    owns = [each.own for each in found.processes]
+    evidence = f"Process {owns.index(max(owns))} takes {max(owns) / mean(owns) - 1:.0%} longer than the mean."
+    fix = "Look at what else runs on its core or GPU and at its clocks; give every process the same work."
+    return found.finding("A straggler", found.waiting, evidence, fix)
+
+
+def _exchange(found: Measured) -> Finding:
+    as_one = f"{found.size / 1e6:,.2f} MB of gradients take {1e3 * found.exchange:,.1f} ms in one piece"
+    evidence = f"{as_one}; they go in {found.pieces}."
+    if found.pieces > 1 and found.size < SMALL * found.pieces and found.exchanging > LONGER * found.exchange:
+        fix = "Raise task.trainer.bucket_mb."
+        return found.finding("Gradients in small pieces", found.exchanging, evidence, fix)
+    fix = "Send less: task.trainer.compression: bf16, more rows of a process, or fewer exchanges by microbatches."
+    return found.finding("Exposed communication", found.exchanging, evidence, fix)
+
+
+def _contention(alone: Measured, found: Measured) -> Finding:
+    longer = max(found.computing - found.waiting - alone.computing, 0.0)
+    evidence = "A process computes longer than one does alone: they share memory, caches or power."
+    fix = "Try precision: bf16, which moves half as much, or fewer processes with more threads."
+    return found.finding("Processes that slow each other down", longer, evidence, fix)

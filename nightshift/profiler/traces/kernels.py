@@ -1,0 +1,155 @@
+"""Totals by name: kernels of GPUs, collective operations, operations of the host."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nightshift.contracts.profile import CollectiveTime, Kernel, Operation
+from nightshift.profiler.traces import arithmetic, communication, names, timeline
+from nightshift.profiler.traces.arithmetic import Verdict, Verdicts
+from nightshift.profiler.traces.timeline import Floats
+from nightshift.profiler.traces.trace import Collective, Host, Rows, Trace, Work
+
+TOP = 20
+PART = 100_000  # rows that are held as objects at once
+WIDTHS = {"float": 4, "int": 4, "half": 2, "bfloat16": 2, "double": 8, "long": 8, "char": 1, "byte": 1, "int8": 1}
+
+
+@dataclass
+class Total:
+    """Calls and microseconds of one name; `talking` is the time in which it moves data between ranks."""
+
+    calls: int = 0
+    time: float = 0.0
+    talking: float = 0.0
+
+
+def totals(trace: Trace, rows: Rows, times: Floats) -> dict[str, Total]:
+    """Return calls and time of each name."""
+    calls = np.bincount(rows["name"], minlength=len(trace.names))
+    sums = np.bincount(rows["name"], weights=times, minlength=len(trace.names))
+    return {trace.names[i]: Total(int(calls[i]), float(sums[i])) for i in np.flatnonzero(calls)}
+
+
+def top_kernels(traces: Sequence[Trace], verdicts: Verdicts) -> list[Kernel]:
+    """Return the kernels of all traces with the largest totals, largest first."""
+    found: dict[str, Total] = defaultdict(Total)
+    for trace in traces:
+        rows = trace.work[trace.work["kind"] == Work.KERNEL]
+        times = rows["end"] - rows["start"]
+        talking = totals(trace, rows, times * communication.communicates(trace, rows))
+        for name, one in totals(trace, rows, times).items():
+            found[name].calls += one.calls
+            found[name].time += one.time
+            found[name].talking += talking[name].time
+    whole = sum(one.time for one in found.values()) or 1.0
+    first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
+    return [_kernel(name, found[name], whole, verdicts[name]) for name in first]
+
+
+def _kernel(name: str, total: Total, whole: float, verdict: Verdict) -> Kernel:
+    talks = names.is_communication(name) or 2 * total.talking > total.time
+    return Kernel(
+        name=name,
+        kind="communication" if talks else "computation",
+        operation="communication" if talks else verdict.kind.value,
+        calls=total.calls,
+        total_ms=round(total.time / 1000, 4),
+        mean_us=round(total.time / total.calls, 3),
+        pct=round(100 * total.time / whole, 3),
+        tensor_cores=verdict.tensor_cores,
+        precision=verdict.precision,
+        basis=verdict.basis.value if verdict.basis else None,
+    )
+
+
+def collectives(traces: Sequence[Trace]) -> list[CollectiveTime]:
+    """Return the collective operations of all traces, most time first."""
+    times: dict[str, list[tuple[float, Collective | None]]] = defaultdict(list)
+    for trace in traces:
+        for row in trace.work[communication.communicates(trace, trace.work)]:
+            told = trace.collectives.get(int(row["cause"]))
+            one = names.collective(told.name if told and told.name else trace.names[row["name"]])
+            times[one].append((float(row["end"] - row["start"]), told))
+    found = [_collective(name, calls) for name, calls in times.items()]
+    return sorted(found, key=lambda one: -one.total_ms)
+
+
+def _collective(name: str, calls: list[tuple[float, Collective | None]]) -> CollectiveTime:
+    moved = [(time, size(told), told.ranks) for time, told in calls if told and told.elements > 0]
+    total, known = sum(time for time, _ in calls), sum(time for time, _, _ in moved)
+    on_bus = sum(moved_bytes * _bus_factor(name, ranks) for _, moved_bytes, ranks in moved)
+    return CollectiveTime(
+        name=name,
+        calls=len(calls),
+        total_ms=round(total / 1000, 4),
+        bytes=sum(moved_bytes for _, moved_bytes, _ in moved) if len(moved) == len(calls) else None,
+        bus_gb_per_s=round(on_bus / known / 1000, 3) if known else None,
+    )
+
+
+def size(told: Collective) -> int:
+    """Return the bytes that went into a collective operation."""
+    return told.elements * WIDTHS.get(told.dtype.lower(), 1)
+
+
+def _bus_factor(name: str, ranks: int) -> float:
+    """Return what the bus carries per byte that went in (nccl-tests, doc/PERFORMANCE.md)."""
+    if ranks < 2:
+        return 0.0
+    factors = {"all_reduce": 2 * (ranks - 1) / ranks, "all_gather": float(ranks - 1)}
+    return factors.get(name, 1.0 if name in ("broadcast", "reduce", "send_recv") else (ranks - 1) / ranks)
+
+
+def top_operations(trace: Trace) -> list[Operation]:
+    """Return what the host spends most of its own time on: operations of PyTorch, or ranges where there are none."""
+    kind = Host.OPERATION if np.any(trace.host["kind"] == Host.OPERATION) else Host.RANGE
+    rows = trace.host[trace.host["kind"] == kind]
+    own = _own_times(rows)
+    found, whole = totals(trace, rows, own), float(own.sum()) or 1.0
+    first = sorted(found, key=lambda name: (-found[name].time, name))[:TOP]
+    return [
+        Operation(
+            name=name,
+            calls=found[name].calls,
+            self_cpu_ms=round(found[name].time / 1000, 3),
+            self_device_ms=None,
+            share=round(found[name].time / whole, 4),
+        )
+        for name in first
+    ]
+
+
+def longest(trace: Trace) -> list[tuple[str, float]]:
+    """Return the three names with the most time, and their shares: kernels, or operations of the host without a GPU."""
+    found = [(each.name, each.pct / 100) for each in top_kernels([trace], arithmetic.judge([trace]))]
+    return (found or [(each.name, each.share) for each in top_operations(trace)])[:3]
+
+
+def _own_times(rows: Rows) -> Floats:
+    """Return the time of each row without that of the rows inside it on the same thread."""
+    own = rows["end"] - rows["start"]
+    order = np.lexsort([-own, rows["start"], rows["thread"]])
+    above: list[tuple[int, int, float]] = []  # row, thread and end of what the row is inside
+    for first in range(0, len(order), PART):
+        part = order[first : first + PART]
+        times = zip(part.tolist(), *(rows[name][part].tolist() for name in ("thread", "start", "end")), strict=True)
+        for row, thread, start, end in times:
+            while above and (above[-1][1] != thread or above[-1][2] <= start):
+                above.pop()
+            if above:
+                own[above[-1][0]] -= min(end, above[-1][2]) - start
+            above.append((row, thread, end))
+    return np.asarray(np.maximum(own, 0.0))
+
+
+def during(trace: Trace, moments: Floats) -> str | None:
+    """Return the name of what the host does for most of some moments, steps aside; None where nothing is known."""
+    rows = trace.host[(trace.host["kind"] != Host.CALL) & ~trace.named(trace.host, "profilerstep")]
+    shared = timeline.shared(timeline.spans(rows), moments)
+    if not len(moments) or not shared.any():
+        return None
+    sums = np.bincount(rows["name"], weights=shared, minlength=len(trace.names))
+    return trace.names[int(np.argmax(sums))]

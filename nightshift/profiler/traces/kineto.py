@@ -1,0 +1,285 @@
+"""Traces of torch.profiler (Kineto), in the dialects of PyTorch 1.8 and later."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from math import isfinite
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from nightshift.errors import UserError
+from nightshift.profiler.traces import processes, products, steps
+from nightshift.profiler.traces.rows import Table
+from nightshift.profiler.traces.steps import Mark
+from nightshift.profiler.traces.stream import Arguments, Event, Reader
+from nightshift.profiler.traces.trace import HOST, MEMORY, WORK, Collective, Host, Matmul, Origin, Rows, Trace, Work
+
+# categories of events by PyTorch 1.x, Kineto (`ActivityType`) and its plugins: XPU, MTIA, HPU, PrivateUse1
+CATEGORIES = (
+    (re.compile(r"(\w+_)?kernel|hccl|mtia_ccp_events"), Work.KERNEL),
+    (re.compile(r"(\w+_)?memcpy"), Work.COPY),
+    (re.compile(r"(\w+_)?memset"), Work.SET),
+    (re.compile(r"operator|cpu_op"), Host.OPERATION),
+    (re.compile(r"(\w+_)?(runtime|driver)|hpu_op"), Host.CALL),
+    (re.compile(r"user_annotation"), Host.RANGE),
+)
+# on devices, beside what they do
+NO_WORK = ("gpu_user_annotation", "cuda_sync", "cuda_event", "cuda_profiler_range", "gpu_pm_counter", "overhead")
+# what MTIA's control processors write beside kernels
+MTIA = {"dma_request": Work.COPY, "event_wait": None, "event_record": None}
+CPU = 0  # c10::DeviceType; all others are devices
+LARGEST = 2**31
+MULTIPLIED = np.dtype([("operation", "i8"), ("product", "i4")])
+
+
+def read(file: BinaryIO, source: str) -> Trace:
+    """Read a trace.
+
+    Args:
+        file: JSON, plain or gzip, of any length.
+        source: names it in errors.
+
+    Raises:
+        UserError: when it is not a trace, or only a part of one.
+    """
+    reader, found = Reader(file, source), Gathered()
+    for piece in reader.pieces():
+        found.add(piece)
+    if not len(found.work) and not len(found.host):
+        raise UserError(f"{source}: {reader.events:,} events, none of the CPU or of a GPU; record it with "
+                        "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])")  # fmt: skip
+    return found.trace(_origin(source, reader.about), _mended(reader))
+
+
+@cache
+def category(name: str) -> Work | Host | None:
+    """Return what events of a category are."""
+    return next((kind for pattern, kind in CATEGORIES if pattern.fullmatch(name.lower())), None)
+
+
+@dataclass
+class Gathered:
+    """What has been read of a trace; times are as they stand there, less the first one."""
+
+    zero: float | None = None
+    names: dict[str, int] = field(default_factory=dict)
+    processes: dict[str, int] = field(default_factory=dict)
+    threads: dict[str, int] = field(default_factory=dict)
+    lanes: dict[tuple[str, int], int] = field(default_factory=dict)
+    marks: list[Mark] = field(default_factory=list)
+    collectives: dict[tuple[int, int], Collective] = field(default_factory=dict)
+    products: dict[Matmul, int] = field(default_factory=dict)
+    multiplying: list[tuple[int, int]] = field(default_factory=list)  # of the piece that is being read
+    multiplied: Table = field(default_factory=lambda: Table(MULTIPLIED))
+    work: Table = field(default_factory=lambda: Table(WORK))
+    host: Table = field(default_factory=lambda: Table(HOST))
+    memory: Table = field(default_factory=lambda: Table(MEMORY))
+    begun: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    strange: Counter[str] = field(default_factory=Counter)
+    broken: int = 0
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Take some more events."""
+        work: list[tuple[Any, ...]] = []
+        host: list[tuple[Any, ...]] = []
+        memory = []
+        for event in events:
+            if event.ph == "X" or (event.ph in ("B", "E") and self._ends(event)):
+                self._complete(event, work, host)
+            elif event.name == "[memory]" and event.args:
+                memory.append(self._memory(event, event.args))
+        self.work.extend(work)
+        self.host.extend(host)
+        self.memory.extend([row for row in memory if row])
+        self.multiplied.extend(self.multiplying)
+        self.multiplying.clear()
+
+    def trace(self, origin: Origin, caveats: list[str]) -> Trace:
+        """Return the whole, with what is to be said of how it was read."""
+        work, host, memory = self.work.sort(), self.host.sort(), self.memory.sort()
+        own = work[["lane", "cause"]].copy()
+        processes.assign(work, host, list(self.processes), list(self.lanes))
+        self._multiply(work)
+        marks = sorted(self.marks, key=lambda mark: mark.start)
+        return Trace(
+            origin=origin,
+            names=list(self.names),
+            work=work,
+            host=host,
+            memory=_levels(memory),
+            steps=steps.choose(marks, {}),
+            collectives=self._numbered(own, work["cause"]),
+            products=list(self.products),
+            caveats=[*caveats, *self._caveats(bool(marks), len(work))],
+            processes=list(self.processes) or [""],
+            marks=marks,
+        )
+
+    def _numbered(self, own: Rows, causes: Rows) -> dict[int, Collective]:
+        """Return collective operations by their causes as all processes are numbered."""
+        if not self.collectives:
+            return {}
+        pairs = zip(own.tolist(), causes.tolist(), strict=True)
+        return {cause: told for key, cause in pairs if (told := self.collectives.get(key))}
+
+    def _multiply(self, work: Rows) -> None:
+        """Fill in what the operations multiply that launched some work."""
+        known = self.multiplied.sort()
+        if len(known):
+            places = np.minimum(np.searchsorted(known["operation"], work["operation"]), len(known) - 1)
+            work["product"] = np.where(known["operation"][places] == work["operation"], known["product"][places], -1)
+
+    def _ends(self, event: Event) -> bool:
+        """Return whether an event ends one that has begun, and make it the whole of it then."""
+        open_events = self.begun[f"{event.pid}/{event.tid}"]
+        if event.ph == "B":
+            open_events.append(event)
+        if event.ph == "B" or not open_events:
+            return False
+        first = open_events.pop()
+        start, end = _number(first.ts), _number(event.ts)
+        event.name, event.cat, event.ts, event.args = first.name, first.cat, first.ts, first.args or event.args
+        event.dur = None if start is None or end is None else end - start
+        return True
+
+    def _complete(self, event: Event, work: list[tuple[Any, ...]], host: list[tuple[Any, ...]]) -> None:
+        span = self._span(event)
+        if span is None or not isinstance(event.cat, str):
+            return
+        kind = category(event.cat)
+        if event.cat == "mtia_ccp_events":
+            kind = MTIA.get(str(event.name), kind)
+            if kind is None:
+                return
+        if isinstance(kind, Work):
+            work.append(self._work(event, span, kind))
+        elif kind is not None:
+            host.append(self._host(event, span, kind))
+        elif event.args and event.args.stream is not None and event.cat not in NO_WORK:
+            self.strange[event.cat] += 1
+
+    def _span(self, event: Event) -> tuple[float, float] | None:
+        start, took = _number(event.ts), _number(event.dur)
+        if start is None or took is None or took < 0:
+            self.broken += 1
+            return None
+        if self.zero is None:
+            self.zero = start
+        return start - self.zero, start - self.zero + took
+
+    def _work(self, event: Event, span: tuple[float, float], kind: Work) -> tuple[Any, ...]:
+        args = event.args or Arguments()
+        device = _integer(args.device if args.device is not None else event.pid)
+        stream = _integer(args.stream if args.stream is not None else event.tid)
+        lane = self.lanes.setdefault((str(event.pid), device), len(self.lanes))
+        cause, operation = _integer(args.correlation), _integer(_external(args))
+        if args.collective or args.group is not None:
+            self.collectives[lane, cause] = Collective(
+                str(args.collective or ""), _integer(args.elements), str(args.dtype), _integer(args.ranks)
+            )
+        size = _integer(args.bytes, 0)
+        return (*span, size, cause, operation, self._name(event), device, stream, kind, lane, -1, -1)
+
+    def _host(self, event: Event, span: tuple[float, float], kind: Host) -> tuple[Any, ...]:
+        args, name = event.args or Arguments(), str(event.name)
+        process = self.processes.setdefault(str(event.pid), len(self.processes))
+        thread = self.threads.setdefault(f"{event.pid}/{event.tid}", len(self.threads))
+        operation = _integer(_external(args))
+        if kind is Host.OPERATION:
+            if name.startswith(("ProfilerStep", "enumerate(DataLoader)")):
+                kind = Host.RANGE
+            elif operation >= 0 and (counted := products.count(name, args.shapes, args.types)):
+                product = self.products.setdefault(counted, len(self.products))
+                self.multiplying.append((processes.number(process, operation), product))
+        if kind is Host.RANGE and (step := steps.parse(name)):
+            self.marks.append(Mark(*span, process, thread, *step))
+        return (*span, _integer(args.correlation), operation, thread, self._name(event), kind, process)
+
+    def _memory(self, event: Event, args: Arguments) -> tuple[Any, ...] | None:
+        at, kind = _number(event.ts), _integer(args.device_type)
+        if at is None or kind in (-1, CPU):
+            return None
+        self.zero = at if self.zero is None else self.zero
+        known = args.allocated is not None
+        level = _number(args.allocated) if known else _number(args.changed)
+        reserved = _number(args.reserved) if known else -1.0  # below 0: only by how much it changed is known
+        process = self.processes.get(str(event.pid), 0)
+        return at - self.zero, _integer(args.device_id), level or 0.0, reserved or 0.0, process
+
+    def _caveats(self, has_steps: bool, work: int) -> list[str]:
+        found = []
+        if self.broken:
+            found.append(f"{self.broken:,} events have no time or a negative duration; they are left out.")
+        if self.strange:
+            kinds = ", ".join(f"{count:,} of {kind!r}" for kind, count in self.strange.most_common(5))
+            found.append(f"Events on a device whose category is not known are left out: {kinds}.")
+        if work and not has_steps:
+            found.append(
+                "No step is marked, so all figures are of the whole trace: call profiler.step() after each batch."
+            )
+        return found
+
+    def _name(self, event: Event) -> int:
+        return self.names.setdefault(str(event.name), len(self.names))
+
+
+def _origin(source: str, about: dict[str, Any]) -> Origin:
+    spread, devices = about.get("distributedInfo"), about.get("deviceProperties")
+    spread = spread if isinstance(spread, dict) else {}
+    listed = [each for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
+    rank, size = _integer(spread.get("rank")), _integer(spread.get("world_size"))
+    return Origin(
+        source=source,
+        tool="torch.profiler",
+        rank=rank if rank >= 0 else None,
+        world_size=size if size > 0 else None,
+        devices={_integer(each.get("id")): str(each.get("name", "")) for each in listed},
+    )
+
+
+def _mended(reader: Reader) -> list[str]:
+    sentences = []
+    if reader.mended:
+        sentences.append(f"{reader.mended:,} events are no JSON (N/A as a number, quotes in a name); they are read as "
+                         "they are meant.")  # fmt: skip
+    if reader.is_open:
+        sentences.append("The list of events has no end: if the recording was cut off, its last events are missing.")
+    return sentences
+
+
+def _levels(found: Rows) -> Rows:
+    """Make levels of memory rows; PyTorch 1.x only says by how much each device's changed."""
+    changes = found["reserved"] < 0
+    for process, device in np.unique(found[["process", "device"]][changes]).tolist():
+        mine = changes & (found["process"] == process) & (found["device"] == device)
+        levels = np.cumsum(found["allocated"][mine])
+        found["allocated"][mine] = levels - min(levels.min(), 0)
+    found["reserved"][changes] = 0
+    return found
+
+
+def _external(args: Arguments) -> Any:
+    return args.external if args.external is not None else args.external_before
+
+
+def _number(value: Any) -> float | None:
+    if type(value) is float:  # nearly all are: nothing else is worth its time
+        return value if isfinite(value) else None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if isfinite(found) else None
+
+
+def _integer(value: Any, otherwise: int = -1) -> int:
+    """Return a number, also out of `stream 7`."""
+    if type(value) is int:
+        return value if abs(value) < LARGEST else otherwise
+    if isinstance(value, str):
+        value = value.rsplit(" ", 1)[-1]
+    found = _number(value)
+    return otherwise if found is None or abs(found) >= LARGEST else int(found)

@@ -1,0 +1,42 @@
+"""The command that removes what is past its age."""
+
+import argparse
+import shlex
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from nightshift.config import parse
+from pipelines import configs
+from pipelines.cli import options
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "gc", gc.__doc__)
+    options.add_workspace(command)
+    options.add_config(command)
+    command.add_argument("--lake", help="root of the tables by day (default: the workspace's)")
+    command.add_argument("--checkpoints", help="root of trainings' checkpoints (default: the workspace's)")
+    command.add_argument("--delete", action="store_true", help="remove what the command lists otherwise")
+    command.set_defaults(command=gc)
+
+
+def gc(args: argparse.Namespace) -> int:
+    """List, or delete, the runs, days, checkpoints and versions past their ages that no live model needs."""
+    from rich.console import Console
+
+    from pipelines.gc import sweep
+
+    state, now = options.state(args), datetime.now(UTC)
+    config = parse(configs.load(args.config or configs.DEFAULT))
+    state = replace(state, lake=args.lake or state.lake, checkpoints=args.checkpoints or state.checkpoints)
+    plan = (sweep.collect if args.delete else sweep.planned)(state, config, now)
+    for problem in plan.problems:
+        print(f"nightshift: kept: {problem}", file=sys.stderr)
+    if plan.empty:
+        return options.say(f"nothing of {config.name!r} is past its age")
+    console = Console()
+    console.print(sweep.table(plan, "removed" if args.delete else "would be removed", now))
+    console.print(sweep.lineage(plan.lineage))
+    return 0 if args.delete else options.say(f"remove it   nightshift {shlex.join(sys.argv[1:])} --delete")

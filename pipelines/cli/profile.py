@@ -1,0 +1,118 @@
+"""The command that says where the time of a training on GPUs goes, of traces or of a program that it starts."""
+
+import argparse
+import shlex
+
+from components.reporting import report
+from nightshift import storage
+from nightshift.contracts import profile as contract
+from nightshift.contracts.profile import TraceProfile
+from nightshift.contracts.section import write_section
+from nightshift.errors import UserError
+from pipelines.cli import options
+
+PAGE, SECTION = "report.html", "profile"  # the latter is profile.section.json
+
+
+def add(commands: options.Commands) -> None:
+    """Add the command."""
+    command = options.add_command(commands, "profile", profile.__doc__)
+    command.add_argument("--trace", nargs="+", action="extend", default=[], metavar="FILE_OR_URI",
+                         help="of torch.profiler (.json, .json.gz), Nsight Systems (.sqlite) or Nsight Compute (.csv); "
+                         "several are several ranks or several numbers of GPUs")  # fmt: skip
+    command.add_argument(
+        "--command", dest="program", help="a Python program to run under torch.profiler, as 'train.py --epochs 1'"
+    )
+    command.add_argument("--output", required=True, metavar="DIR", help="folder or URI of profile.json and its page")
+    command.add_argument(
+        "--flops-per-step", help="floating-point operations of a step on one GPU (FlopCounterMode), for MFU"
+    )
+    command.add_argument(
+        "--precision", default="fp32", help="of the matrix products: fp32 (default), tf32, fp16, bf16, fp8"
+    )
+    command.add_argument(
+        "--gpu",
+        default="",
+        help="where the trace does not say it: a row of hardware.yaml, such as h100-80gb",
+    )
+    command.set_defaults(command=profile)
+
+
+def profile(args: argparse.Namespace) -> int:
+    """Say where the time of a training on GPUs goes, and what would win most of it back."""
+    from nightshift.profiler.traces import analysis, read  # NumPy, which Airflow's environment lacks
+    from nightshift.profiler.traces.analysis import Known
+    from nightshift.profiler.traces.trace import Trace
+
+    uris = [*args.trace, *_recorded(args)]
+    if not uris:
+        raise UserError("nothing to look at; give --trace FILE_OR_URI, or --command 'train.py'")
+    flops = _number(args.flops_per_step)
+    traces, counters = [], []
+    for uri in uris:
+        options.say(f"reading {uri}")
+        found = read.read(uri)
+        if isinstance(found, Trace):
+            traces.append(found)
+        else:
+            counters += found
+    if not traces:
+        raise UserError(f"{', '.join(uris)}: metrics of kernels alone do not say where the time goes; add a --trace "
+                        "of torch.profiler or Nsight Systems")  # fmt: skip
+    profiled = analysis.analyze(traces, Known(flops, args.precision, args.gpu, counters))
+    write(profiled, args.output)
+    for line in summary(profiled, args.output):
+        options.say(line)
+    return 0
+
+
+def write(profiled: TraceProfile, folder: str) -> None:
+    """Write the page and the section, and last `profile.json`, by which the folder is complete."""
+    from nightshift.profiler.traces import section
+
+    shown = section.build(profiled)
+    storage.write_bytes(storage.join(folder, PAGE), report.alone(shown, folder).encode())
+    write_section(storage.join(folder, SECTION), shown)
+    profiled.write(storage.join(folder, contract.FILE))
+
+
+def summary(found: TraceProfile, folder: str) -> list[str]:
+    """Return what a person reads in the terminal."""
+    busy = "no GPU" if found.gpu_busy_pct is None else f"GPU busy {found.gpu_busy_pct:.1f} %"
+    steps = "no step is marked" if found.step_ms is None else f"{found.step_ms:.1f} ms a step"
+    costs = ["" if each.won_ms is None else f" ({each.won_ms:.1f} ms a step)" for each in found.diagnosis]
+    ranked = [
+        f"{number}. {each.title}{cost}: {each.evidence} {each.fix}"
+        for number, (each, cost) in enumerate(zip(found.diagnosis, costs, strict=True), 1)
+    ]
+    return [
+        f"{steps}, {busy}, data wait {found.data_wait_pct:.1f} %, exposed communication "
+        f"{found.exposed_communication_pct:.1f} %",
+        *ranked,
+        f"Report: {storage.join(folder, PAGE)}",
+        "Next: fix the first, record again, and compare: "
+        f"nightshift profile --trace NEW_TRACE --output {shlex.quote(folder.rstrip('/') + '-after')}",
+    ]
+
+
+def _recorded(args: argparse.Namespace) -> list[str]:
+    if not args.program:
+        return []
+    from nightshift.profiler import live
+
+    trace = storage.join(args.output, contract.TRACE)
+    options.say(f"recording {args.program}")
+    storage.write_bytes(trace, live.record(args.program))
+    return [trace]
+
+
+def _number(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise UserError(f"--flops-per-step {text}: give a number above 0, such as 4.1e12")
+    return found

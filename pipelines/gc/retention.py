@@ -1,0 +1,196 @@
+"""What may go and what has to stay: marks all that a kept run or a live model version needs; the rest has an age.
+
+Values in, a plan out. Reading and removing is in `pipelines/gc/sweep.py`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+
+from nightshift.config.policy import Retention
+from nightshift.contracts.online import SUFFIX
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that takes up space.
+
+    Attributes:
+        name: what people know it by.
+        since: when it was registered, started or last written, UTC.
+        size: bytes.
+    """
+
+    name: str
+    since: datetime
+    size: int
+
+    def past(self, days: int, now: datetime) -> bool:
+        """Return whether it is that old."""
+        return now - self.since >= timedelta(days=days)
+
+
+@dataclass(frozen=True)
+class Version(Item):
+    """A version of the model; its name is its number.
+
+    Attributes:
+        run: the run that made it, which need not exist any more.
+        pinned: why it stays however old it is, `champion` say; empty when nothing keeps it.
+    """
+
+    run: str
+    pinned: str = ""
+
+
+@dataclass(frozen=True)
+class Run(Item):
+    """A run.
+
+    Attributes:
+        pipeline: what it ran.
+        complete: whether every step went well.
+        partitions: names of the partitions that its tables consist of.
+        problem: why its record cannot be read, so that it stays; empty when it can be.
+    """
+
+    pipeline: str
+    complete: bool
+    partitions: frozenset[str]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Files(Item):
+    """Files that belong together.
+
+    Attributes:
+        files: their URIs, in the order in which they can be removed: what says that the others are whole goes first.
+    """
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Partition(Files):
+    """One day of a table; its name is what `partition_of` says."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """All there is of one use case.
+
+    Attributes:
+        versions: registered versions.
+        runs: its runs.
+        partitions: in the lake.
+        latest: the run that `runs/latest` points at, of whatever use case; None when there is none.
+        leftovers: folders, on this machine, whose removal was cut short.
+        unfinished: folders, by URI, that a step removes at its end and has not: of its checkpoints or its shards.
+    """
+
+    versions: list[Version]
+    runs: list[Run]
+    partitions: list[Partition]
+    latest: str | None = None
+    leftovers: tuple[str, ...] = ()
+    unfinished: tuple[Files, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """Versions that live for the same reason, and what they keep.
+
+    Attributes:
+        reason: why they live.
+        versions: names of the versions.
+        runs: names of the runs that made them, as far as they exist.
+        partitions: how many days of tables these runs name.
+    """
+
+    reason: str
+    versions: list[str]
+    runs: list[str]
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to go, what stays for the sake of live versions, and why runs stay that cannot be read."""
+
+    versions: list[Version]
+    runs: list[Run]
+    partitions: list[Partition]
+    leftovers: tuple[str, ...]
+    unfinished: list[Files]
+    lineage: list[Lineage]
+    problems: list[str]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to remove."""
+        return not (self.versions or self.runs or self.partitions or self.unfinished or self.leftovers)
+
+
+def plan(found: Found, limits: Retention, now: datetime) -> Plan:
+    """Decide what is to go.
+
+    A version lives while it is pinned or younger than `versions_days`. A run stays while it is younger than
+    `runs_days`, made a live version, is the newest complete one of its pipeline, is what `latest` points at, or
+    cannot be read.
+    A partition stays while such a run names it, or for `partitions_days` after it was written. As long stays what a
+    step has left unfinished, after the last of its files was written, or the empty folder was changed.
+    """
+    live = [version for version in found.versions if version.pinned or not version.past(limits.versions_days, now)]
+    roots = {version.run for version in live} | _newest(found.runs) | {found.latest}
+    kept = [run for run in found.runs if run.problem or run.name in roots or not run.past(limits.runs_days, now)]
+    needed = _partitions(kept)
+    return Plan(
+        versions=[version for version in found.versions if version not in live],
+        runs=[run for run in found.runs if run not in kept],
+        partitions=[
+            part for part in found.partitions if part.name not in needed and part.past(limits.partitions_days, now)
+        ],
+        leftovers=found.leftovers,
+        unfinished=[each for each in found.unfinished if each.past(limits.partitions_days, now)],
+        lineage=_lineage(live, found.runs, f"younger than {limits.versions_days} days"),
+        problems=[run.problem for run in found.runs if run.problem],
+    )
+
+
+def partition_of(uri: str) -> str | None:
+    """Return which partition a file in the lake belongs to: `<table>/date=<day>/<key>.parquet`, or `.state`.
+
+    Only the end of the URI counts, since a lake may have been moved and a key is never used twice. Quarantined
+    rows belong to the day of events that they were taken out of, a draft that was never finished to itself,
+    and a file that is none of ours to nothing (None).
+    """
+    table, day, file = ["", "", "", *uri.split("/")][-3:]
+    if not day.startswith("date="):
+        return None
+    if file.endswith(".tmp"):
+        return f"{table}/{day}/{file}"
+    content = file.removesuffix(".json").removesuffix(".npy")
+    whole = content.endswith((".parquet", SUFFIX))
+    return f"{'events' if table == 'quarantine' else table}/{day}/{content}" if whole else None
+
+
+def _newest(runs: Iterable[Run]) -> set[str | None]:
+    """Return the newest complete run of each pipeline."""
+    complete = sorted((run for run in runs if run.complete), key=lambda run: run.since)
+    return set({run.pipeline: run.name for run in complete}.values())
+
+
+def _partitions(runs: Iterable[Run]) -> set[str]:
+    return {name for run in runs for name in run.partitions}
+
+
+def _lineage(live: list[Version], runs: list[Run], young: str) -> list[Lineage]:
+    made = []
+    for reason, group in groupby(sorted(live, key=lambda version: version.pinned), lambda version: version.pinned):
+        versions = list(group)
+        makers = [run for run in runs if run.name in {version.run for version in versions}]
+        names = [version.name for version in versions]
+        made.append(Lineage(reason or young, names, [run.name for run in makers], len(_partitions(makers))))
+    return made

@@ -1,0 +1,1 @@
+"""The pipelines, a file each: `define` gives that of a site."""

@@ -1,0 +1,205 @@
+"""The search for the fastest variant, with sides whose speed is known."""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from subprocess import PIPE, Popen
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nightshift.config.neural import Fit, Trainer
+from nightshift.errors import UserError
+from nightshift.profiler import tuning
+from nightshift.profiler.networks import Network
+from nightshift.profiler.tuning import AXES, Search, Setting, Side, Stretch, Tried, Tuned, Variant
+
+PARAMETERS = Fit().model_dump(mode="json") | {"hidden": 8, "channels_last": True}
+GIVEN = Variant(PARAMETERS, Trainer().model_dump(mode="json"))
+SETTING = Setting("cpu", Network("mlp", {"inputs": 3}, PARAMETERS), rows=1000, axes=list(AXES), cores=4)
+
+
+class Fake:
+    """A side that takes so many seconds for 100 rows, again and again."""
+
+    def __init__(self, variant: Variant, setting: Setting, seconds: Callable[[], float], gpu: str = "") -> None:
+        self.variant, self.setting, self._seconds = variant, setting, seconds
+        self.flops, self.gpu, self.has_ended = 1e6, gpu, False
+
+    def __enter__(self) -> "Fake":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def stretch(self) -> Stretch:
+        return Stretch(100, taken := self._seconds(), 2 * taken)
+
+
+def searched(
+    factors: dict[tuple[str, Any], float],
+    given: Variant = GIVEN,
+    setting: Setting = SETTING,
+    noise: float = 0,
+    seed: int = 0,
+) -> tuple[Tuned, list[Tried]]:
+    """Search where values take so many times as long; 0 is one that cannot be."""
+    random, tried = np.random.default_rng(seed), []
+
+    def start(variant: Variant) -> Fake:
+        found = [factor for (axis, value), factor in factors.items() if variant.value(axis) == value]
+        if 0 in found:
+            raise UserError("no compiler")
+        return Fake(variant, setting, lambda: float(np.prod(found) * random.lognormal(0, noise)))
+
+    return tuning.tuned(given, Search(start, setting, tried.append)), tried
+
+
+def test_the_fastest_value_of_each_axis_is_kept_and_the_whole_is_measured_beside_what_was_given() -> None:
+    factors = {("threads", 4): 1.3, ("precision", "bf16"): 0.5, ("compile", "default"): 0.8, ("batch_size", 512): 0.9}
+    factors |= {("batch_size", 1024): 0.7}
+
+    found, tried = searched(factors, setting=replace(SETTING, batch_sizes=[512, 1024]), noise=0.02)
+
+    assert found.changes == {"precision": "bf16", "compile": "default", "batch_size": 1024}
+    assert found.best.parameters == {**PARAMETERS, **found.changes}
+    assert found.is_faster and found.total
+    assert found.total.won == pytest.approx(1 / (0.5 * 0.8 * 0.7) - 1, rel=0.05)
+    assert found.total.after.rows / found.total.before.rows == pytest.approx(1 / (0.5 * 0.8 * 0.7), rel=0.05)
+    names = [(each.axis, each.value) for each in tried if each.axis != "batch_size"]
+    assert names == [("threads", 4), ("precision", "bf16"), ("compile", "default")]
+
+
+def test_an_axis_begins_where_the_one_before_has_ended() -> None:
+    """With bf16, compiling does not pay."""
+    both = {("precision", "bf16"): 0.5, ("compile", "default"): 0.9}
+
+    def start(variant: Variant) -> Fake:
+        values = variant.value("precision"), variant.value("compile")
+        seconds = {("bf16", "default"): 0.6, ("bf16", "none"): 0.5, ("float32", "default"): 0.9}.get(values, 1.0)
+        return Fake(variant, SETTING, lambda: seconds)
+
+    found = tuning.tuned(GIVEN, Search(start, SETTING, lambda _: None))
+
+    assert found.changes == {"precision": "bf16"}
+    assert searched(both)[0].changes == {"precision": "bf16", "compile": "default"}
+
+
+def test_noise_and_a_win_within_the_tolerance_are_seldom_taken() -> None:
+    factors = {("precision", "bf16"): 1.0, ("compile", "default"): 0.98}
+
+    changed = [seed for seed in range(8) if searched(factors, noise=0.2, seed=seed)[0].changes]
+
+    assert not changed
+
+
+def test_a_win_is_found_in_spite_of_noise() -> None:
+    found, _ = searched({("precision", "bf16"): 0.7}, noise=0.2)
+
+    assert found.changes == {"precision": "bf16"}
+
+
+def test_what_cannot_run_is_said_and_the_search_goes_on() -> None:
+    found, tried = searched(
+        {("compile", "default"): 0, ("recompute", False): 0.8},
+        replace(GIVEN, parameters={**PARAMETERS, "recompute": True}),
+    )
+
+    assert [each.refused for each in tried if each.axis == "compile"] == ["no compiler"]
+    assert found.changes == {"recompute": False}
+
+
+def test_a_value_is_not_blamed_when_the_best_so_far_ends_beside_it() -> None:
+    def start(variant: Variant) -> Fake:
+        def seconds() -> float:
+            side.has_ended = variant == GIVEN
+            if side.has_ended:
+                raise UserError("it ended")
+            return 1.0
+
+        side = Fake(variant, SETTING, seconds)
+        return side
+
+    search = Search(start, SETTING, lambda _: None)
+
+    assert [each.refused for each in search.along("compile", GIVEN)] == [
+        "the best so far has ended beside it: it ended"
+    ]
+
+
+def test_what_libraries_print_is_no_answer() -> None:
+    side, answer = Side(GIVEN, SETTING), {"rows": 1, "seconds": 2.0, "cpu_seconds": 3.0}
+    said = ["NCCL version 2.27.5", "[1]", "3", "", json.dumps(answer)]
+    side._process = Popen([sys.executable, "-c", f"print({chr(10).join(said)!r})"], stdin=PIPE, stdout=PIPE, text=True)
+
+    assert side.stretch() == Stretch(**answer)
+    with pytest.raises(UserError, match="it ended; what it says stands above"):
+        side.stretch()
+    assert side.has_ended
+    side.__exit__()
+
+
+def test_images_are_also_laid_out_otherwise() -> None:
+    setting = replace(SETTING, network=Network("resnet", {"side": 8, "channels": 1, "classes": 2}, PARAMETERS))
+
+    found, tried = searched({("channels_last", False): 0.5}, setting=setting)
+
+    assert found.changes == {"channels_last": False}
+    assert [each.value for each in tried if each.axis == "channels_last"] == [False]
+
+
+def test_what_is_there_and_cannot_run_is_an_error() -> None:
+    with pytest.raises(UserError, match="no compiler"):
+        searched({("compile", "none"): 0})
+
+
+@pytest.mark.parametrize(
+    ("device", "processes", "trainer", "parameters", "values"),
+    [
+        ("cpu", 1, {}, {}, {"threads": [4], "precision": ["bf16"], "compile": ["default"]}),
+        ("cpu", 2, {}, {"threads": 2}, {"threads": [1], "compression": ["bf16"]}),
+        ("cpu", 2, {"shard": 2}, {}, {"threads": [2], "compression": []}),
+        ("cpu", 2, {"zero": 2}, {}, {"threads": [2], "compression": []}),
+        ("cuda", 1, {}, {"precision": "bf16"}, {"threads": [], "precision": ["float32", "fp16"]}),
+        ("cuda", 1, {}, {}, {"compile": ["default", "cuda-graphs"]}),
+        ("cuda", 2, {}, {}, {"compile": ["default"]}),
+        ("cpu", 1, {}, {}, {"channels_last": []}),
+        ("cuda", 1, {}, {"microbatches": 2}, {"microbatches": [1]}),
+        ("cuda", 2, {"pipeline": 2}, {"microbatches": 2}, {"microbatches": [4, 8], "compression": []}),
+        ("cuda", 1, {}, {"microbatches": 2, "recompute": True}, {"compile": ["default"], "recompute": [False]}),
+    ],
+)
+def test_an_axis_has_the_values_that_apply(
+    device: str, processes: int, trainer: dict[str, Any], parameters: dict[str, Any], values: dict[str, list[Any]]
+) -> None:
+    given = Variant({**PARAMETERS, **parameters}, {**GIVEN.trainer, **trainer}, processes)
+
+    _, tried = searched({}, given, replace(SETTING, device=device, processes=[processes]))
+
+    assert {axis: [each.value for each in tried if each.axis == axis] for axis in values} == values
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision", "used"),
+    [
+        ("NVIDIA H100 80GB HBM3", "bf16", 1e12 / 989e12),
+        ("NVIDIA H100 80GB HBM3", "float32", 1e12 / 67e12),
+        ("Tesla T4", "bf16", None),
+        ("Unheard Of", "bf16", None),
+    ],
+)
+def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, precision: str, used: float | None) -> None:
+    side = Fake(Variant({"precision": precision}, GIVEN.trainer), SETTING, lambda: 1e-4, gpu)
+
+    found = tuning.speed(side, [side.stretch()])
+
+    assert (found.rows, found.flops) == pytest.approx((1e6, 1e12))
+    assert found.used == (None if used is None else pytest.approx(used))
+
+
+def test_a_cpu_is_used_as_the_processes_have_taken_of_its_time() -> None:
+    side = Fake(GIVEN, SETTING, lambda: 0.1)
+
+    assert tuning.speed(side, [side.stretch()]).used == 0.5

@@ -1,0 +1,49 @@
+"""What kernels are, by their names: a table of real ones, and what no name may do."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from nightshift.profiler.traces.names import Kind, classify, collective
+
+TABLE = Path(__file__).with_name("kernel_names.tsv")
+SAID = {"yes": True, "no": False, "": None}
+
+
+def rows():
+    with TABLE.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def test_kernels_are_known_by_their_names_or_not_at_all():
+    found = {row["name"]: classify(row["name"]) for row in rows()}
+    wanted = {row["name"]: (row["kind"], SAID[row["tensor cores"]], row["precision"] or None) for row in rows()}
+    assert len(found) >= 120
+    assert {name: (one.kind, one.tensor_cores, one.precision) for name, one in found.items()} == wanted
+
+
+def test_what_inductor_fuses_is_pointwise_whatever_it_is_named_after():
+    products = [row["name"] for row in rows() if row["kind"] in (Kind.MATRIX, Kind.COMMUNICATION)]
+    for prefix in ("triton_poi_fused_", "triton_red_fused_", "triton_per_fused_", "triton_for_fused_"):
+        assert {classify(prefix + name).kind for name in products} == {Kind.OTHER}
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "all_reduce"),
+        ("void vllm::cross_device_reduce_2stage<__half, 4>(vllm::RankData*)", "all_reduce"),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)", "all_reduce"),
+        ("oneccl_allgatherv_pcie", "all_gather"),
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL", "reduce_scatter"),
+        ("void deep_ep::internode::combine<2, __nv_bfloat16>(int4*)", "all_to_all"),
+        ("void deep_ep::intranode::dispatch<8, 768>(int4*)", "all_to_all"),
+        ("EpDispatchIntraNodeKernel_fp8_fnuz", "all_to_all"),
+        ("ncclDevKernel_SendRecv", "send_recv"),
+        ("_allgather_base", "all_gather"),
+        ("mscclKernel_Sum_half_Simple_false", "other"),
+    ],
+)
+def test_a_collective_operation_is_known_by_the_name_of_its_kernel(name, operation):
+    assert collective(name) == operation

@@ -1,0 +1,67 @@
+"""What the profile of traces shows."""
+
+from components.reporting import report
+from nightshift.contracts.section import Chart, Table
+from nightshift.profiler.traces import names
+from nightshift.profiler.traces.analysis import Known, analyze
+from nightshift.profiler.traces.ceiling import Counted
+from nightshift.profiler.traces.section import build, commands
+from tests.nightshift.profiler.traces.samples import Events
+
+
+def profile(tmp_path, sizes=(1, 2)):
+    def trace(size):
+        events = Events().steps((0, 1000), (1000, 2000)).kernel("void my::sgemm<int>(a)", 0, 1900, launched=(-9, 5))
+        for at in (1, 900, 1500):
+            args = {
+                "Device Type": 1,
+                "Device Id": 0,
+                "Bytes": 1,
+                "Total Allocated": at * 10**6,
+                "Total Reserved": 3 * 10**9,
+            }
+            events.events.append({"ph": "i", "name": "[memory]", "ts": events.zero + at, "args": args})
+        about = {"distributedInfo": {"rank": 0, "world_size": size}}
+        return events.trace(tmp_path, deviceProperties=[{"id": 0, "name": "NVIDIA L4"}], **about)
+
+    counted = [Counted("sgemm", 1e9, 1e8, 1000), Counted("relu", 1e5, 1e8, 500)]
+    return analyze([trace(size) for size in sizes], Known(1e9, "bf16", "", counted))
+
+
+def blocks(found, kind):
+    return {block.title: block for block in build(found).blocks if isinstance(block, kind)}
+
+
+def test_every_picture_is_drawn(tmp_path):
+    found = profile(tmp_path)
+    charts = blocks(found, Chart)
+    assert list(charts) == [
+        "GPU busy over the steps",
+        "Memory of the GPU (dashed: reserved)",
+        "Roofline of the l4, bf16",
+        "Step time by number of GPUs (dashed: fitted)",
+    ]
+    roof = charts["Roofline of the l4, bf16"]
+    assert (roof.x.scale, roof.series[0].points[-1][1]) == ("log", 121)
+    html = report.alone(build(found), str(tmp_path))
+    assert html.count("<figure") == len(charts) + 1
+    assert "nan" not in html
+
+
+def test_tables_name_kernels_in_short(tmp_path):
+    tables = blocks(profile(tmp_path), Table)
+    assert tables["Top kernels"].rows[0].cells[0] == "my::sgemm"
+    assert tables["Ranks"].rows[0].cells[0] == "0"
+
+
+def test_commands_look_at_the_kernel_that_takes_most(tmp_path):
+    found = commands(profile(tmp_path))
+    assert found[0].startswith("nsys profile --trace=cuda,nvtx")
+    assert "ncu --kernel-name regex:sgemm --launch-count" in found[2]
+
+
+def test_names_of_templates_and_lambdas_are_shortened():
+    long = "void at::native::(anonymous namespace)::grid_kernel<float, 4, f<int>(a)::{lambda()#1}>(at::Iterator&, int)"
+    assert names.short(long) == "at::native::anonymous::grid_kernel"
+    assert names.short("Memcpy HtoD (Pageable -> Device)") == "Memcpy HtoD"
+    assert names.short("<lambda>") == "<lambda>"
