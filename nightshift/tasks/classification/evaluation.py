@@ -16,7 +16,7 @@ from nightshift.contracts.tables import Table
 from nightshift.splits import Days, Fold
 from nightshift.tasks import visuals
 from nightshift.tasks.classification import judging, kinds, model_card, quality
-from nightshift.tasks.classification.judging import Contender, Rows, Trial
+from nightshift.tasks.classification.judging import ItemContender, ItemTrial, Rows
 from nightshift.tasks.classification.mistakes import Answers
 from nightshift.tasks.classification.slices import slices
 from nightshift.tasks.protocol import EvaluationReport
@@ -44,7 +44,7 @@ class ItemsUnderTest:
     def __str__(self) -> str:
         return f"{len(self.rows)} test rows of {self.days}, {self.left_out} left out"
 
-    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> Contender:
+    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> ItemContender:
         """Measure a candidate of the model at a URI."""
         return judging.measure(self._labeled, self._scores(uri, model, candidate), model, version)
 
@@ -54,7 +54,7 @@ class ItemsUnderTest:
         return "" if fits else "takes other inputs, or tells other classes apart"
 
     def report(
-        self, uri: str, model: ModelPackage, candidates: dict[str, Contender], champion: Contender | str
+        self, uri: str, model: ModelPackage, candidates: dict[str, ItemContender], champion: ItemContender | str
     ) -> EvaluationReport:
         """Judge a model and describe it."""
         challenger, scores = candidates[model.selected], self._scores(uri, model, model.selected)
@@ -62,7 +62,7 @@ class ItemsUnderTest:
         window = LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
         labels, names = self._labeled.labels, self._labeled.classes
         parts = slices(model.classes, self.inputs, scores.argmax(1) == labels)
-        trial = Trial(self.config, model, window, self.left_out, candidates, champion, judged, parts)
+        trial = ItemTrial(self.config, model, window, candidates, champion, judged, self.left_out, parts)
         figures = trial.figures(judging.calibration(self._labeled, scores))
         answers = Answers(self.rows, self.inputs, labels, scores, names)
         mistakes = kinds.display(model.kind).mistakes(uri, model, answers)

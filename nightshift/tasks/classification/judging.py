@@ -1,7 +1,7 @@
 """How well the challenger tells classes apart, and whether it may replace the champion."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +10,10 @@ from nightshift.classification import bootstrap, metrics
 from nightshift.classification.metrics import BINS, Labels, Metrics, Scores
 from nightshift.config import Config
 from nightshift.contracts import evaluation as contract
-from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
-from nightshift.stats.comparison import Comparison, Resampled
+from nightshift.contracts.verdict import Measure, Verdict
+from nightshift.tasks import trials
+from nightshift.tasks.trials import Contender, Gate, Trial
 
 LOWER_IS_BETTER = ("log_loss", "calibration_error")
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
@@ -35,7 +35,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Contender(Resampled):
+class ItemContender(Contender):
     """A model version, measured on the test rows.
 
     Attributes:
@@ -64,15 +64,6 @@ class Contender(Resampled):
         rows = self.counts.sum(1)
         return {number: int(rows[number]) for number in self.unlearned if rows[number]}
 
-    @property
-    def figures(self) -> contract.Metrics:
-        """The metrics by name."""
-        return dict(self.metrics)  # type: ignore[arg-type]
-
-    def value(self, name: str) -> float:
-        """Return a metric on the rows themselves, one that has a meaning for any rows."""
-        return float(self.metrics[name])  # type: ignore[literal-required]
-
     def weakest(self, least: int) -> tuple[int, float] | None:
         """Return the class with the lowest recall and that, of those with so many rows; None without one."""
         rows = self.counts.sum(1)
@@ -82,53 +73,22 @@ class Contender(Resampled):
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One evaluation: who stood against whom, on which rows, and the outcome.
+class ItemTrial(Trial[ItemContender]):
+    """One evaluation on images or texts.
 
     Attributes:
-        config: the use case.
-        model: the challenger.
-        test: the test window.
         left_out: rows of its days that training has seen the group or content of.
-        candidates: each of the model's candidates, measured on the test rows.
-        champion: measured on the same rows, or a sentence why there is none.
-        verdict: what became of it.
         slices: how good the challenger is on parts of the test rows.
     """
 
-    config: Config
-    model: ModelPackage
-    test: LabeledWindow
     left_out: int
-    candidates: dict[str, Contender]
-    champion: Contender | str
-    verdict: Verdict
     slices: list[contract.OfSlice]
-
-    @property
-    def challenger(self) -> Contender:
-        """The candidate that was selected in training."""
-        return self.candidates[self.model.selected]
-
-    @property
-    def rival(self) -> Contender | None:
-        """The champion, where there is one to compare with."""
-        return None if isinstance(self.champion, str) else self.champion
 
     def figures(self, calibration: contract.Calibration) -> contract.ClassEvaluation:
         """Return `evaluation.json`."""
-        rival = self.rival
-        gains = self.challenger.gains(rival) if rival else None
         return contract.ClassEvaluation(
-            test=self.test,
+            **self.shared_figures(),
             left_out=self.left_out,
-            models={name: found.figures for name, found in self.candidates.items()},
-            selected=self.model.selected,
-            intervals={name: found.intervals() for name, found in self.candidates.items()},
-            champion=contract.Champion(version=rival.version, sha256=rival.sha256, metrics=rival.figures)
-            if rival
-            else None,
-            gains=gains and {name: contract.Estimate(**asdict(gain)) for name, gain in gains.items()},
             slices=self.slices,
             classes=of_classes(self.challenger.counts, self.config.classes.classes),
             confusion=self.challenger.counts.tolist(),
@@ -136,10 +96,10 @@ class Trial:
         )
 
 
-def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int = 0) -> Contender:
+def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int = 0) -> ItemContender:
     """Measure a model's scores of the test rows, (n, classes)."""
     predicted, classes = scores.argmax(1), len(rows.classes)
-    return Contender(
+    return ItemContender(
         sha256=model.sha256,
         trained_until=str(model.lineage.train.last),
         metrics=metrics.evaluate(rows.labels, scores),
@@ -173,51 +133,41 @@ def calibration(rows: Rows, scores: Scores) -> contract.Calibration:
     )
 
 
-def judge(challenger: Contender, champion: Contender | str, config: Config) -> Verdict:
-    """Decide whether the challenger may replace the champion; the rule is that of tables.
+def judge(challenger: ItemContender, champion: ItemContender | str, config: Config) -> Verdict:
+    """Decide whether the challenger may replace the champion; the rule is that of `trials.judge`.
 
-    Its floors here: `min_rows` test rows of `MIN_GROUPS` groups, or nothing is decided; `min_accuracy`; and
-    `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`, and
-    stays where it has learned a class with so many test rows and the challenger has not. What neither has learned is
-    said and decides nothing, or no model would be fresh enough to learn it.
+    Nothing is decided with fewer than `min_rows` test rows, or `MIN_GROUPS` groups of them. The floors: `min_accuracy`;
+    and `min_class_recall` of every class with `min_class_rows` test rows. A champion is compared by `task.select_by`,
+    and stays where it has learned a class with so many test rows and the challenger has not. What neither has learned
+    is said and decides nothing, or no model would be fresh enough to learn it.
     """
-    decision, reasons = _decided(challenger, champion, config)
-    reasons += _unlearned(challenger, config.classes.classes)
     rival = None if isinstance(champion, str) else champion
-    return Verdict(
-        gate="evaluation",
-        decision=decision,
-        reasons=reasons,
-        measures=list(_measures(challenger, rival, config)),
-        subject=challenger.sha256,
-        compared_with=Opponent(version=rival.version, sha256=rival.sha256) if rival else None,
+    rows, sure = int(challenger.counts.sum()), challenger.estimates()
+    undecidable = _undecidable(challenger, config)
+    forgotten = _forgotten(challenger, rival, config) if rival else []
+    gate = Gate(
+        metric=config.classes.select_by,
+        tolerance=config.evaluation.tolerance,
+        undecidable=undecidable,
+        refused=[] if undecidable else [*_below_floors(challenger, config), *forgotten],
+        passed=f"The challenger passes the floors with accuracy {sure['accuracy']} on {rows} rows (95 % interval).",
+        measures=list(_measures(challenger, config)),
     )
+    verdict = trials.judge(challenger, champion, gate)
+    unlearned = _unlearned(challenger, config.classes.classes)
+    return verdict.model_copy(update={"reasons": [*verdict.reasons, *unlearned]})
 
 
-def _decided(challenger: Contender, champion: Contender | str, config: Config) -> tuple[Decision, list[str]]:
+def _undecidable(challenger: ItemContender, config: Config) -> list[str]:
     rows, least = int(challenger.counts.sum()), config.evaluation.min_rows
-    told = [champion] if isinstance(champion, str) else []
     if rows < least:
-        return Decision.UNDECIDED, [*told, f"There are {rows} test rows; at least {least} are needed to decide."]
+        return [f"There are {rows} test rows; at least {least} are needed to decide."]
     if challenger.groups < MIN_GROUPS:
-        few = f"The {rows} test rows are of {challenger.groups} groups; at least {MIN_GROUPS} are needed to decide."
-        return Decision.UNDECIDED, [*told, few]
-    if refused := list(_below_floors(challenger, config)):
-        return Decision.FAIL, [*told, *refused]
-    sure, by = challenger.estimates(), config.classes.select_by
-    if isinstance(champion, str):
-        passed = f"The challenger passes the floors with accuracy {sure['accuracy']} on {rows} rows (95 % interval)."
-        return Decision.PASS, [champion, passed]
-    if challenger.sha256 == champion.sha256:
-        return Decision.UNDECIDED, [f"The challenger is identical to champion version {champion.version}."]
-    if forgotten := _forgotten(challenger, champion, config):
-        return Decision.FAIL, forgotten
-    theirs, gain = champion.estimates()[by], challenger.gains(champion)[by]
-    found = Comparison(by, sure[by], theirs, gain, challenger.trained_until, champion.trained_until)
-    return found.decided(champion.version, config.evaluation.tolerance)
+        return [f"The {rows} test rows are of {challenger.groups} groups; at least {MIN_GROUPS} are needed to decide."]
+    return []
 
 
-def _forgotten(challenger: Contender, champion: Contender, config: Config) -> list[str]:
+def _forgotten(challenger: ItemContender, champion: ItemContender, config: Config) -> list[str]:
     """Return a sentence for each class that the champion has learned, the challenger has not, and test rows have."""
     names, least = config.classes.classes, config.evaluation.min_class_rows
     return [
@@ -228,7 +178,7 @@ def _forgotten(challenger: Contender, champion: Contender, config: Config) -> li
     ]
 
 
-def _unlearned(challenger: Contender, names: list[str]) -> list[str]:
+def _unlearned(challenger: ItemContender, names: list[str]) -> list[str]:
     """Return a sentence on test rows of classes that no training row has, none without such rows."""
     rows = challenger.unlearned_rows
     if not rows:
@@ -240,7 +190,7 @@ def _unlearned(challenger: Contender, names: list[str]) -> list[str]:
     ]
 
 
-def _below_floors(challenger: Contender, config: Config) -> Iterator[str]:
+def _below_floors(challenger: ItemContender, config: Config) -> Iterator[str]:
     limits, accuracy = config.evaluation, challenger.metrics["accuracy"]
     if accuracy < limits.min_accuracy:
         yield f"Accuracy {accuracy:.3f} is below the floor {limits.min_accuracy:g}."
@@ -250,7 +200,7 @@ def _below_floors(challenger: Contender, config: Config) -> Iterator[str]:
         yield f"Recall of class {name!r} is {weakest[1]:.3f}, below the floor {limits.min_class_recall:g}."
 
 
-def _measures(challenger: Contender, rival: Contender | None, config: Config) -> Iterator[Measure]:
+def _measures(challenger: ItemContender, config: Config) -> Iterator[Measure]:
     limits, sure = config.evaluation, challenger.estimates()
     yield Measure(name="test_rows", value=int(challenger.counts.sum()), limit=limits.min_rows)
     yield Measure(name="test_groups", value=challenger.groups, limit=MIN_GROUPS)
@@ -263,7 +213,3 @@ def _measures(challenger: Contender, rival: Contender | None, config: Config) ->
             yield Measure(name=name, value=value, limit=limit, interval=interval, higher_is_better=better)
     if weakest := challenger.weakest(limits.min_class_rows):
         yield Measure(name="lowest_class_recall", value=weakest[1], limit=limits.min_class_recall)
-    if rival:
-        by = config.classes.select_by
-        gain = challenger.gains(rival)[by]
-        yield Measure(name=f"{by}_gain", value=gain.value, limit=-limits.tolerance, interval=(gain.low, gain.high))

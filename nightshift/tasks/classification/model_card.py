@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from nightshift.contracts.evaluation import ClassEvaluation
 from nightshift.markdown import code, items, line, page, strong, table
-from nightshift.tasks.classification.judging import Trial
+from nightshift.tasks.classification.judging import ItemTrial
 from nightshift.tasks.model_cards import NOTHING, identity
 
 
-def render(trial: Trial, figures: ClassEvaluation) -> str:
+def render(trial: ItemTrial, figures: ClassEvaluation) -> str:
     """Write the card of a model.
 
     Args:
@@ -27,7 +27,7 @@ def render(trial: Trial, figures: ClassEvaluation) -> str:
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
 
 
-def _data(trial: Trial) -> list[str]:
+def _data(trial: ItemTrial) -> list[str]:
     lineage = trial.model.lineage
     windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
     cells = [(name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}") for name, seen in windows.items()]
@@ -35,7 +35,7 @@ def _data(trial: Trial) -> list[str]:
     return [*table(("Days", "from .. to", "Rows"), cells), "", *hashes]
 
 
-def _metrics(trial: Trial) -> list[str]:
+def _metrics(trial: ItemTrial) -> list[str]:
     cells = []
     for name, found in trial.candidates.items():
         sure, measured = found.estimates(), found.figures
@@ -60,7 +60,7 @@ def _slices(figures: ClassEvaluation) -> list[str]:
     return table(("Slice", "Test rows", "Accuracy"), cells)
 
 
-def _limits(trial: Trial) -> Iterable[str]:
+def _limits(trial: ItemTrial) -> Iterable[str]:
     config = trial.config
     yield (
         f"It was trained on {config.protocol.train_days} days and measured on {config.protocol.test_days} later ones; "

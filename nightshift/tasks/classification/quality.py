@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.section import Axis, Block, Chart, Column, Estimate, Fact, Row, Series, Table, Text
-from nightshift.tasks.classification.judging import Contender, Trial
+from nightshift.tasks.classification.judging import ItemContender, ItemTrial
 
 NAMES = {
     "accuracy": "Accuracy",
@@ -18,7 +18,7 @@ CONFUSED = 10
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
-def highlights(trial: Trial) -> Iterator[Fact]:
+def highlights(trial: ItemTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
     sure, rival = trial.challenger.estimates(), trial.rival
     for name, found in sure.items():
@@ -32,7 +32,7 @@ def highlights(trial: Trial) -> Iterator[Fact]:
     yield Fact(label="Test rows", value=trial.test.rows, format="count", note=left_out)
 
 
-def blocks(trial: Trial, figures: contract.ClassEvaluation) -> Iterator[Block]:
+def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     """Yield all the rest: metrics, each class, slices, what is taken for what."""
     yield _metrics(trial)
     yield Text(
@@ -50,7 +50,7 @@ def blocks(trial: Trial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     yield _reliability(figures.calibration)
 
 
-def _metrics(trial: Trial) -> Table:
+def _metrics(trial: ItemTrial) -> Table:
     columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in NAMES.values())]
     ranked = sorted(trial.candidates.items(), key=lambda item: -item[1].metrics["accuracy"])
     rows = [_scored(name, found, name == trial.model.selected) for name, found in ranked]
@@ -59,7 +59,7 @@ def _metrics(trial: Trial) -> Table:
     return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
 
 
-def _scored(name: str, found: Contender, is_selected: bool) -> Row:
+def _scored(name: str, found: ItemContender, is_selected: bool) -> Row:
     sure = found.estimates()
     values = [
         Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high) if key in sure else found.figures[key]
@@ -68,7 +68,7 @@ def _scored(name: str, found: Contender, is_selected: bool) -> Row:
     return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 
-def _classes(trial: Trial, figures: contract.ClassEvaluation) -> Table:
+def _classes(trial: ItemTrial, figures: contract.ClassEvaluation) -> Table:
     columns = [Column(title="Class"), Column(title="Test rows", format="count")]
     columns += [Column(title=title, format="score") for title in ("Precision", "Recall", "F1")]
     weakest_first = sorted(figures.classes, key=lambda each: 1 if each.recall is None else each.recall)

@@ -19,7 +19,7 @@ from nightshift.tasks import visuals
 from nightshift.tasks.protocol import EvaluationReport
 from nightshift.tasks.tabular import judging, model_card, notes, quality, skew
 from nightshift.tasks.tabular.explain import Calibration, Explanation, importances, slices
-from nightshift.tasks.tabular.judging import Contender, Trial
+from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RowsUnderTest:
     def __str__(self) -> str:
         return f"{len(self.rows)} test rows of {self.days}, {self._positives} of them positive"
 
-    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> Contender:
+    def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> RowContender:
         """Measure a candidate of the model at a URI."""
         scores = self._scores(uri, model, candidate)
         return judging.measure(self.rows, scores, model, self.config.evaluation, version)
@@ -53,7 +53,7 @@ class RowsUnderTest:
         return f"needs input {missing[0]!r}, which the features lack now" if missing else ""
 
     def report(
-        self, uri: str, model: ModelPackage, candidates: dict[str, Contender], champion: Contender | str
+        self, uri: str, model: ModelPackage, candidates: dict[str, RowContender], champion: RowContender | str
     ) -> EvaluationReport:
         """Judge a model and describe it."""
         gate, challenger = self.config.evaluation, candidates[model.selected]
@@ -65,7 +65,7 @@ class RowsUnderTest:
         curves = judging.curves(labels, scores)
         unseen, unusual = notes.unseen(self.rows, model.tabular), notes.notes(self.rows, model, gate)
         online = skew.judge(self.replay, model)
-        trial = Trial(self.config, model, window, candidates, champion, judged, unseen, unusual, online)
+        trial = RowTrial(self.config, model, window, candidates, champion, judged, unseen, unusual, online)
         explanation = self._explained(uri, model, scores, curves)
         metrics = _measured("", challenger) | (_measured("champion_", trial.rival) if trial.rival else {})
         return EvaluationReport(
@@ -109,6 +109,6 @@ def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> RowsUn
     return RowsUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
 
 
-def _measured(whose: str, contender: Contender) -> dict[str, float]:
+def _measured(whose: str, contender: RowContender) -> dict[str, float]:
     shown = {name: contender.metrics[name] for name in ("auc_roc", "average_precision", "precision_at_k")}
     return {f"{whose}{name}": value for name, value in shown.items() if value is not None}

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from nightshift.markdown import code, items, line, page, strong, table
 from nightshift.tasks.model_cards import NOTHING, identity
 from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
-from nightshift.tasks.tabular.judging import Trial
+from nightshift.tasks.tabular.judging import RowTrial
 
 
-def render(trial: Trial, explained: Explanation) -> str:
+def render(trial: RowTrial, explained: Explanation) -> str:
     """Write the card of a model.
 
     Args:
@@ -32,7 +32,7 @@ def render(trial: Trial, explained: Explanation) -> str:
     return page(f"Model card: {trial.config.name}, {trial.model.selected}", sections)
 
 
-def _data(trial: Trial) -> list[str]:
+def _data(trial: RowTrial) -> list[str]:
     lineage = trial.model.lineage
     windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
     cells = [
@@ -43,7 +43,7 @@ def _data(trial: Trial) -> list[str]:
     return [*table(("Days", "from .. to", "Rows", "Positives"), cells), "", *hashes]
 
 
-def _metrics(trial: Trial) -> list[str]:
+def _metrics(trial: RowTrial) -> list[str]:
     top_k, chosen = trial.config.evaluation.top_k, trial.model.selected
     cells = []
     for name, found in trial.candidates.items():
@@ -61,7 +61,7 @@ def _metrics(trial: Trial) -> list[str]:
     return [*table(head, cells), "", *_cost(trial)]
 
 
-def _cost(trial: Trial) -> list[str]:
+def _cost(trial: RowTrial) -> list[str]:
     gate, found, columns = trial.config.evaluation, trial.challenger, trial.config.columns
     unit = f"values of {columns.customer}" if columns.customer else "events"
     return [
@@ -99,7 +99,7 @@ def _importances(found: list[tuple[str, float]]) -> list[str]:
     return [*table(("Input", "Drop"), cells), "", f"{note}Correlated inputs substitute for one another."]
 
 
-def _limits(trial: Trial, slices: list[Slice]) -> Iterable[str]:
+def _limits(trial: RowTrial, slices: list[Slice]) -> Iterable[str]:
     config = trial.config
     delay = config.label_delay_days
     yield f"Labels count as known after {delay} days; events that turn positive later count as negative."

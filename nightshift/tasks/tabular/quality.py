@@ -8,13 +8,13 @@ from nightshift.contracts.section import Axis, Block, Cell, Chart, Column, Fact,
 from nightshift.contracts.section import Estimate as Shown
 from nightshift.stats.comparison import Estimate
 from nightshift.tasks.tabular.explain import Calibration, Explanation, Slice
-from nightshift.tasks.tabular.judging import Contender, Trial
+from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
 SMALL_SHARES = [0, 0.01, 0.05, 0.2, 0.5, 1]
 
 
-def highlights(trial: Trial) -> Iterator[Fact]:
+def highlights(trial: RowTrial) -> Iterator[Fact]:
     """Yield what a reader sees first."""
     top_k, found, rival = trial.config.evaluation.top_k, trial.challenger, trial.rival
     sure, measured = found.estimates(), found.metrics
@@ -37,7 +37,7 @@ def highlights(trial: Trial) -> Iterator[Fact]:
     yield Fact(label="Events that differ online", value=differing.value, format="count", note=trial.skew.reasons[0])
 
 
-def blocks(trial: Trial, curves: contract.Curves, explanation: Explanation) -> Iterator[Block]:
+def blocks(trial: RowTrial, curves: contract.Curves, explanation: Explanation) -> Iterator[Block]:
     """Yield all the rest: metrics, curves, slices, windows.
 
     Args:
@@ -65,7 +65,7 @@ def blocks(trial: Trial, curves: contract.Curves, explanation: Explanation) -> I
     yield _windows(trial)
 
 
-def _metrics(trial: Trial) -> Table:
+def _metrics(trial: RowTrial) -> Table:
     top_k, chosen, rival = trial.config.evaluation.top_k, trial.model.selected, trial.rival
     titles = ("ROC AUC", "Average precision", f"Precision at {top_k}", "Highest possible")
     rows = [_scored(name, found, name == chosen) for name, found in _ranked(trial)]
@@ -75,11 +75,11 @@ def _metrics(trial: Trial) -> Table:
     return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
 
 
-def _ranked(trial: Trial) -> list[tuple[str, Contender]]:
+def _ranked(trial: RowTrial) -> list[tuple[str, RowContender]]:
     return sorted(trial.candidates.items(), key=lambda item: -(item[1].metrics["average_precision"] or 0))
 
 
-def _scored(name: str, found: Contender, is_selected: bool) -> Row:
+def _scored(name: str, found: RowContender, is_selected: bool) -> Row:
     sure, measured = found.estimates(), found.metrics
     cells: list[Cell] = [
         name,
@@ -91,7 +91,7 @@ def _scored(name: str, found: Contender, is_selected: bool) -> Row:
     return Row(cells=cells, tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 
 
-def _legend(trial: Trial) -> Text:
+def _legend(trial: RowTrial) -> Text:
     top_k, customer = trial.config.evaluation.top_k, trial.config.columns.customer
     unit = f"values of {customer}" if customer else "events"
     sentences = [
@@ -159,7 +159,7 @@ def _slices(found: list[Slice]) -> Table:
     return Table(title="Slices of the test days", columns=columns, rows=rows)
 
 
-def _windows(trial: Trial) -> Table:
+def _windows(trial: RowTrial) -> Table:
     lineage = trial.model.lineage
     seen = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
     columns = [

@@ -18,7 +18,7 @@ from tests import packages
 from tests.components import samples
 
 WINDOW = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
-FOUND = judging.Contender(
+FOUND = judging.RowContender(
     "sha",
     "2024-03-16",
     {"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
@@ -29,10 +29,10 @@ CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 
 
 @pytest.fixture
-def trial() -> judging.Trial:
+def trial() -> judging.RowTrial:
     model = packages.manifest({"trees": b"", "a|b": b""})
     verdict = Verdict(gate="evaluation", decision="pass", reasons=["It is better."], measures=[], subject="sha")
-    return judging.Trial(
+    return judging.RowTrial(
         parse(samples.CONFIG), model, WINDOW, {"trees": FOUND, "a|b": FOUND}, "None.", verdict, {}, [], verdict
     )
 
@@ -42,7 +42,7 @@ def section(text: str, title: str) -> list[str]:
     return text.split(f"## {title}\n\n")[1].split("\n\n## ")[0].splitlines()
 
 
-def test_every_table_is_well_formed_whatever_a_candidate_is_called(trial: judging.Trial) -> None:
+def test_every_table_is_well_formed_whatever_a_candidate_is_called(trial: judging.RowTrial) -> None:
     text = card.render(trial, Explanation([Slice("night", 5, 1, None)], CALIBRATION, [("amount", 0.3)]))
 
     for title in ("Data", "Metrics on the test days", "Slices", "Feature importance"):
@@ -51,14 +51,14 @@ def test_every_table_is_well_formed_whatever_a_candidate_is_called(trial: judgin
         assert set(lines[1]) <= set("|-: ")
 
 
-def test_the_selected_candidate_stands_out_among_all(trial: judging.Trial) -> None:
+def test_the_selected_candidate_stands_out_among_all(trial: judging.RowTrial) -> None:
     lines = section(card.render(trial, Explanation([], CALIBRATION, [])), "Metrics on the test days")
 
     assert "| **trees** | 0.870 | 0.650 [0.650, 0.650] | 0.290 [0.650, 0.650] | 0.400 |" in lines
     assert any(line.startswith("| a\\|b |") for line in lines)
 
 
-def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: judging.Trial) -> None:
+def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: judging.RowTrial) -> None:
     text = card.render(trial, Explanation([Slice("night", 5, 1, None)], CALIBRATION, []))
 
     assert "| night | 5 | 1 | - |" in section(text, "Slices")
@@ -66,7 +66,7 @@ def test_what_could_not_be_measured_is_said_and_not_left_blank(trial: judging.Tr
     assert section(text, "Feature importance") == ["Not measured: the test days hold one class only."]
 
 
-def test_the_limits_follow_the_config_and_the_model(trial: judging.Trial) -> None:
+def test_the_limits_follow_the_config_and_the_model(trial: judging.RowTrial) -> None:
     config = json.loads(trial.config.model_dump_json())
     config["protocol"]["drop_compromised"] = False
     inputs = Inputs(numeric=["amount"], categorical={"channel": ["shop"]})
@@ -80,7 +80,7 @@ def test_the_limits_follow_the_config_and_the_model(trial: judging.Trial) -> Non
     assert not any("A category that did not occur" in line for line in ours)
 
 
-def test_the_card_speaks_of_what_the_use_case_has(trial: judging.Trial) -> None:
+def test_the_card_speaks_of_what_the_use_case_has(trial: judging.RowTrial) -> None:
     config = json.loads(trial.config.model_dump_json())
     config["columns"] |= {"customer": "machine_id", "amount": None}
     alone = config | {
@@ -100,7 +100,7 @@ def test_the_card_speaks_of_what_the_use_case_has(trial: judging.Trial) -> None:
         assert word not in events.replace("amount | ", "")
 
 
-def test_notes_on_the_rows_are_limits(trial: judging.Trial) -> None:
+def test_notes_on_the_rows_are_limits(trial: judging.RowTrial) -> None:
     text = card.render(replace(trial, notes=["Two days were empty."]), Explanation([], CALIBRATION, []))
 
     assert "- Two days were empty." in section(text, "Limits")

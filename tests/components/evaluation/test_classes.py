@@ -34,7 +34,7 @@ def scores(wrong: int, shift: int = 1) -> np.ndarray:
 
 def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int = 0):
     found = judging.measure(ROWS, scores(wrong), MODEL, version)
-    return judging.Contender(sha256, until, found.metrics, found.counts, found.groups, found.resamples, version)
+    return judging.ItemContender(sha256, until, found.metrics, found.counts, found.groups, found.resamples, version)
 
 
 def judged(challenger, champion="There was no champion to compare with.", **limits):
@@ -95,7 +95,7 @@ SQUARE = int((ROWS.labels == 2).sum())
 SAID = f"{SQUARE} of 400 test rows are of classes that no training row has, so the model cannot tell them: "
 
 
-def without_square(sha256: str = "new", version: int = 0) -> judging.Contender:
+def without_square(sha256: str = "new", version: int = 0) -> judging.ItemContender:
     """A model that no training row has shown a square, and that is right otherwise."""
     model = packages.manifest({"net": b"a"}, made_from=packages.lineage(unlearned=["square"]))
     taken = np.where(ROWS.labels == 2, 1, ROWS.labels)

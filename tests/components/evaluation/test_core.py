@@ -35,16 +35,16 @@ def measured(average_precision: float | None) -> Metrics:
 
 def contender(
     average_precision: float | None, spread: float = 0.0, until: str = OLD, sha256: str = "new"
-) -> judging.Contender:
+) -> judging.RowContender:
     """A model whose resampled average precision lies evenly within its value +- spread."""
     resamples = {"precision_at_k": np.full(101, 0.2), "cost": np.full(101, 150.0)}
     if average_precision is not None:
         resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
     cost = Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
-    return judging.Contender(sha256, until, measured(average_precision), cost, resamples)
+    return judging.RowContender(sha256, until, measured(average_precision), cost, resamples)
 
 
-def reigning(model: judging.Contender) -> judging.Contender:
+def reigning(model: judging.RowContender) -> judging.RowContender:
     return replace(model, version=7)
 
 
@@ -59,7 +59,7 @@ def window(seed: int, rows: int = 6000, positives: int = 200) -> pd.DataFrame:
     return frame
 
 
-def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> judging.Contender:
+def scorer(rows: pd.DataFrame, noise: float, seed: int, until: str) -> judging.RowContender:
     """A model, named by its seed, that sees the signal through some noise."""
     rng = np.random.default_rng(seed)
     scores = 1 / (1 + np.exp(-(rows["signal"] - 3 + noise * rng.normal(size=len(rows))))).to_numpy()
