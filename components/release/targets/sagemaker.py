@@ -231,7 +231,7 @@ class SageMaker:
 
     def _leftovers(self, kind: str, needed: set[str]) -> Iterator[str]:
         """Yield the names of ours that nothing needs."""
-        word = "EndpointConfig" if kind == "endpoint_config" else "Model"
+        word = {"endpoint_config": "EndpointConfig", "model": "Model"}[kind]
         pages = self._clients.sagemaker.get_paginator(f"list_{kind}s").paginate(NameContains=f"{self._name}-")
         for found in _called(lambda: [each for page in pages for each in page[f"{word}s"]]):
             name = found[f"{word}Name"]
