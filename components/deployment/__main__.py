@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from components.deployment import endpoint, examples, section
 from nightshift import registry, release, storage, tasks
 from nightshift.config import Config, parse
-from nightshift.contracts import package, tables
+from nightshift.contracts import package
 from nightshift.contracts.deployment import Deployment, Outcome
 from nightshift.contracts.release import Action, Entry, Release
 from nightshift.contracts.section import write_section
@@ -168,8 +168,8 @@ def _serve(args: argparse.Namespace, version: Version, patience: Patience, is_li
     state = State.parse(args.state)
     serves = state.target is Target.LOCAL and is_live
     model = package.load(version.uri)
-    task, features = tasks.find(model.kind).examples, tables.read_table(args.features)
-    online = task.online_state(state.lake, version.name, model, features)
+    task = tasks.find(model.kind).examples
+    online = task.online_state(state.lake, version.name, model, args.features)
     example = task.from_files(version.uri, model, online)
     if example is None and serves:
         example = examples.of(state, version.name, version.uri)

@@ -605,14 +605,14 @@ class Payload:
 class Examples(Protocol):
     """What steps ask a server about."""
 
-    def online_state(self, lake: str, use_case: str, model: ModelPackage, features: Table | None = None) -> str | None:
+    def online_state(self, lake: str, use_case: str, model: ModelPackage, features: str | None = None) -> str | None:
         """Return the URI of the snapshot that a version's online state lies over; None where there is none.
 
         Args:
             lake: root of the tables.
             use_case: its name.
             model: the version's manifest.
-            features: of the run, whose snapshot is preferred.
+            features: URI of the manifest of the run's features, whose snapshot is preferred.
         """
 
     def from_files(self, uri: str, model: ModelPackage, online: str | None, /) -> "Example | None":

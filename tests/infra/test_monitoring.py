@@ -126,7 +126,7 @@ def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
         **{
             f"nightshift_{path.name}_": pushed
             for path in (ROOT / "components").iterdir()
-            if (path / "core.py").exists()
+            if (path / "component.py").exists()
         },
     }
 

@@ -14,7 +14,7 @@ import pytest
 from nightshift.storage import locks
 
 HOLD = (
-    "import sys; from components.common import locks\n"
+    "import sys; from nightshift.storage import locks\n"
     "with locks.held(sys.argv[1], shared=sys.argv[2] == 'shared'): print('held', flush=True); sys.stdin.read()"
 )
 

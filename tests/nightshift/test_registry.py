@@ -116,7 +116,7 @@ def test_a_registry_that_was_moved_keeps_its_champion_and_takes_new_versions(sto
 
 
 def test_processes_that_register_at_once_get_a_version_each(folder, save_model):
-    code = "import sys; from components.common import registry; registry.register(*sys.argv[1:4], {})"
+    code = "import sys; from nightshift import registry; registry.register(*sys.argv[1:4], {})"
     models = [save_model(0.1), save_model(0.2)]
     with ExitStack() as stack:
         commands = [[sys.executable, "-c", code, folder, "fraud", model] for model in models]
@@ -166,7 +166,7 @@ def test_a_removal_that_was_cut_short_is_finished_by_the_next(stocked):
 
 
 def test_a_registry_in_a_folder_is_used_without_mlflow(stocked):
-    code = "import sys; from components.common import registry; registry.find(sys.argv[1], 'fraud', 1); "
+    code = "import sys; from nightshift import registry; registry.find(sys.argv[1], 'fraud', 1); "
     code += "print({'mlflow', 'sqlalchemy', 'pandas'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code, stocked], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -20,7 +20,7 @@ from pipelines import configs
 
 SCRIPT = """
 import time
-from components.common import errors, step
+from nightshift import errors, step
 
 def body(args):
     print("working", flush=True)

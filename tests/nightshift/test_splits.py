@@ -13,7 +13,7 @@ from nightshift.dates import parse_date
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 RAW = ROOT.parent / "shared" / "data" / "handbook" / "raw"
 DATE = date(2018, 8, 14)
 

@@ -12,7 +12,7 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 SCRIPT = """
-from components.common import step
+from nightshift import step
 from nightshift.errors import UserError
 
 def body(args):

@@ -143,7 +143,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     # a process that may write files of one kilobyte at most meets the same error as a full disk
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
-        "from components.common import storage\n"
+        "from nightshift import storage\n"
         "storage.write_bytes(sys.argv[1], bytes(100_000))"
     )
 
@@ -160,7 +160,7 @@ def test_what_a_killed_writer_left_is_taken_up_by_the_next(tmp_path: Path) -> No
     script = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))\n"
-        "from components.common import storage\n"
+        "from nightshift import storage\n"
         "storage.write_bytes(sys.argv[1], b'a' * 100_000)"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(path)], check=False)
@@ -178,7 +178,7 @@ def test_a_reader_never_sees_half_a_file_while_two_write_it(tmp_path: Path) -> N
     versions = [bytes([digit]) * 2_000_000 for digit in range(2)]
     storage.write_bytes(str(path), versions[0])
     script = (
-        "import sys; from components.common import storage\n"
+        "import sys; from nightshift import storage\n"
         "for turn in range(20): storage.write_bytes(sys.argv[1], bytes([turn % 2]) * 2_000_000)"
     )
     writers = [subprocess.Popen([sys.executable, "-c", script, str(path)]) for _ in range(2)]
@@ -209,7 +209,7 @@ def test_a_scheme_nobody_knows_is_refused() -> None:
 
 
 def test_a_store_that_does_not_answer_is_named() -> None:
-    script = "from components.common import storage; storage.exists('s3://lake/a')"
+    script = "from nightshift import storage; storage.exists('s3://lake/a')"
     environment = os.environ | s3.environment("http://127.0.0.1:9")
 
     done = subprocess.run(

@@ -18,7 +18,7 @@ from tests.prometheus import pushgateway, samples
 from tests.servers import free_port
 
 SCRIPT = """
-from components.common import step
+from nightshift import step
 
 step.run(step.Parser("sample", "Does nothing.").takes(config="the config"), lambda args: {found})
 """

@@ -8,7 +8,6 @@ from nightshift.classification import contents
 from nightshift.classification.scorer import Scorer, scores
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.tables import Table
 from nightshift.graph import Graph
 from nightshift.serving.items import tasks
 from nightshift.serving.messages import Response
@@ -19,7 +18,7 @@ from nightshift.tasks.protocol import Payload
 TRIED = 20  # rows of the newest day, one of which is the example
 
 
-def online_state(_: str, __: str, ___: ModelPackage, ____: Table | None = None) -> None:
+def online_state(_: str, __: str, ___: ModelPackage, ____: str | None = None) -> None:
     """Return the snapshot of an online state: there is none."""
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nightshift.contracts import package
 from nightshift.contracts.package import Inputs, ModelPackage
-from nightshift.contracts.tables import Table
+from nightshift.contracts.tables import read_table
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.serving.messages import Response
@@ -21,9 +21,9 @@ from nightshift.tasks.examples import Example
 from nightshift.tasks.protocol import Payload
 
 
-def online_state(lake: str, use_case: str, model: ModelPackage, features: Table | None = None) -> str | None:
+def online_state(lake: str, use_case: str, model: ModelPackage, features: str | None = None) -> str | None:
     """Return the snapshot for a version: that of the features, unless there is a later one, or others are needed."""
-    own = features and features.details["online"]
+    own = features and read_table(features).details["online"]
     if own and snapshot.serves(snapshot.read(own), model.tabular):
         return snapshot.newer(own, model.tabular) or str(own)
     return snapshot.newest(lake, use_case, model.tabular)

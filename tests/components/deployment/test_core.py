@@ -7,6 +7,7 @@ from components.deployment.core import Candidate
 from nightshift.contracts.package import Inputs
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.errors import UserError
+from nightshift.tasks.tabular.examples import example
 from tests import packages
 
 INPUTS = Inputs(numeric=["amount", "count"], categorical={"channel": ["shop", "web"]})
@@ -146,6 +147,6 @@ def test_the_example_is_the_most_suspicious_event_without_a_missing_value():
             "score": [0.1, 0.8, 0.9],
         }
     )
-    assert core.example(INPUTS, reference) == {"amount": 123.457, "count": 2.0, "channel": "web"}
+    assert example(INPUTS, reference) == {"amount": 123.457, "count": 2.0, "channel": "web"}
     with pytest.raises(UserError, match="no row without a missing value"):
-        core.example(INPUTS, reference.tail(1))
+        example(INPUTS, reference.tail(1))

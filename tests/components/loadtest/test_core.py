@@ -17,6 +17,7 @@ from nightshift.contracts.package import Inputs
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.costs.prices import Machine
 from nightshift.errors import UserError
+from nightshift.tasks.tabular.examples import instances
 
 
 def point(rate: float, p99: float, **changes) -> Point:
@@ -227,12 +228,17 @@ def test_the_limit_is_that_of_the_config_unless_another_one_is_given() -> None:
 @pytest.mark.parametrize(("numeric", "categorical"), [(["amount"], []), ([], ["channel"]), (["amount"], ["channel"])])
 def test_requests_are_made_of_complete_rows_of_the_reference_sample(numeric, categorical) -> None:
     sample = pd.DataFrame({"amount": [1.5, np.nan, 2.5], "channel": ["shop", "web", "web"]}, index=[7, 7, 7])
-    found = core.instances(Inputs(numeric=numeric, categorical={name: ["shop"] for name in categorical}), sample)
+    found = instances(
+        Inputs(numeric=numeric, categorical={name: ["shop"] for name in categorical}), sample, core.REQUESTS
+    )
     whole = [{"amount": 1.5, "channel": "shop"}, {"amount": 2.5, "channel": "web"}]
     assert found[0] == {name: whole[0][name] for name in [*numeric, *categorical]}
     assert found[-1] == {name: whole[1][name] for name in [*numeric, *categorical]}
     assert len(found) == (2 if numeric else 3)
     assert json.loads(json.dumps(found)) == found
-    assert len(core.instances(Inputs(numeric=["amount"], categorical={}), pd.concat([sample] * 50))) == core.REQUESTS
+    assert (
+        len(instances(Inputs(numeric=["amount"], categorical={}), pd.concat([sample] * 50), core.REQUESTS))
+        == core.REQUESTS
+    )
     with pytest.raises(UserError, match="has no row without a missing value"):
-        core.instances(Inputs(numeric=["amount"], categorical={}), sample.assign(amount=np.nan))
+        instances(Inputs(numeric=["amount"], categorical={}), sample.assign(amount=np.nan), 64)

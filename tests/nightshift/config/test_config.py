@@ -11,7 +11,7 @@ import yaml
 from nightshift.config import Config, parse
 from nightshift.errors import UserError
 
-SHIPPED = sorted((Path(__file__).parents[4] / "pipelines" / "configs").glob("*.yaml"))
+SHIPPED = sorted((Path(__file__).parents[3] / "pipelines" / "configs").glob("*.yaml"))
 VALID: dict[str, Any] = {
     "name": "fraud",
     "source": {"files": "{date}.parquet"},

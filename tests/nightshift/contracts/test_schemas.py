@@ -14,7 +14,7 @@ from nightshift.contracts.verdict import Decision, Measure, Verdict
 from tests.components import samples
 from tests.components.states import state
 
-SCHEMAS = Path(__file__).parents[4] / "docs" / "schemas"
+SCHEMAS = Path(__file__).parents[3] / "docs" / "schemas"
 # what the steps of a training write, and the contract of each
 FILES = {
     "features.json": "table",
