@@ -45,19 +45,3 @@ def without_state(lake: str, name: str, uri: str) -> Example:
     """
     model = package.load(uri)
     return tasks.find(model.kind).examples.from_lake(uri, model, lake, name)[0]
-
-
-def of_event(uri: str, online: str | None = None) -> Example:
-    """Score one event with a model's own files: one that the online state knows, else one of its reference sample.
-
-    Args:
-        uri: folder of the model.
-        online: the snapshot that the online state is to lie over; None: there is no such state.
-
-    Raises:
-        UserError: when the files hold no event.
-    """
-    model = package.load(uri)
-    example = tasks.find(model.kind).examples.from_files(uri, model, online)
-    assert example
-    return example

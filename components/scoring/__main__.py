@@ -1,8 +1,10 @@
 """Flags in, files out: see `components/scoring/__init__.py`."""
 
 from argparse import Namespace
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from components.scoring import section
@@ -13,7 +15,8 @@ from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import write_section
 from nightshift.errors import UserError
 from nightshift.release import Place
-from nightshift.tasks.protocol import DayScorer, Scoring
+from nightshift.tasks import Task
+from nightshift.tasks.protocol import DayScorer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,17 +34,22 @@ class Source:
     Attributes:
         uri: its folder.
         version: its number in the registry, `unregistered` before it has one.
-        evaluated: the metric of its promise on the test days, known of a registered version.
+        tags: those of a registered version.
     """
 
     uri: str
     version: str
-    evaluated: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def model(self) -> ModelPackage:
         """Its manifest."""
         return package.load(self.uri)
+
+    @property
+    def task(self) -> Task:
+        """The task it is a model of."""
+        return tasks.find(self.model.kind)
 
 
 @dataclass(frozen=True)
@@ -50,9 +58,12 @@ class Job:
 
     context: StepContext
     source: Source
-    model: ModelPackage
-    scoring: Scoring
     scorer: DayScorer
+
+    @property
+    def model(self) -> ModelPackage:
+        """The manifest of the model."""
+        return self.source.model
 
     @property
     def trained_until(self) -> date:
@@ -105,9 +116,7 @@ def body(args: Namespace) -> dict[str, Any]:
 
 def _job(context: StepContext, uri: str | None) -> Job:
     source = Source(uri, "unregistered") if uri else _champion(Place.of(context.state, context.config.name))
-    model = source.model
-    scoring = tasks.find(model.kind).scoring
-    return Job(context, source, model, scoring, scoring.scorer(source.uri, model))
+    return Job(context, source, source.task.scoring.scorer(source.uri, source.model))
 
 
 def _champion(place: Place) -> Source:
@@ -117,9 +126,7 @@ def _champion(place: Place) -> Source:
             f"registry {place.registry} has no champion of {place.name!r} to score with; "
             "run training first: nightshift run"
         )
-    source = Source(version.uri, str(version.version))
-    evaluated = version.tags.get(tasks.find(source.model.kind).metrics.PROMISE)
-    return replace(source, evaluated=float(evaluated)) if evaluated else source
+    return Source(version.uri, str(version.version), version.tags)
 
 
 def _write(job: Job, day: date) -> tables.Partition:
@@ -133,7 +140,7 @@ def _answered(job: Job, scored: "pd.DataFrame") -> "Answered":
     from components.scoring import answered
 
     state, config, day = job.context.state, job.context.config, job.context.day
-    known = job.scoring.identified(scored, job.context.features.partition(day))
+    known = job.source.task.scoring.identified(scored, job.context.features.partition(day))
     return answered.compared(storage.join(state.lake, config.name, "predictions"), day, known, job.source.version)
 
 
@@ -149,9 +156,9 @@ def _details(job: Job) -> dict[str, Any]:
 
 def _promised(job: Job) -> dict[str, Any] | None:
     """Return what to expect of the model and where it was measured, or None when nobody has."""
-    metric = tasks.find(job.model.kind).metrics.PROMISE
-    if job.source.evaluated is not None:
-        return {"metric": metric, "value": job.source.evaluated, "measured": "when it was evaluated"}
+    metric = job.source.task.metrics.PROMISE
+    if evaluated := job.source.tags.get(metric):
+        return {"metric": metric, "value": float(evaluated), "measured": "when it was evaluated"}
     validated = job.model.candidates[job.model.selected].validation.get(metric)
     return None if validated is None else {"metric": metric, "value": validated, "measured": "on its validation days"}
 

@@ -1,6 +1,7 @@
 """The test images or texts, and what is written of a model that was measured on them."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pandas as pd
 
@@ -75,7 +76,7 @@ class ItemsUnderTest:
             metrics={**challenger.metrics, "classification": visuals.confused(figures.confusion, names)},
         )
 
-    @property
+    @cached_property
     def _labeled(self) -> Rows:
         names = self.config.classes.classes
         return Rows(shards.labels(self.rows, names), bootstrap.groups(self.rows), names)

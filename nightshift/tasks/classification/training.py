@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -55,7 +56,7 @@ class ItemSample:
         """What every graph takes and gives."""
         return self._candidates.signature(self.setting.task)
 
-    @property
+    @cached_property
     def preprocessing(self) -> Images | Texts:
         """How rows become what a graph takes."""
         return self._candidates.preprocessing(self.setting.task)

@@ -99,7 +99,7 @@ def test_an_update_keeps_the_process_and_fails_no_request(serve):
 def test_a_version_whose_files_are_spoiled_leaves_the_old_one_serving(stocked, state, serve):
     server = serve(1)
     spoiled = registry.find(stocked, "fraud", 2)
-    expected = examples.of_event(spoiled.uri)
+    expected = examples.without_state("", "fraud", spoiled.uri)
     Path(spoiled.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     pointer = storage.read_bytes(files.pointer_uri(stocked, "fraud"))
     with pytest.raises(UserError, match=r"cannot serve version 2: .*is not the file that model.json names"):
@@ -134,7 +134,7 @@ def _health_when(state: files.State, condition) -> dict:
 def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serve):
     server = serve(1)
     version = registry.find(stocked, "fraud", 2)
-    wrong = replace(examples.of_event(version.uri), score=0.123)
+    wrong = replace(examples.without_state("", "fraud", version.uri), score=0.123)
     with pytest.raises(UserError, match=r"answered .*'version': 2.* where version 2 scores 0.123"):
         endpoint.start_or_update(state, version, wrong)
     _health_when(server, lambda health: health["version"] == 1)
@@ -142,7 +142,7 @@ def test_a_score_that_is_not_the_models_own_is_not_accepted(stocked, state, serv
 
 def test_a_first_version_that_cannot_be_loaded_leaves_nothing_behind(stocked, state):
     version = registry.find(stocked, "fraud", 1)
-    expected = examples.of_event(version.uri)
+    expected = examples.without_state("", "fraud", version.uri)
     Path(version.uri, "logistic_regression.onnx").write_bytes(b"spoiled")
     with pytest.raises(UserError, match=r"did not start: .*is not the file that model.json names.*server.log"):
         endpoint.start_or_update(state, version, expected)
@@ -248,7 +248,7 @@ def test_a_registry_that_is_no_folder_is_not_served_from_here(folder, message):
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_curl_line_can_be_pasted_into_a_shell(serve, stocked):
-    expected = examples.of_event(registry.find(stocked, "fraud", 1).uri)
+    expected = examples.without_state("", "fraud", registry.find(stocked, "fraud", 1).uri)
     line = f"{expected.curl(serve(1).url)} -o /dev/null -w '%{{http_code}}'"
     assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == "200"
 
@@ -293,7 +293,10 @@ def test_the_cpu_time_of_a_process_and_of_its_children_grows_as_long_as_they_com
 def test_a_server_that_stands_still_is_no_mistake_of_the_user_s_and_what_was_live_is_live_again(stocked, state, serve):
     server = serve(1)
     version = registry.find(stocked, "fraud", 2)
-    expected, pointer = examples.of_event(version.uri), storage.read_bytes(files.pointer_uri(stocked, "fraud"))
+    expected, pointer = (
+        examples.without_state("", "fraud", version.uri),
+        storage.read_bytes(files.pointer_uri(stocked, "fraud")),
+    )
     os.kill(server.pid, signal.SIGSTOP)
     try:
         with pytest.raises(
@@ -322,7 +325,7 @@ def test_a_server_that_is_killed_while_it_starts_is_tried_again(stocked, state, 
     killer.start()
     try:
         with pytest.raises(UnavailableError, match=r"did not start: .*exit code -9.*run the same command again"):
-            endpoint.start_or_update(state, version, examples.of_event(version.uri), free_port)
+            endpoint.start_or_update(state, version, examples.without_state("", "fraud", version.uri), free_port)
     finally:
         killer.join()
     assert not storage.exists(files.pointer_uri(stocked, "fraud"))

@@ -20,7 +20,7 @@ from tests.servers import free_port
 
 def part(folder: str, number: int, traffic: float = 1.0) -> Part:
     version = registry.find(folder, "fraud", number)
-    found = examples.of_event(version.uri)
+    found = examples.without_state("", "fraud", version.uri)
     return Part(version, traffic, found.request, found.score)
 
 
