@@ -54,6 +54,15 @@ def test_a_network_takes_the_same_step_on_a_gpu(kind: str, device: str, fit: dic
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_the_same_training_gives_the_same_bits_again(kind: str, device: str, precision: str) -> None:
+    first, again = (stepped(kind, torch.device(device), 5, precision=precision) for _ in range(2))
+    assert first[0] == again[0]
+    np.testing.assert_array_equal(first[1], again[1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", NETWORKS)
 def test_bf16_is_near_to_float32(kind: str, device: str) -> None:
     loss, _ = stepped(kind, torch.device(device), precision="bf16")
     assert loss == pytest.approx(stepped(kind, CPU)[0], rel=0.03)

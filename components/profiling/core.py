@@ -15,7 +15,7 @@ from components.profiling import instruments, sampling
 from nightshift.contracts.profile import TRACE, Finding, Operation, Phase, PhaseName, Profile, Scoring
 from nightshift.graph import Graph
 from nightshift.memory import peak_memory
-from nightshift.profiler.traces import analysis, kineto
+from nightshift.profiler.traces import analysis, kineto, names
 from nightshift.profiler.traces.analysis import Known
 from nightshift.tasks.protocol import ProfiledFit
 
@@ -122,7 +122,9 @@ def diagnosis(seconds: dict[PhaseName, float], operations: list[Operation]) -> s
     takes = f"Of {total:.1f} s, {DOING[longest]} takes {seconds[longest] / total:.0%}"
     if waiting > MUCH_WAITING:
         return f"{takes}; the fit waits {waiting:.0%} of the time for its rows: storage nearer by would help most."
-    return f"{takes}; within the fit, {operations[0].name} takes most, {operations[0].share:.0%}."
+    if not operations:  # a fit on the CPU, in a run on a GPU
+        return f"{takes}; no operation of it ran on the GPU."
+    return f"{takes}; within the fit, {names.short(operations[0].name)} takes most, {operations[0].share:.0%}."
 
 
 def findings(trace: bytes) -> list[Finding]:

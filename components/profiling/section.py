@@ -2,6 +2,7 @@
 
 from nightshift.contracts.profile import Operation, Phase, Profile
 from nightshift.contracts.section import Column, Fact, Facts, Row, Section, Table, Text
+from nightshift.profiler.traces import names
 from nightshift.profiler.traces import section as shown
 
 WEIGHT = 70
@@ -44,6 +45,7 @@ def _operations(operations: list[Operation]) -> Table:
         Column(title="Share of time", format="percent", has_bars=True),
     ]
     rows = [
-        Row(cells=[each.name, each.calls, each.self_cpu_ms, each.self_device_ms, each.share]) for each in operations
+        Row(cells=[names.short(each.name), each.calls, each.self_cpu_ms, each.self_device_ms, each.share])
+        for each in operations
     ]
     return Table(title="Top operations of the fit", columns=columns, rows=rows, shown=5)

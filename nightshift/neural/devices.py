@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import deterministic
 
+from nightshift.config.neural import Precision
 from nightshift.errors import UserError
 
 
@@ -23,6 +25,18 @@ def torch_device(name: str) -> torch.device:
             "with one, or run with --device cpu"
         )
     return torch.device(name)
+
+
+def arithmetic(model: nn.Module, precision: Precision) -> str:
+    """Return what a network multiplies in on a GPU, as the hardware table names it.
+
+    Convolutions of float32 are TF32 there unless PyTorch is told otherwise; products of matrices are not.
+    """
+    if precision is not Precision.FLOAT32:
+        return precision.value
+    is_exact = torch.backends.cudnn.conv.fp32_precision == "ieee"  # type: ignore[attr-defined]
+    convolves = any(isinstance(module, nn.Conv2d) for module in model.modules())
+    return "tf32" if convolves and not is_exact else "fp32"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from nightshift import step
-from nightshift.neural import simulated
+from nightshift.neural import devices, simulated
 from nightshift.neural.simulated import Request
 from nightshift.neural.trainer import Training
 
@@ -79,7 +79,8 @@ def measured(asked: Request, device: torch.device) -> None:
     with simulated.training(asked, device) as training:
         trial = Trial(training)
         gpu = torch.cuda.get_device_name() if device.type == "cuda" else ""
-        simulated.say({"flops": training.replica.recipe.flops(), "gpu": gpu})
+        arithmetic = devices.arithmetic(training.replica.model, training.replica.fit.precision)
+        simulated.say({"flops": training.replica.recipe.flops(), "gpu": gpu, "arithmetic": arithmetic})
         while (asks := _next())[0] is not Asked.END:
             if asks[0] is Asked.TRACE:
                 trial.trace(asks[1])

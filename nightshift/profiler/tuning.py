@@ -24,7 +24,6 @@ from nightshift.profiler.networks import Network
 MOST = 120  # pairs of a comparison that stays undecided
 PROCESSES = "processes"
 ENDED = "it ended; what it says stands above"
-FIGURES = {Precision.FLOAT32: "fp32"}  # as the hardware table names them, where it does not as the config
 
 Value = int | str | bool
 
@@ -138,6 +137,7 @@ class Side:
         variant: what they train.
         flops: floating-point operations per row.
         gpu: the driver's name of it; empty on the CPU.
+        arithmetic: in what it multiplies, as the hardware table names it.
         has_ended: whether they have ended before they were told to.
     """
 
@@ -163,7 +163,7 @@ class Side:
         except UserError:
             self.__exit__()
             raise
-        self.flops, self.gpu = float(found["flops"]), str(found["gpu"])
+        self.flops, self.gpu, self.arithmetic = float(found["flops"]), str(found["gpu"]), str(found["arithmetic"])
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -378,8 +378,8 @@ def speed(side: Side, taken: Sequence[Stretch]) -> Speed:
         return Speed(rows, flops, median(each.cpu_seconds / each.seconds for each in taken) / cores)
     from nightshift.profiler.traces import ceiling  # NumPy as well
 
-    precision, gpu = side.variant.value("precision"), ceiling.find(side.gpu)
-    peak = gpu.peaks.get(FIGURES.get(precision, precision)) if gpu else None
+    gpu = ceiling.find(side.gpu)
+    peak = gpu.peaks.get(side.arithmetic) if gpu else None
     return Speed(rows, flops, flops / (peak * side.variant.processes) if peak else None)
 
 

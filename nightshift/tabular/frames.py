@@ -62,7 +62,7 @@ def _cuda() -> Backend:
         import cupy
     except ImportError as error:
         raise UserError(
-            f"--device cuda needs RAPIDS, and {error.name} is missing; "
+            f"--device cuda needs RAPIDS, which cannot be imported ({error}); "
             "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
         ) from None
     try:

@@ -80,7 +80,8 @@ def summary(found: TraceProfile, folder: str) -> list[str]:
     """Return what a person reads in the terminal."""
     busy = "no GPU" if found.gpu_busy_pct is None else f"GPU busy {found.gpu_busy_pct:.1f} %"
     steps = "no step is marked" if found.step_ms is None else f"{found.step_ms:.1f} ms a step"
-    costs = ["" if each.won_ms is None else f" ({each.won_ms:.1f} ms a step)" for each in found.diagnosis]
+    unit = "ms" if found.step_ms is None else "ms a step"
+    costs = ["" if each.won_ms is None else f" ({each.won_ms:.1f} {unit})" for each in found.diagnosis]
     ranked = [
         f"{number}. {each.title}{cost}: {each.evidence} {each.fix}"
         for number, (each, cost) in enumerate(zip(found.diagnosis, costs, strict=True), 1)

@@ -38,6 +38,11 @@ class Case:
         """Of the slowest GPU."""
         return self.one.trace
 
+    @property
+    def unit(self) -> str:
+        """What counts and times are of: a step where the trace marks steps, else all of it."""
+        return "per step" if len(self.trace.steps) else "in the trace"
+
     def finding(self, title: str, lost: float, evidence: str, fix: str) -> Finding:
         """Return a finding about so many microseconds."""
         ms, percent = self.one.ms(lost), self.one.percent(lost)
@@ -86,7 +91,7 @@ def _pageable(case: Case) -> Finding | None:
     one, work = case.one, case.trace.work
     rows = work[gaps.pageable(case.trace, work)]
     evidence = (
-        f"{len(rows) / one.steps:.3g} copies per step, {rows['bytes'].sum() / one.steps / 1e6:.3g} MB, come from "
+        f"{len(rows) / one.steps:.3g} copies {case.unit}, {rows['bytes'].sum() / one.steps / 1e6:.3g} MB, come from "
         f"pageable memory; they take {one.ms(one.exposed_pageable):.3g} ms without any computation, and the GPU is "
         f"idle for {one.ms(one.idle[Cause.COPY]):.3g} ms around them, since the host waits in each."
     )
@@ -97,7 +102,7 @@ def _pageable(case: Case) -> Finding | None:
 def _synchronization(case: Case) -> Finding | None:
     one, calls = case.one, synchronizations(case.trace)
     evidence = (
-        f"The host waits for the GPU {calls / one.steps:.3g} times per step; the GPU runs dry and is idle for "
+        f"The host waits for the GPU {calls / one.steps:.3g} times {case.unit}; the GPU runs dry and is idle for "
         f"{one.ms(one.idle[Cause.SYNC]):.3g} ms, until the host has caught up."
     )
     fix = (
@@ -109,7 +114,7 @@ def _synchronization(case: Case) -> Finding | None:
 def _allocation(case: Case) -> Finding | None:
     one = case.one
     calls = int(case.trace.named(_calls(case.trace), *gaps.ALLOCATING).sum())
-    evidence = f"{calls / one.steps:.3g} allocations or releases per step wait for the GPU, while it is idle."
+    evidence = f"{calls / one.steps:.3g} allocations or releases {case.unit} wait for the GPU, while it is idle."
     fix = (
         "Keep shapes constant, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; do not call "
         "torch.cuda.empty_cache() in the loop."
@@ -122,8 +127,8 @@ def _launches(case: Case) -> Finding | None:
     times = rows["end"] - rows["start"]
     short = 100 * float(np.mean(times < SHORT)) if len(times) else 0.0
     evidence = (
-        f"The GPU is idle for {one.ms(one.idle[Cause.LAUNCH]):.3g} ms of each step in short gaps, because the host "
-        f"launches too late: {len(rows) / one.steps:,.0f} kernels per step, {short:.0f} % of them shorter than "
+        f"The GPU is idle for {one.ms(one.idle[Cause.LAUNCH]):.3g} ms {case.unit} in short gaps, because the host "
+        f"launches too late: {len(rows) / one.steps:,.0f} kernels {case.unit}, {short:.0f} % of them shorter than "
         f"{SHORT:g} us."
     )
     fix = "Launch less: torch.compile(mode='reduce-overhead'), CUDA graphs, a fused optimizer, larger batches."
@@ -143,7 +148,7 @@ def _pauses(case: Case) -> Finding | None:
 def _waits(case: Case) -> Finding | None:
     one = case.one
     evidence = (
-        f"For {one.ms(one.idle[Cause.DEVICE]):.3g} ms a step the GPU is idle although its next work was launched; "
+        f"For {one.ms(one.idle[Cause.DEVICE]):.3g} ms {case.unit} the GPU is idle although its next work was launched; "
         "it waits for another stream, or for what is not in the trace."
     )
     fix = "Look in Perfetto at what ends when these gaps do: streams that wait for each other, other ranks, copies."
@@ -181,7 +186,7 @@ def _imbalance(case: Case) -> Finding | None:
 def _copies(case: Case) -> Finding | None:
     one = case.one
     lost = max(one.exposed_copies - one.exposed_pageable, 0.0)
-    evidence = f"The GPU only copies or sets memory for {one.ms(lost):.3g} ms of each step."
+    evidence = f"The GPU only copies or sets memory for {one.ms(lost):.3g} ms {case.unit}."
     fix = "Copy the next batch in a stream of its own while this one computes, and keep tensors on the GPU."
     return case.finding("Exposed copies", lost, evidence, fix)
 

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -50,7 +51,7 @@ RULES: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
         (Kind.OTHER, r"^triton_(poi|red|per|for|spl|coo|mix|fused)_|^(loop|input)_\w*fusion|^wrapped_"),
         (Kind.UNKNOWN, r"^triton_unk_"),
         # libraries of pointwise kernels, reductions, sorts, tables and copies
-        (Kind.OTHER, r"^(void )?(at|at_cuda_detail|c10|cub|rocprim|hipcub|thrust|hip_?cub)::"),
+        (Kind.OTHER, r"^(void )?(at|at_cuda_detail|c10|cub|rocprim|hipcub|thrust|hip_?cub|cudf|dh|xgboost)::"),
         (Kind.OTHER, r"multi_tensor_apply|fbgemm_gpu::|split_embedding|dense_embedding|splitKreduce|ReduceSplitK"),
         # products with a vector and outer products only read memory; depthwise convolutions and the attention of one
         # token too
@@ -107,7 +108,7 @@ PRECISIONS: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("int8", r"s8s8|u8u8|int8|(?<![a-z])i8i8|imma|i8816|i16832|i16864|w8a8_?int|a8w8_int"),
         ("bf16", r"bf16|bfloat16|nvjet_(sm\d+_)?t|DF16b"),
         ("fp16", r"(?<!b)fp?16|half|[^a-z]h(884|1688|16816|gemm)|nvjet_(sm\d+_)?h"),
-        ("tf32", r"tf32|(?<![a-z0-9])s_?1688"),
+        ("tf32", r"tf(loat)?32|(?<![a-z0-9])s_?1688"),
         ("fp64", r"dgemm|(?<![a-z0-9])d_?884|zgemm|<double"),
         ("fp32", r"f32f32|fp32|sgemm|scudnn|cgemm|<float|_f32_|ffma"),
     )
@@ -118,6 +119,8 @@ TENSILE_TYPES = {
     "F8": "fp8", "B8": "fp8", "F4": "fp4", "I8": "int8", "H": "fp16", "B": "bf16", "X": "tf32", "S": "fp32",
     "D": "fp64", "C": "fp32", "Z": "fp64",
 }  # fmt: skip
+
+MANGLED = re.compile(r"_ZN(\d.*)")  # https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling
 
 
 @functools.cache
@@ -160,6 +163,8 @@ def collective(name: str) -> str:
 
 def short(name: str) -> str:
     """Return a kernel's name without the return type, template arguments and parameters, for people."""
+    if mangled := MANGLED.match(name):
+        return "::".join(_identifiers(mangled[1]))
     plain = name.removeprefix("void ").replace("(anonymous namespace)", "anonymous")
     depth, kept = 0, []
     for letter in plain:
@@ -170,3 +175,11 @@ def short(name: str) -> str:
             kept.append(letter)
         depth -= letter == ">" and depth > 0
     return "".join(kept).strip() or name
+
+
+def _identifiers(mangled: str) -> Iterator[str]:
+    """Yield the parts of a nested name in the C++ ABI's spelling, each after its length, up to template arguments."""
+    while length := re.match(r"\d+", mangled):
+        end = length.end() + int(length[0])
+        yield mangled[length.end() : end]
+        mangled = mangled[end:]

@@ -87,7 +87,7 @@ def diagnosis(findings: Sequence[Finding]) -> Table:
     columns = [
         Column(title="What costs time, most first"),
         Column(title="To be won, ms", format="plain"),
-        Column(title="Of the step", format="percent", has_bars=True),
+        Column(title="Of the time", format="percent", has_bars=True),
     ]
     rows = [Row(cells=[each.title, each.won_ms, _part(each.won_pct)]) for each in findings]
     return Table(title="Diagnosis", columns=columns, rows=rows, is_key=True)
@@ -102,7 +102,7 @@ def _breakdown(found: TraceProfile) -> Table:
     columns = [
         Column(title="Part"),
         Column(title="ms per step", format="plain"),
-        Column(title="Of the step", format="percent", has_bars=True),
+        Column(title="Of the time", format="percent", has_bars=True),
     ]
     rows = [
         Row(cells=[each.name, each.ms, each.pct / 100], tone="neutral" if each.is_idle else "good")

@@ -1,8 +1,8 @@
 """The kinds of models: each is fitted by its library and handed back as an ONNX graph.
 
 The only file that imports cuml. On the GPU, XGBoost and PyTorch take `device="cuda"`; logistic regression and
-random forest come from cuML (26.02) and are converted by its `as_sklearn()`. The GPU paths follow the
-libraries' documentation and have not been run.
+random forest come from cuML (26.02) and are converted by its `as_sklearn()`; these two follow its documentation and
+have not been run.
 """
 
 import hashlib
@@ -202,9 +202,9 @@ def _cuml() -> Any:
     try:
         import cuml.ensemble
         import cuml.linear_model
-    except ImportError:
+    except ImportError as error:
         raise UserError(
-            "--device cuda needs cuML for logistic_regression and random_forest, and it is missing; "
+            f"--device cuda needs cuML for logistic_regression and random_forest, and it cannot be imported ({error}); "
             "in the checkout run pip install -e '.[gpu]', or run with --device cpu"
         ) from None
     return cuml

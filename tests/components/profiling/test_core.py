@@ -106,6 +106,12 @@ def test_the_diagnosis_says_when_the_fit_waits():
     assert core.diagnosis(quick, OPERATIONS).endswith("within the fit, aten::mm takes most, 40%.")
 
 
+def test_the_diagnosis_says_when_nothing_of_a_fit_ran_on_the_gpu():
+    """Weighted words are fitted on the CPU, whatever the device of their run is."""
+    seconds = dict.fromkeys(PhaseName, 0.0) | {PhaseName.FIT: 1.0}
+    assert core.diagnosis(seconds, []).endswith("no operation of it ran on the GPU.")
+
+
 def test_what_the_trace_shows_of_a_gpu_is_found(tmp_path):
     events = Events().kernel("sgemm", 0, 100, launched=(-9, 5)).kernel("sgemm", 300, 100, launched=(290, 5))
     trace = Path(save(tmp_path / "trace.json.gz", events)).read_bytes()

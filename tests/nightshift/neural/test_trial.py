@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from nightshift.neural import simulated
+from nightshift.config.neural import Precision
+from nightshift.neural import devices, simulated
 from nightshift.neural.collectives import Measured
 from nightshift.neural.trial import Trial, measured
 
@@ -29,6 +30,27 @@ def test_a_stretch_trains_whole_batches_for_about_the_same_time_on_end(kind: str
 
     assert {each["rows"] for each in stretches} == {30 * found.steps}
     assert all(each["seconds"] > 0 and each["cpu_seconds"] > 0 for each in stretches)
+
+
+@pytest.mark.parametrize(
+    ("kind", "precision", "multiplies"),
+    [
+        ("resnet", Precision.FLOAT32, "tf32"),
+        ("bert", Precision.FLOAT32, "fp32"),
+        ("mlp", Precision.FLOAT32, "fp32"),
+        ("resnet", Precision.BF16, "bf16"),
+        ("mlp", Precision.FP16, "fp16"),
+    ],
+)
+def test_a_network_multiplies_in_its_precision_and_convolves_float32_in_tf32(
+    kind: str, precision: Precision, multiplies: str
+) -> None:
+    shape, parameters = NETWORKS[kind]
+    model = simulated.recipe(kind, shape, SMALL | parameters).model()
+
+    assert devices.arithmetic(model, precision) == multiplies
+    with devices.exact():
+        assert devices.arithmetic(model, Precision.FLOAT32) == "fp32"
 
 
 def test_a_variant_that_cannot_be_says_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ class Fake:
 
     def __init__(self, variant: Variant, setting: Setting, seconds: Callable[[], float], gpu: str = "") -> None:
         self.variant, self.setting, self._seconds = variant, setting, seconds
-        self.flops, self.gpu, self.has_ended = 1e6, gpu, False
+        self.flops, self.gpu, self.arithmetic, self.has_ended = 1e6, gpu, "bf16", False
 
     def __enter__(self) -> "Fake":
         return self
@@ -182,16 +182,18 @@ def test_an_axis_has_the_values_that_apply(
 
 
 @pytest.mark.parametrize(
-    ("gpu", "precision", "used"),
+    ("gpu", "arithmetic", "used"),
     [
         ("NVIDIA H100 80GB HBM3", "bf16", 1e12 / 989e12),
-        ("NVIDIA H100 80GB HBM3", "float32", 1e12 / 67e12),
+        ("NVIDIA H100 80GB HBM3", "fp32", 1e12 / 67e12),
+        ("NVIDIA H100 80GB HBM3", "tf32", 1e12 / 494.5e12),
         ("Tesla T4", "bf16", None),
         ("Unheard Of", "bf16", None),
     ],
 )
-def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, precision: str, used: float | None) -> None:
-    side = Fake(Variant({"precision": precision}, GIVEN.trainer), SETTING, lambda: 1e-4, gpu)
+def test_a_gpu_is_used_as_its_data_sheet_says_for_the_precision(gpu: str, arithmetic: str, used: float | None) -> None:
+    side = Fake(GIVEN, SETTING, lambda: 1e-4, gpu)
+    side.arithmetic = arithmetic
 
     found = tuning.speed(side, [side.stretch()])
 

@@ -2,11 +2,12 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 
 from nightshift.errors import UserError
-from nightshift.profiler.traces import stream, texts, timeline
+from nightshift.profiler.traces import kineto, stream, texts, timeline
 from nightshift.profiler.traces.analysis import Known, analyze
 from nightshift.profiler.traces.products import count
 from nightshift.profiler.traces.trace import Host, Work
@@ -33,6 +34,18 @@ def test_every_dialect_says_the_same(dialect, zero, tmp_path):
     assert trace.work["stream"].tolist() == [7, 7, 7]
     calls = trace.host[trace.host["kind"] == Host.CALL]
     assert calls["cause"].tolist() == trace.work["cause"].tolist()[:2]
+
+
+def test_a_trace_of_a_training_on_an_h200_says_where_its_time_goes():
+    """A step of ResNet-50 in bf16 with 128 images, as PyTorch 2.11 recorded it for `nightshift tune`."""
+    path = Path(__file__).with_name("resnet50-h200.json.gz")
+    with path.open("rb") as file:
+        profiled = analyze([kineto.read(file, path.name)], Known())
+
+    assert (round(profiled.step_ms, 1), round(profiled.gpu_busy_pct, 1)) == (47.4, 63.4)
+    assert profiled.diagnosis[0].title == "Gaps between kernels (launch-bound)"
+    assert (profiled.tensor_core_pct, profiled.unknown_pct < 1) == (100, True)
+    assert "batch_norm" in profiled.top_kernels[0].name
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["json", "json.gz"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nightshift.profiler.traces.names import Kind, classify, collective
+from nightshift.profiler.traces.names import Kind, classify, collective, short
 
 TABLE = Path(__file__).with_name("kernel_names.tsv")
 SAID = {"yes": True, "no": False, "": None}
@@ -27,6 +27,26 @@ def test_what_inductor_fuses_is_pointwise_whatever_it_is_named_after():
     products = [row["name"] for row in rows() if row["kind"] in (Kind.MATRIX, Kind.COMMUNICATION)]
     for prefix in ("triton_poi_fused_", "triton_red_fused_", "triton_per_fused_", "triton_for_fused_"):
         assert {classify(prefix + name).kind for name in products} == {Kind.OTHER}
+
+
+@pytest.mark.parametrize(
+    ("name", "shortened"),
+    [
+        (
+            "void at::native::(anonymous namespace)::reduce_kernel<512, 1>(float const*)",
+            "at::native::anonymous::reduce_kernel",
+        ),
+        (
+            "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionEEEvNT_6ParamsE",
+            "cutlass__5x_cudnn::Kernel",
+        ),
+        ("_ZN3foo3barEv", "foo::bar"),
+        ("sm90_xmma_wgrad_tilesize64x64x32", "sm90_xmma_wgrad_tilesize64x64x32"),
+        ("_ZN", "_ZN"),
+    ],
+)
+def test_a_kernel_is_shown_without_what_its_template_was_given(name, shortened):
+    assert short(name) == shortened
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,159 @@
+"""What a GPU computes beside the CPU of the same machine, in ratios from one run.
+
+    python -m benchmarks.gpu [features] [models] [scores] [--device cuda]
+
+`nightshift tune --config resnet50 --device cuda` measures how fast a network trains.
+"""
+
+import argparse
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+from rich.console import Console
+from rich.table import Table
+from sklearn.metrics import average_precision_score
+from torch import cuda
+
+from benchmarks import networks
+from benchmarks.features import ROOT, transactions
+from benchmarks.networks import in_turn
+from nightshift import config
+from nightshift.config.tabular import CandidateKind
+from nightshift.graph import PROVIDERS, Graph
+from nightshift.tabular import frames
+from nightshift.tasks.fitting import FitSpec
+from nightshift.tasks.tabular import estimators
+from nightshift.tasks.tabular.features import core
+
+TIMES, ROUNDS = (1, 5), 3  # how often the published rows, of other customers and terminals each time
+ROWS, WIDTH = 1_000_000, 15
+PARAMETERS = {
+    CandidateKind.XGBOOST: {"n_estimators": 200, "max_depth": 6},
+    CandidateKind.MLP: {"epochs": 2, "batch_size": 4096},
+    CandidateKind.LOGISTIC_REGRESSION: {},
+    CandidateKind.RANDOM_FOREST: {"n_estimators": 50, "max_depth": 12},
+}
+BATCHES = (1, 32)
+CORES = len(os.sched_getaffinity(0))
+console = Console(width=120)
+
+
+def measure_features(device: str) -> None:
+    """The kernel of features over all published transactions, and over ten times as many."""
+    handbook = config.parse(yaml.safe_load((ROOT / "pipelines" / "configs" / "handbook.yaml").read_text()))
+    cpu, there = frames.backend("cpu"), frames.backend(device)
+    table = Table("rows", "CPU s", f"{device} s", "CPU / it", "with the way there and back", "bits", title="Features")
+    once = transactions()
+    for times in TIMES:
+        events = repeated(once, times)
+        moved = there.from_host(events)
+        calls = {
+            "cpu": partial(core.features, events, handbook, cpu),
+            "there": partial(finished, partial(core.features, moved, handbook, there)),
+            "way": partial(from_host_and_back, events, handbook, there),
+        }
+        seconds = in_turn(calls, ROUNDS)
+        ours, theirs = calls["cpu"](), there.to_host(calls["there"]())
+        equal = all(np.array_equal(ours[name], theirs[name]) for name in core.numeric_inputs(handbook))
+        ratios = [f"{seconds['cpu'] / seconds[name]:.1f}" for name in ("there", "way")]
+        taken = [f"{seconds[name]:.3f}" for name in ("cpu", "there")]
+        table.add_row(f"{len(events):,}", *taken, *ratios, "equal" if equal else "differ")
+    console.print(table)
+
+
+def repeated(events: pd.DataFrame, times: int) -> pd.DataFrame:
+    """Return events so many times, each time of other customers and terminals, in order of time."""
+    copies = [
+        events.assign(**{key: events[key] + 10_000_000 * i for key in ("customer", "terminal")}) for i in range(times)
+    ]
+    return pd.concat(copies, ignore_index=True).sort_values("event_time", kind="stable", ignore_index=True)
+
+
+def from_host_and_back(events: pd.DataFrame, handbook: config.Config, backend: frames.Backend) -> None:
+    """Compute features of rows that lie in the host's memory, and bring them there."""
+    backend.to_host(core.features(backend.from_host(events), handbook, backend))
+
+
+def measure_models(device: str) -> None:
+    """Candidates of a table, fitted on random rows with rare positives."""
+    (matrix, labels), (unseen, truth) = rows(0), rows(1)
+    headings = ("candidate", f"CPU s ({CORES} threads)", f"{device} s", "CPU / it", "average precision, CPU", device)
+    table = Table(*headings, title=f"Fits of {ROWS:,} rows with {WIDTH} inputs")
+    for kind, parameters in PARAMETERS.items():
+        seconds, precisions = [], []
+        for where in ("cpu", device):
+            spec = FitSpec("parameters", {**parameters, **threads(kind)}, 0, CORES, where)
+            estimators.fit(kind, spec, matrix[:10_000], labels[:10_000])  # libraries are loaded
+            began = time.perf_counter()
+            fitted = finished(partial(estimators.fit, kind, spec, matrix, labels))
+            seconds.append(time.perf_counter() - began)
+            precisions.append(average_precision_score(truth, Graph(fitted.graph, CORES).score(unseen)))
+        ratio = f"{seconds[0] / seconds[1]:.1f}"
+        table.add_row(kind, *(f"{each:.2f}" for each in seconds), ratio, *(f"{each:.3f}" for each in precisions))
+    console.print(table)
+
+
+def rows(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return random inputs, and labels that depend on them; one in about thirty is positive."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(ROWS, WIDTH)).astype(np.float32)
+    logit = matrix[:, 0] + matrix[:, 1] * matrix[:, 2] - 4.5
+    return matrix, (rng.random(ROWS) < 1 / (1 + np.exp(-logit))).astype(np.int8)
+
+
+def threads(kind: CandidateKind) -> dict[str, int]:
+    """Return the parameter that gives a network all cores; others are told otherwise."""
+    return {"threads": CORES} if kind is CandidateKind.MLP else {}
+
+
+def finished(work: Callable[[], Any]) -> Any:
+    """Return what work gives once the GPU is done with it."""
+    found = work()
+    if cuda.is_available():
+        cuda.synchronize()
+    return found
+
+
+def measure_scores(device: str) -> None:
+    """ResNet-50 and BERT-base by ONNX Runtime, as a server runs them."""
+    headings = (
+        "network",
+        "rows a call",
+        f"CPU ms ({CORES} threads)",
+        f"{device} ms",
+        "CPU / it",
+        "scores differ by at most",
+    )
+    table = Table(*headings, title="Scores by ONNX Runtime, float32")
+    for network in networks.NETWORKS:
+        for cells in scored(network(), device):
+            table.add_row(*cells)
+    console.print(table)
+
+
+def scored(network: networks.Network, device: str) -> Iterator[list[str]]:
+    """Yield a row of the table for each size of a call."""
+    cpu, there = (Graph(network.graph, CORES, PROVIDERS[name]) for name in ("cpu", device))
+    for batch in BATCHES:
+        inputs = np.resize(network.sample, (batch, *network.sample.shape[1:]))
+        seconds = in_turn({"cpu": partial(cpu.score, inputs), "there": partial(there.score, inputs)}, ROUNDS)
+        moved = np.abs(cpu.score(inputs) - there.score(inputs)).max()
+        taken = [f"{1e3 * seconds[name]:.2f}" for name in ("cpu", "there")]
+        yield [network.name, str(batch), *taken, f"{seconds['cpu'] / seconds['there']:.1f}", f"{moved:.1e}"]
+
+
+MEASUREMENTS = {"features": measure_features, "models": measure_models, "scores": measure_scores}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("measurements", nargs="*", default=list(MEASUREMENTS), metavar="measurement")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    asked = parser.parse_args()
+    for name in asked.measurements:
+        MEASUREMENTS[name](asked.device)
