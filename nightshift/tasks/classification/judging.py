@@ -13,9 +13,9 @@ from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.tasks import trials
+from nightshift.tasks.classification.metrics import LOWER_IS_BETTER
 from nightshift.tasks.trials import Contender, Gate, Trial
 
-LOWER_IS_BETTER = ("log_loss", "calibration_error")
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
 
 
