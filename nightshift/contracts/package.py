@@ -265,6 +265,17 @@ class ModelPackage(Artifact):
         return self.preprocessing.kind
 
     @property
+    def inputs(self) -> Inputs:
+        """The named inputs of a model that takes such, whatever its task.
+
+        Raises:
+            UserError: when it takes images or texts.
+        """
+        if not isinstance(self.preprocessing, Inputs):
+            raise UserError(f"the model is one of task {self.kind!r}, and this is for models with named inputs only")
+        return self.preprocessing
+
+    @property
     def tabular(self) -> Tabular:
         """How events become the input of a tabular model.
 
