@@ -19,13 +19,15 @@ async def score(model: Model, asked: object) -> Answer:
     """
     rows = model.rows.matrix(asked)
     scores = await model.batcher.score(rows)
-    found = predictions(scores, model.package.threshold)
+    found = predictions(scores, model.package.decision.threshold)
     content = {"model": model.name, "version": model.pointer.version, "predictions": found}
     return Answer(Response.json(content), [Scored(model, scores)])
 
 
-def predictions(scores: npt.NDArray[np.float32], threshold: float) -> list[dict[str, float | bool]]:
-    """Return what a request is answered with, one prediction a score."""
+def predictions(scores: npt.NDArray[np.float32], threshold: float | None) -> list[dict[str, float | bool]]:
+    """Return what a request is answered with, one prediction a score; flagged or not where there is a threshold."""
+    if threshold is None:
+        return [{"score": score} for score in scores.tolist()]
     return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]
 
 
