@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from nightshift.contracts import package
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision
 from nightshift.profiler.pairs import EACH, ROUNDS, Side, ratios
 from nightshift.stats import performance

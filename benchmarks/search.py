@@ -18,7 +18,7 @@ from rich.console import Console
 
 from benchmarks.steps import run_steps
 from nightshift.config import Config, parse
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.tables import read_table
 from nightshift.splits import Days, plan, rows_of, test_rows
 from nightshift.stats import ranking as metrics

@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from nightshift import registry
 from nightshift.contracts import package
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from tests import packages, tracking
 from tests.kubeflow import Kubeflow, serve
 

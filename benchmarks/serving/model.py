@@ -14,7 +14,7 @@ import pandas as pd
 from benchmarks.online import CHOSEN, CUSTOMERS, DAYS, LAST, ROWS_A_DAY, TERMINALS, world
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.contracts.package import Inputs, Tabular
+from nightshift.contracts.preprocessing import Inputs, Tabular
 from nightshift.serving import files
 from nightshift.tabular import windows
 from nightshift.tabular.online import snapshot

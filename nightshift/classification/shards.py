@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from nightshift import storage
-from nightshift.contracts.package import Images, Texts
+from nightshift.contracts.preprocessing import Images, Texts
 from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
 from nightshift.splits import Days, Fold, apart, rows_of

@@ -1,11 +1,11 @@
 """One use case: the generic sections and, by its kind, the task."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Self, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Self, Union, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
-from nightshift import strict_json
+from nightshift import kinds, strict_json
 from nightshift.config.classes import Images, Texts
 from nightshift.config.policy import (
     Controller,
@@ -24,6 +24,11 @@ from nightshift.config.source import Columns, Simulator, Source
 from nightshift.config.tabular import Tabular
 from nightshift.errors import UserError, nearest
 
+if TYPE_CHECKING:
+    AnyTask = Tabular | Images | Texts
+else:
+    AnyTask = Union[tuple(kinds.sections())]  # noqa: UP007 of as many as are installed
+
 EXACT = 2**53  # up to which float64 has every whole number
 LARGEST_UNITS = 10**13  # of an amount, in the currency's smallest unit: 900,000 of them add up in int64
 
@@ -40,7 +45,7 @@ class Config(Section):
     limits: Limits = Limits()
     simulator: Simulator = Simulator()
     protocol: Protocol = Protocol()
-    task: Annotated[Tabular | Images | Texts, Field(discriminator="kind")]
+    task: Annotated[AnyTask, Field(discriminator="kind")]
     evaluation: Evaluation = Evaluation()
     drift: Drift = Drift()
     controller: Controller = Controller()
@@ -143,7 +148,7 @@ def _explain(item: dict[str, Any]) -> str:
         allowed = _keys_at(given[:-1])
         return f"{field}: unknown key; allowed here: {', '.join(allowed)}{nearest(path[-1], allowed)}"
     if item["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        return f"{field}.kind: is {item['input'].get('kind')!r}; allowed: {', '.join(Kind)}"
+        return f"{field}.kind: is {item['input'].get('kind')!r}; allowed: {', '.join(kinds.registered())}"
     if item["type"] == "missing":
         return f"{field}: missing, and it has no default; add it to the config"
     if item["type"] == "value_error" and not path:
@@ -162,7 +167,7 @@ def _keys_at(path: list[str]) -> list[str]:
     section: type[Section] = Config
     within = [section]
     for part in path:
-        if part in list(Kind):
+        if part in kinds.registered():
             section = next(each for each in within if part in get_args(each.model_fields["kind"].annotation))
         elif field := section.model_fields.get(part):
             within = list(_sections(field.annotation)) or within

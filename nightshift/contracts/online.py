@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from nightshift.contracts.artifact import Artifact, Part
-from nightshift.contracts.package import Windows
+from nightshift.contracts.preprocessing import Windows
 
 SUFFIX = ".state"
 

@@ -7,17 +7,22 @@ The manifest is written last and names every other file with its hash; how frame
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Self, TypeVar, Union
 
 import annotated_types
-from pydantic import Field, StringConstraints, computed_field
+from pydantic import Field, computed_field
 
-from nightshift import storage
+from nightshift import kinds, storage
 from nightshift.contracts.artifact import Artifact, LabeledWindow, Part, Window
+from nightshift.contracts.preprocessing import Classes, FileName, Images, Inputs, Preprocessing, Tabular, Texts
 from nightshift.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    AnyPreprocessing = Tabular | Images | Texts
+else:
+    AnyPreprocessing = Union[tuple(kinds.preprocessings())]  # noqa: UP007 of as many as are installed
 
 MANIFEST = "model.json"
 REFERENCE = "reference.parquet"
@@ -25,12 +30,10 @@ INPUT = "inputs"
 OUTPUT = "score"
 EMBEDDING = "embedding"  # what graphs of networks give besides, for drift; no part of the signature
 
-# a file lies in the package's own folder
-Name = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
 Size = Annotated[int, annotated_types.Ge(0)]
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=Preprocessing)
 
 
 class Format(StrEnum):
@@ -59,7 +62,7 @@ class Datatype(StrEnum):
 class File(Part):
     """A file of the package."""
 
-    name: Name = Field(description="its name in the package's folder")
+    name: FileName = Field(description="its name in the package's folder")
     sha256: str = Field(description="hash of its bytes")
     size: Size = Field(description="bytes")
     format: Format
@@ -108,88 +111,6 @@ class Signature(Part):
         return cls(inputs=[taken], outputs=[Tensor(name=OUTPUT, datatype=Datatype.FP32, shape=[-1, classes])])
 
 
-class Inputs(Part):
-    """The named inputs of a tabular model, in the order of its matrix: the numeric, then the categorical by name."""
-
-    numeric: list[str] = Field(description="columns taken as they are")
-    categorical: dict[str, list[str]] = Field(
-        description="column -> the categories seen in training; one-hot, an unseen value is all zeros"
-    )
-
-    @property
-    def columns(self) -> list[str]:
-        """The columns a frame must have to be scored."""
-        return [*self.numeric, *self.categorical]
-
-    @property
-    def width(self) -> int:
-        """Columns of the matrix."""
-        return len(self.numeric) + sum(map(len, self.categorical.values()))
-
-
-class Windows(Part):
-    """How the inputs over trailing windows are computed from events, see `components/features`."""
-
-    windows_days: list[int] = Field(description="lengths of the windows")
-    amount_decimals: int = Field(description="decimals at which amounts are summed, exactly")
-    label_delay_days: int = Field(description="days until a label is known, by which windows of labels end earlier")
-    roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
-
-
-class Tabular(Inputs):
-    """From events to the model's input, for the task `tabular`."""
-
-    kind: Literal["tabular"] = "tabular"
-    windows: Windows
-
-
-class Classes(Part):
-    """From an image or a text to the model's input.
-
-    Attributes:
-        item: what requests call one.
-    """
-
-    item: ClassVar[str]
-    classes: list[str] = Field(description="what each score is of")
-
-
-class Images(Classes):
-    """From an image file to the model's input, for images; see `nightshift/classification/images.py`.
-
-    The graph takes pixels as they are, 0 to 255.
-    """
-
-    item = "image"
-    kind: Literal["image-classification"] = "image-classification"
-    side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
-    channels: int = Field(description="1: gray, 3: RGB")
-    min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
-    max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
-
-    @property
-    def seen(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        return {"side": self.side, "channels": self.channels}
-
-
-class Texts(Classes):
-    """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
-
-    item = "text"
-    kind: Literal["text-classification"] = "text-classification"
-    length: int = Field(description="tokens at which longer texts are cut")
-    tokenizer: Name | None = Field(description="the tokenizer's file; null: words, by their hashes")
-    tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
-    vocabulary: int = Field(description="numbers that tokens have")
-    pad: int = Field(description="the number that fills texts up, and counts for nothing")
-
-    @property
-    def seen(self) -> dict[str, Any]:
-        """What features have to be made with for the model."""
-        return {"length": self.length, "vocabulary": self.vocabulary, "tokenizer_sha256": self.tokenizer_sha256}
-
-
 class DecisionRule(Part):
     """From scores to a decision."""
 
@@ -203,7 +124,7 @@ class Candidate(Part):
 
     kind: str = Field(description="as in the config")
     parameters: dict[str, float | int | str | bool] = Field(description="as in the config")
-    file: Name = Field(description="its graph")
+    file: FileName = Field(description="its graph")
     validation: dict[str, float | None] = Field(description="metrics on the validation days, fitted on earlier ones")
     seconds: float = Field(description="time its fit took")
     losses: list[tuple[int, float]] = Field(
@@ -243,7 +164,7 @@ class ModelPackage(Artifact):
 
     files: list[File] = Field(description="every file but this one")
     signature: Signature
-    preprocessing: Annotated[Tabular | Images | Texts, Field(discriminator="kind")] = Field(
+    preprocessing: Annotated[AnyPreprocessing, Field(discriminator="kind")] = Field(
         description="discriminated by `kind`, one per task"
     )
     decision: DecisionRule
@@ -263,17 +184,6 @@ class ModelPackage(Artifact):
     def kind(self) -> str:
         """The task it is a model of."""
         return self.preprocessing.kind
-
-    @property
-    def inputs(self) -> Inputs:
-        """The named inputs of a model that takes such, whatever its task.
-
-        Raises:
-            UserError: when it takes images or texts.
-        """
-        if not isinstance(self.preprocessing, Inputs):
-            raise UserError(f"the model is one of task {self.kind!r}, and this is for models with named inputs only")
-        return self.preprocessing
 
     @property
     def tabular(self) -> Tabular:
@@ -296,9 +206,15 @@ class ModelPackage(Artifact):
         return self.preprocessing
 
     @property
-    def has_classes(self) -> bool:
-        """Whether it tells classes of images or texts apart."""
-        return isinstance(self.preprocessing, Classes)
+    def inputs(self) -> Inputs:
+        """The named inputs of a model whose rows have columns.
+
+        Raises:
+            UserError: when its rows are images or texts.
+        """
+        if not isinstance(self.preprocessing, Inputs):
+            raise UserError(f"the model is one of task {self.kind!r}, whose rows have no columns")
+        return self.preprocessing
 
     @property
     def threshold(self) -> float:

@@ -35,7 +35,8 @@ def page(current: Current, most: int) -> Schema:
 
 
 def _events(model: Model, online: Online | None, most: int) -> Schema:
-    prediction = _prediction(score={"type": "number"}, flagged={"type": "boolean"})
+    flagged = {} if model.package.decision.threshold is None else {"flagged": {"type": "boolean"}}
+    prediction = _prediction(score={"type": "number"}, **flagged)
     asked = [_object(instances=_list(_instance(model), most))]
     paths = {"/score": _post("score", "a prediction each", _json({"oneOf": asked}), _answer(prediction, most))}
     if online is not None:
@@ -77,7 +78,7 @@ def _post(name: str, what: str, asked: Schema, answer: Schema) -> Schema:
 
 
 def _instance(model: Model) -> Schema:
-    inputs = model.package.tabular
+    inputs = model.package.inputs
     numbers = {name: {"type": "number"} for name in inputs.numeric}
     texts = {name: {"type": "string", "examples": seen[:3]} for name, seen in inputs.categorical.items()}
     return _object(**numbers, **texts)

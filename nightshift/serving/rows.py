@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.errors import nearest
 from nightshift.serving.errors import RequestError
 from nightshift.serving.payloads import check_list

@@ -13,7 +13,8 @@ import numpy as np
 from nightshift.assignment import is_answered
 from nightshift.classification.scorer import scores
 from nightshift.contracts import package
-from nightshift.contracts.package import Datatype, ModelPackage, Tabular, Tensor, Windows, read_graph
+from nightshift.contracts.package import Datatype, ModelPackage, Tensor, read_graph
+from nightshift.contracts.preprocessing import Inputs, Windows
 from nightshift.errors import UserError
 from nightshift.graph import PROVIDERS, Graph
 from nightshift.serving.batching import Batcher, Limits
@@ -40,7 +41,7 @@ class Model:
         name: the registered model, or what the package is called.
         pointer: what was asked for.
         package: its manifest.
-        takes: what turns requests into the graph's input: of features, or of images or texts.
+        takes: what turns requests into the graph's input: named columns, or images or texts.
         batcher: calls the graph.
     """
 
@@ -52,13 +53,13 @@ class Model:
 
     @property
     def rows(self) -> Rows:
-        """What turns features into the graph's input, of a tabular model."""
+        """What turns features into the graph's input, of a model whose rows have columns."""
         assert isinstance(self.takes, Rows)
         return self.takes
 
     @property
     def reader(self) -> Reader | None:
-        """What turns images or texts into the graph's input; None: it is a tabular model."""
+        """What turns images or texts into the graph's input; None: its rows have columns."""
         return self.takes if isinstance(self.takes, Reader) else None
 
     @cached_property
@@ -78,13 +79,6 @@ class Model:
         """The score from which a row is flagged; infinity where there is no such thing."""
         given = self.package.decision.threshold
         return math.inf if given is None else given
-
-
-def _reads(made: ModelPackage) -> object:
-    """Return what two versions that answer side by side have alike: a request is read once."""
-    if made.has_classes:
-        return made.classes.model_dump(exclude={"classes"})
-    return made.tabular.windows, made.tabular.numeric
 
 
 def _named(tensors: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -135,7 +129,7 @@ def load(name: str, pointer: Pointer, limits: Limits, device: str = "cpu") -> Mo
     graph = Graph(content, provider=PROVIDERS[device])
     (taken,) = manifest.signature.inputs
     example = np.zeros((1, *taken.shape[1:]), taken.datatype.dtype)
-    if isinstance(made, Tabular):
+    if isinstance(made, Inputs):
         return Model(name, pointer, manifest, Rows(made, limits.rows), Batcher(graph.score, example, limits))
     reader = Reader(tasks.of(manifest, pointer.uri), limits.queue)
     # as they are scored offline, a part of many rows at a time
@@ -264,7 +258,7 @@ class Current:
             return None
         pointer = replace(model.pointer, version=beside.version, uri=beside.uri, sha256=beside.sha256, challenger=None)
         found = self._load(pointer)
-        if _reads(found.package) != _reads(model.package):
+        if found.package.preprocessing.reads != model.package.preprocessing.reads:
             raise UserError(
                 f"version {beside.version} has other inputs than version {model.pointer.version}, so a request cannot "
                 "be read for both; release it with `release: {shares: []}`"

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift.contracts.package import Inputs, ModelPackage, read_graph
+from nightshift.contracts.package import ModelPackage, read_graph
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
 
 MAX_CATEGORIES = 100

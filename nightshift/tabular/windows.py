@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from nightshift.config import Config
-from nightshift.contracts.package import Windows
+from nightshift.contracts.preprocessing import Windows
 from nightshift.errors import UserError
 
 HOUR = 3_600_000_000  # microseconds, the unit of every time here

@@ -5,28 +5,26 @@ Nothing outside knows which tasks there are.
 """
 
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import cast
 
+from nightshift import kinds
 from nightshift.errors import UserError, nearest
+from nightshift.kinds import TaskKind
 from nightshift.tasks import protocol
-
-GROUP = "nightshift.tasks"  # entry points of other packages: the task's name -> a `Task`
 
 
 @dataclass(frozen=True)
 class Task:
-    """A kind of model.
+    """A kind of model, with the modules that steps ask.
 
     Attributes:
-        kind: its name, `task.kind` in the config.
-        packages: where its modules are looked for, in this order: its own, then what it shares with other tasks.
+        kind: where they are.
     """
 
-    kind: str
-    packages: tuple[str, ...]
+    kind: TaskKind
 
     @property
     def simulator(self) -> protocol.Simulating:
@@ -99,17 +97,11 @@ class Task:
         Raises:
             UserError: when none of its packages has it.
         """
-        for package in self.packages:
+        for package in self.kind.packages:
             if find_spec(f"{package}.{name}"):
                 return import_module(f"{package}.{name}")
-        raise UserError(f"task.kind {self.kind!r} has no module {name!r} in {' or '.join(self.packages)}; add one")
-
-
-BUILT_IN = (
-    Task("tabular", ("nightshift.tasks.tabular",)),
-    Task("image-classification", ("nightshift.tasks.images", "nightshift.tasks.classification")),
-    Task("text-classification", ("nightshift.tasks.texts", "nightshift.tasks.classification")),
-)
+        packages = " or ".join(self.kind.packages)
+        raise UserError(f"task.kind {self.kind.name!r} has no module {name!r} in {packages}; add one")
 
 
 def find(kind: str) -> Task:
@@ -118,12 +110,7 @@ def find(kind: str) -> Task:
     Raises:
         UserError: when there is none, naming those there are.
     """
-    tasks = {task.kind: task for task in BUILT_IN}
-    if kind not in tasks:
-        installed = {point.name: point for point in metadata.entry_points(group=GROUP)}
-        if kind in installed:
-            task: Task = installed[kind].load()
-            return task
-        allowed = [*tasks, *installed]
-        raise UserError(f"task.kind: is {kind!r}; allowed: {', '.join(allowed)}{nearest(kind, allowed)}")
-    return tasks[kind]
+    registered = kinds.registered()
+    if kind not in registered:
+        raise UserError(f"task.kind: is {kind!r}; allowed: {', '.join(registered)}{nearest(kind, registered)}")
+    return Task(registered[kind])

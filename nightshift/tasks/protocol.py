@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nightshift.config.section import Section
     from nightshift.config.source import Simulator
     from nightshift.contracts.drift import Signal
-    from nightshift.contracts.package import Images, Tabular, Texts
+    from nightshift.contracts.preprocessing import Images, Tabular, Texts
     from nightshift.contracts.section import Block, Fact
     from nightshift.graph import Graph
     from nightshift.profiler.networks import Network

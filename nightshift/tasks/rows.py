@@ -11,7 +11,8 @@ from nightshift import storage
 from nightshift.config.policy import Drift
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.drift import SCORE, Signal
-from nightshift.contracts.package import Inputs, Signature
+from nightshift.contracts.package import Signature
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.section import Block
 from nightshift.errors import UserError
 from nightshift.splits import Days

@@ -19,6 +19,7 @@ from components.ingestion import __main__ as ingestion
 from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts import package, tables
+from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.dates import parse_date
 from tests import packages
@@ -119,7 +120,7 @@ def model(folder: Path, seed: int = 0, weights: Weights | None = None, **rules: 
     made = packages.manifest(
         graphs,
         signature=Signature.of_images(side, channels, len(classes)),
-        preprocessing=package.Images(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
+        preprocessing=parts.Images(side=side, channels=channels, classes=classes, **{**LIMITS, **rules}),
         decision=DecisionRule(threshold=None),
     )
     package.save(str(folder), made, graphs, pd.DataFrame())

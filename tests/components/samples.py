@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from components.scoring import __main__ as scoring
 from nightshift import storage
 from nightshift.contracts import package, tables
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from tests import packages
 from tests.components.states import state
 

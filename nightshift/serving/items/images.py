@@ -6,7 +6,7 @@ from typing import Any
 
 from nightshift.classification import images
 from nightshift.classification.images import Pixels, UnusableError
-from nightshift.contracts.package import Images
+from nightshift.contracts.preprocessing import Images
 from nightshift.serving.items.base import ItemError, Items
 
 ENCODED = {"type": "string", "contentEncoding": "base64", "minLength": 1}

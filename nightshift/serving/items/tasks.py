@@ -1,6 +1,7 @@
 """Which tasks have items."""
 
-from nightshift.contracts.package import ModelPackage, Texts, read_tokenizer
+from nightshift.contracts.package import ModelPackage, read_tokenizer
+from nightshift.contracts.preprocessing import Texts
 from nightshift.serving.items import images, texts
 from nightshift.serving.items.base import Items
 

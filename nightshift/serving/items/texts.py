@@ -6,7 +6,7 @@ from typing import Any
 from nightshift.classification import texts, tokens
 from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
-from nightshift.contracts.package import Texts
+from nightshift.contracts.preprocessing import Texts
 from nightshift.serving.items.base import ItemError, Items
 
 

@@ -25,7 +25,7 @@ async def score(model: Model, asked: object) -> Answer:
 
 
 def predictions(scores: npt.NDArray[np.float32], threshold: float | None) -> list[dict[str, float | bool]]:
-    """Return what a request is answered with, one prediction a score; nothing is flagged without a threshold."""
+    """Return what a request is answered with, one prediction a score; flagged or not where there is a threshold."""
     if threshold is None:
         return [{"score": score} for score in scores.tolist()]
     return [{"score": score, "flagged": score >= threshold} for score in scores.tolist()]

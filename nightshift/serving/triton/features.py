@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.contracts import package
-from nightshift.contracts.package import Tabular
+from nightshift.contracts.preprocessing import Inputs, Tabular
 from nightshift.serving.errors import RequestError
 from nightshift.serving.payloads import decode
 from nightshift.serving.rows import Rows
@@ -57,7 +57,7 @@ class Stateless:
 class Named(Stateless):
     """Rows are features under their names."""
 
-    def __init__(self, inputs: Tabular, most: int) -> None:
+    def __init__(self, inputs: Inputs, most: int) -> None:
         self._rows = Rows(inputs, most)
 
     def matrix(self, rows: Sequence[bytes]) -> Matrix:
@@ -129,12 +129,11 @@ def opened(folder: str, most: int, uri: str = "", state: str = "") -> Features:
     Of images and texts it decodes and tokenizes.
     """
     model = package.load(folder)
-    if model.has_classes:
+    if not isinstance(model.preprocessing, Inputs):
         from nightshift.serving.items import tasks
 
         return Contents(tasks.of(model, folder))
-    inputs = model.tabular
-    return Raw(inputs, most, uri, state) if uri else Named(inputs, most)
+    return Raw(model.tabular, most, uri, state) if uri else Named(model.inputs, most)
 
 
 def _object(row: bytes) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.contracts.package import Classes, ModelPackage, Tabular
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.preprocessing import Classes, Inputs, Tabular
 from nightshift.errors import UserError
 from nightshift.serving.triton import config
 from nightshift.serving.triton.config import Served, Settings
@@ -171,6 +172,6 @@ def _put(path: Path, text: str) -> None:
 
 def _shown(manifest: ModelPackage) -> str:
     inputs = manifest.preprocessing
-    if not isinstance(inputs, Tabular):
+    if not isinstance(inputs, Inputs):
         return str(inputs.model_dump(exclude={"kind"}))
     return f"{inputs.width} columns of windows of {inputs.windows.windows_days} days and {inputs.columns}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nightshift.contracts.package import Tabular
+from nightshift.contracts.preprocessing import Tabular
 from nightshift.tabular.online import embedded, snapshot
 from nightshift.tabular.online.base import Base
 from nightshift.tabular.online.event import Reader

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from nightshift.contracts.package import Windows
+from nightshift.contracts.preprocessing import Windows
 from nightshift.tabular import windows
 from nightshift.tabular.online.base import Found
 from nightshift.tabular.online.event import Event

@@ -18,7 +18,7 @@ import pandas as pd
 from nightshift import storage
 from nightshift.config import Config
 from nightshift.contracts.online import SUFFIX, Array, Events, Limits, Snapshot
-from nightshift.contracts.package import Tabular, Windows
+from nightshift.contracts.preprocessing import Tabular, Windows
 from nightshift.errors import UserError
 from nightshift.splits import Days
 from nightshift.tabular import windows

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification.shards import Array
-from nightshift.contracts.package import Images, Texts
+from nightshift.contracts.preprocessing import Images, Texts
 from nightshift.tasks.classification import kinds
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from nightshift.classification import scorer
 from nightshift.classification.shards import Array, Items
-from nightshift.contracts.package import Images, Texts
+from nightshift.contracts.preprocessing import Images, Texts
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Plan, apart, rows_of

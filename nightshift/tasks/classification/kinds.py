@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nightshift import tasks
-from nightshift.contracts.package import Images, ModelPackage, Signature, Texts
+from nightshift.contracts.package import ModelPackage, Signature
+from nightshift.contracts.preprocessing import Images, Texts
 
 if TYPE_CHECKING:
     import numpy as np

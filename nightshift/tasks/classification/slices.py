@@ -9,7 +9,7 @@ import numpy.typing as npt
 from nightshift.classification.scorer import AT_ONCE
 from nightshift.classification.shards import Array
 from nightshift.contracts.evaluation import OfSlice
-from nightshift.contracts.package import Images, Texts
+from nightshift.contracts.preprocessing import Images, Texts
 from nightshift.tasks.classification import descriptors
 
 THIRDS = (1 / 3, 2 / 3)

@@ -14,7 +14,8 @@ from nightshift.classification.shards import Array, Items, labels
 from nightshift.config.classes import Classes
 from nightshift.config.section import Section
 from nightshift.contracts.artifact import LabeledWindow, Window
-from nightshift.contracts.package import DecisionRule, Images, Signature, Texts
+from nightshift.contracts.package import DecisionRule, Signature
+from nightshift.contracts.preprocessing import Images, Texts
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, Fold, Plan

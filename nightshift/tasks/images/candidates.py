@@ -8,7 +8,7 @@ from torch import nn
 
 from nightshift.classification.shards import Items, labels
 from nightshift.config.classes import Images
-from nightshift.contracts import package
+from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Signature
 from nightshift.neural import devices
 from nightshift.neural.recipes import checked
@@ -19,9 +19,9 @@ from nightshift.tasks.classification.networks import Setting
 from nightshift.tasks.fitting import Fitted
 
 
-def preprocessing(task: Images) -> package.Images:
+def preprocessing(task: Images) -> parts.Images:
     """Return how images become the graphs' input."""
-    return package.Images(
+    return parts.Images(
         classes=task.classes,
         side=task.side,
         channels=task.channels,

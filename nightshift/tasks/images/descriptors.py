@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification.images import Pixels
-from nightshift.contracts.package import Images
+from nightshift.contracts.preprocessing import Images
 
 NAMES: tuple[str, ...] = ("brightness", "contrast", "sharpness")
 

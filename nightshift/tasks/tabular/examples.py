@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from nightshift.contracts import package
-from nightshift.contracts.package import Inputs, ModelPackage, Tabular
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.preprocessing import Inputs, Tabular
 from nightshift.contracts.tables import read_table
 from nightshift.errors import UserError
 from nightshift.graph import Graph

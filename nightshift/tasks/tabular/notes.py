@@ -6,7 +6,8 @@ import pandas as pd
 
 from nightshift.config.policy import Evaluation
 from nightshift.contracts.evaluation import Unseen
-from nightshift.contracts.package import Inputs, ModelPackage
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.preprocessing import Inputs
 
 
 def unseen(rows: pd.DataFrame, inputs: Inputs) -> dict[str, Unseen]:

@@ -12,7 +12,8 @@ from nightshift.config.section import Section
 from nightshift.config.tabular import CandidateKind
 from nightshift.config.tabular import Tabular as Task
 from nightshift.contracts.artifact import LabeledWindow
-from nightshift.contracts.package import DecisionRule, Tabular
+from nightshift.contracts.package import DecisionRule
+from nightshift.contracts.preprocessing import Tabular
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, Fold, rows_of, test_rows

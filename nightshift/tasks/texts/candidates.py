@@ -17,7 +17,7 @@ from nightshift.classification.metrics import Labels
 from nightshift.classification.shards import Items, labels
 from nightshift.classification.tokens import Tokenizer, Tokens
 from nightshift.config.classes import Texts
-from nightshift.contracts import package
+from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import Signature
 from nightshift.neural import devices
 from nightshift.neural.data import Batch, unchanged
@@ -31,14 +31,14 @@ from nightshift.tasks.texts import onnx_export as texts_export
 TOKENIZER = "tokenizer.json"  # in the package
 
 
-def preprocessing(task: Texts) -> package.Texts:
+def preprocessing(task: Texts) -> parts.Texts:
     """Return how texts become the graphs' input.
 
     Raises:
         UserError: when the tokenizer cannot be read.
     """
     tokenizer = tokens.named(task)
-    return package.Texts(
+    return parts.Texts(
         classes=task.classes,
         length=task.length,
         tokenizer=TOKENIZER if tokenizer.content else None,

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nightshift.classification.tokens import Tokens
-from nightshift.contracts.package import Texts
+from nightshift.contracts.preprocessing import Texts
 
 NAMES: tuple[str, ...] = ("tokens", "variety")
 

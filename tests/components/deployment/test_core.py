@@ -4,7 +4,7 @@ import pytest
 
 from components.deployment import core
 from components.deployment.core import Candidate
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
 from nightshift.errors import UserError
 from nightshift.tasks.tabular.examples import example

@@ -9,7 +9,7 @@ import pytest
 from nightshift.config import parse
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.evaluation import Cost
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Verdict
 from nightshift.tasks.tabular import judging
 from nightshift.tasks.tabular import model_card as card

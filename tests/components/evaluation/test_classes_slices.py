@@ -3,7 +3,7 @@
 import numpy as np
 
 from nightshift.classification.scorer import AT_ONCE
-from nightshift.contracts.package import Texts
+from nightshift.contracts.preprocessing import Texts
 from nightshift.tasks.classification import descriptors
 from nightshift.tasks.classification.slices import slices
 

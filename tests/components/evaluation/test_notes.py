@@ -7,7 +7,8 @@ import pytest
 
 from nightshift.config.policy import Evaluation
 from nightshift.contracts.evaluation import Unseen
-from nightshift.contracts.package import Inputs, ModelPackage
+from nightshift.contracts.package import ModelPackage
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.tasks.tabular.notes import notes, unseen
 from tests import packages
 

@@ -13,7 +13,7 @@ from components.loadtest import core
 from components.loadtest.core import Load, Sample
 from components.loadtest.scaling import Replica, policies
 from nightshift.contracts.loadtest import LoadTest, Point, Settings
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.costs.prices import Machine
 from nightshift.errors import UserError

@@ -10,7 +10,7 @@ from components.profiling import core, instruments
 from components.profiling.core import Watch
 from nightshift.config.tabular import CandidateKind
 from nightshift.contracts import tables
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.profile import Operation, PhaseName
 from nightshift.storage import sha256
 from nightshift.tasks.fitting import FitSpec

@@ -24,6 +24,7 @@ from nightshift.classification import shards
 from nightshift.classification.scorer import Scorer
 from nightshift.contracts import drift as contract
 from nightshift.contracts import optimization, package, profile, tables
+from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.section import Pictures, read_section
 from nightshift.contracts.verdict import Verdict
@@ -174,7 +175,7 @@ def test_a_promise_is_held_to_where_enough_labels_are_there():
 
 
 def test_what_can_be_said_of_an_image():
-    made = package.Images(classes=["a", "b"], side=4, channels=1, **pictures.LIMITS)
+    made = parts.Images(classes=["a", "b"], side=4, channels=1, **pictures.LIMITS)
     flat, step = np.full((1, 4, 4, 1), 100, np.uint8), np.zeros((1, 4, 4, 1), np.uint8)
     step[:, :, 2:] = 90
     assert {name: float(value[0]) for name, value in descriptors.describe(made, flat).items()} == {
@@ -185,7 +186,7 @@ def test_what_can_be_said_of_an_image():
 
 
 def test_what_can_be_said_of_a_text():
-    made = package.Texts(classes=["a", "b"], length=6, tokenizer=None, tokenizer_sha256="", vocabulary=9, pad=0)
+    made = parts.Texts(classes=["a", "b"], length=6, tokenizer=None, tokenizer_sha256="", vocabulary=9, pad=0)
     found = descriptors.describe(made, np.array([[1, 5, 5, 0, 0, 0], [1, 2, 3, 4, 5, 6]], np.int32))
     assert {name: values.tolist() for name, values in found.items()} == {
         "tokens": [3, 6], "variety": [pytest.approx(2 / 3), 1],

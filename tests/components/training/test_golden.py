@@ -10,7 +10,7 @@ import yaml
 from components.training import core
 from nightshift import splits
 from nightshift.config import Config, parse
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.graph import Graph
 from nightshift.stats.ranking import Metrics, evaluate
 from nightshift.tabular import inputs as tabular

@@ -16,6 +16,7 @@ from components.training import __main__ as training
 from nightshift import splits
 from nightshift.classification.shards import Items, labels
 from nightshift.contracts import package, tables
+from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.neural.recipes.resnet import Parameters, ResNet
@@ -54,7 +55,7 @@ def trained(folder, name: str, **task) -> tuple[str, package.ModelPackage, dict]
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     _, model, found = trained(folder, "one")
     limits = {"min_side": 8, "max_pixels": 50_000_000}
-    assert model.classes == package.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits)
+    assert model.classes == parts.Images(side=16, channels=1, classes=pictures.CONFIG["task"]["classes"], **limits)
     assert model.signature.inputs[0].shape == [-1, 16, 16, 1]
     assert model.signature.outputs[0].shape == [-1, 4]
     assert (model.lineage.train.rows, model.lineage.validation.rows) == (72, 48)

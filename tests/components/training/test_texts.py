@@ -21,6 +21,7 @@ from nightshift import storage
 from nightshift.classification import shards, tokens
 from nightshift.classification.shards import Items, Shards
 from nightshift.contracts import package, tables
+from nightshift.contracts import preprocessing as parts
 from nightshift.errors import UnavailableError, UserError
 from nightshift.graph import Graph
 from nightshift.neural import devices, trainer
@@ -92,7 +93,7 @@ def test_a_day_of_texts_is_a_shard_of_the_numbers_of_their_tokens(folder):
 def test_a_model_is_trained_written_and_trained_again_to_the_same_bits(folder):
     place, model = trained(folder, "one")
     nothing = {"tokenizer": None, "tokenizer_sha256": storage.sha256(b"")}
-    assert model.classes == package.Texts(classes=TASK.classes, length=16, vocabulary=512, pad=0, **nothing)
+    assert model.classes == parts.Texts(classes=TASK.classes, length=16, vocabulary=512, pad=0, **nothing)
     assert model.signature.inputs[0].shape == [-1, 16]
     assert set(model.candidates) == {"words", "bert"}
     assert model.candidates["words"].validation["accuracy"] > 0.4

@@ -10,7 +10,8 @@ import pytest
 
 from nightshift import storage
 from nightshift.contracts import package
-from nightshift.contracts.package import DecisionRule, File, Format, Inputs, ModelPackage, Signature
+from nightshift.contracts.package import DecisionRule, File, Format, ModelPackage, Signature
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.errors import UserError
 from tests import packages
 from tests.components import samples

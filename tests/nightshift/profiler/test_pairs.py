@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from nightshift.contracts import package
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.verdict import Decision, Verdict
 from nightshift.errors import UserError
 from nightshift.profiler.pairs import Side, compared

@@ -11,7 +11,7 @@ import pandas as pd
 
 from nightshift.config import Config
 from nightshift.contracts import package as contract
-from nightshift.contracts.package import Inputs, Tabular
+from nightshift.contracts.preprocessing import Inputs, Tabular
 from nightshift.tabular import windows
 from nightshift.tabular.inputs import Scorer
 from nightshift.tabular.windows import DAY

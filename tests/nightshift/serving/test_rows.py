@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.serving import rows
 from nightshift.serving.errors import RequestError
 from nightshift.serving.protocols.features import predictions

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from nightshift.contracts.package import Inputs
+from nightshift.contracts.preprocessing import Inputs
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.tabular.inputs import Scorer, matrix, seen_in

@@ -10,7 +10,8 @@ import pytest
 
 from nightshift import tasks
 from nightshift.errors import UserError
-from nightshift.tasks import BUILT_IN, Task
+from nightshift.kinds import BUILT_IN, TaskKind
+from nightshift.tasks import Task
 
 DOCS = Path(__file__).parents[3] / "docs" / "extending.md"
 MARK = "<!-- written by tests/nightshift/tasks/test_protocol.py -->\n"
@@ -39,10 +40,10 @@ def test_the_page_lists_every_module_of_a_task_and_what_steps_ask_of_it() -> Non
     assert rows[: len(MODULES) + 2] == list(table())
 
 
-@pytest.mark.parametrize("task", BUILT_IN, ids=lambda task: task.kind)
+@pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("module", MODULES)
-def test_each_built_in_task_has_every_module_with_all_that_steps_ask(task: Task, module: str) -> None:
-    found = getattr(task, module)
+def test_each_built_in_task_has_every_module_with_all_that_steps_ask(kind: TaskKind, module: str) -> None:
+    found = getattr(Task(kind), module)
     assert isinstance(found, ModuleType)
     assert [name for name in asked(module) if not hasattr(found, name)] == []
 
@@ -54,7 +55,7 @@ def test_an_unknown_task_is_refused_with_those_there_are() -> None:
 
 def test_a_module_that_a_task_lacks_is_named() -> None:
     with pytest.raises(UserError, match=r"task\.kind 'mine' has no module 'drift' in nightshift\.stats; add one"):
-        Task("mine", ("nightshift.stats",)).module("drift")
+        Task(TaskKind("mine", ("nightshift.stats",), "", "")).module("drift")
 
 
 if __name__ == "__main__":

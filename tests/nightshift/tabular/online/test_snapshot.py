@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nightshift.contracts.online import Snapshot
-from nightshift.contracts.package import Tabular
+from nightshift.contracts.preprocessing import Tabular
 from nightshift.errors import UserError
 from nightshift.splits import Days
 from nightshift.tabular import windows

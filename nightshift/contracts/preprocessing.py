@@ -1,0 +1,111 @@
+"""How what a request or a table holds becomes a model's input: one part of the manifest, for each kind of task."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, StringConstraints
+
+from nightshift.contracts.artifact import Part
+
+# a file lies in the package's own folder
+FileName = Annotated[str, StringConstraints(pattern=r"^[^./\\][^/\\]*$")]
+
+
+class Preprocessing(Part):
+    """From events to the model's input; a class for each kind of task, told apart by its literal `kind`."""
+
+    @property
+    def reads(self) -> object:
+        """What two versions that answer side by side have alike, since a request is read once."""
+        return self.model_dump()
+
+
+class Inputs(Preprocessing):
+    """The named inputs of a tabular model, in the order of its matrix: the numeric, then the categorical by name."""
+
+    numeric: list[str] = Field(description="columns taken as they are")
+    categorical: dict[str, list[str]] = Field(
+        description="column -> the categories seen in training; one-hot, an unseen value is all zeros"
+    )
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns a frame must have to be scored."""
+        return [*self.numeric, *self.categorical]
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return len(self.numeric) + sum(map(len, self.categorical.values()))
+
+
+class Windows(Part):
+    """How the inputs over trailing windows are computed from events, see `components/features`."""
+
+    windows_days: list[int] = Field(description="lengths of the windows")
+    amount_decimals: int = Field(description="decimals at which amounts are summed, exactly")
+    label_delay_days: int = Field(description="days until a label is known, by which windows of labels end earlier")
+    roles: list[str] = Field(description="which of `customer`, `terminal` and `amount` the events have")
+
+
+class Tabular(Inputs):
+    """From events to the model's input, for the task `tabular`."""
+
+    kind: Literal["tabular"] = "tabular"
+    windows: Windows
+
+    @property
+    def reads(self) -> object:
+        """Categories may differ."""
+        return self.windows, self.numeric
+
+
+class Classes(Preprocessing):
+    """From an image or a text to the model's input.
+
+    Attributes:
+        item: what requests call one.
+    """
+
+    item: ClassVar[str]
+    classes: list[str] = Field(description="what each score is of")
+
+    @property
+    def reads(self) -> object:
+        """Classes may differ."""
+        return self.model_dump(exclude={"classes"})
+
+
+class Images(Classes):
+    """From an image file to the model's input, for images; see `nightshift/classification/images.py`.
+
+    The graph takes pixels as they are, 0 to 255.
+    """
+
+    item = "image"
+    kind: Literal["image-classification"] = "image-classification"
+    side: int = Field(description="pixels of the square that is cut from the middle of an image and resized")
+    channels: int = Field(description="1: gray, 3: RGB")
+    min_side: int = Field(description="pixels of the shorter side, below which an image is refused")
+    max_pixels: int = Field(description="width times height, above which an image is refused before it is decoded")
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return {"side": self.side, "channels": self.channels}
+
+
+class Texts(Classes):
+    """From a text to the model's input, for texts; see `nightshift/classification/tokens.py`."""
+
+    item = "text"
+    kind: Literal["text-classification"] = "text-classification"
+    length: int = Field(description="tokens at which longer texts are cut")
+    tokenizer: FileName | None = Field(description="the tokenizer's file; null: words, by their hashes")
+    tokenizer_sha256: str = Field(description="hash of the tokenizer's file, or of nothing")
+    vocabulary: int = Field(description="numbers that tokens have")
+    pad: int = Field(description="the number that fills texts up, and counts for nothing")
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What features have to be made with for the model."""
+        return {"length": self.length, "vocabulary": self.vocabulary, "tokenizer_sha256": self.tokenizer_sha256}
