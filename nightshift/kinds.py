@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
-from types import MappingProxyType
+from importlib.util import find_spec
+from types import MappingProxyType, ModuleType
 from typing import Any
+
+from nightshift.errors import UserError, nearest
 
 GROUP = "nightshift.tasks"  # entry points of other packages: the task's name -> a `TaskKind`
 
@@ -25,6 +28,18 @@ class TaskKind:
     packages: tuple[str, ...]
     section: str
     preprocessing: str
+
+    def module(self, name: str) -> ModuleType:
+        """Return a module of the task.
+
+        Raises:
+            UserError: when none of its packages has it.
+        """
+        for package in self.packages:
+            if find_spec(f"{package}.{name}"):
+                return import_module(f"{package}.{name}")
+        packages = " or ".join(self.packages)
+        raise UserError(f"task.kind {self.name!r} has no module {name!r} in {packages}; add one")
 
 
 CLASSIFICATION = "nightshift.tasks.classification"
@@ -55,6 +70,18 @@ def registered() -> Mapping[str, TaskKind]:
     """Return name -> kind; no package takes the place of one that is built in."""
     installed = {point.name: point.load() for point in metadata.entry_points(group=GROUP)}
     return MappingProxyType(installed | {kind.name: kind for kind in BUILT_IN})
+
+
+def find(name: str) -> TaskKind:
+    """Return a kind by its name.
+
+    Raises:
+        UserError: when there is none, naming those there are.
+    """
+    known = registered()
+    if name not in known:
+        raise UserError(f"task.kind: is {name!r}; allowed: {', '.join(known)}{nearest(name, known)}")
+    return known[name]
 
 
 def sections() -> list[Any]:

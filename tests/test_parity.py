@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from nightshift.graph import Graph
-from nightshift.neural import devices, simulated
+from nightshift.neural import devices, recipes, simulated
 from nightshift.neural.data import Resident
 from nightshift.neural.replica import Replica
 from nightshift.neural.trainer import Training
@@ -31,7 +31,7 @@ KINDS = {model["kind"]: model["parameters"] for model in samples.MODELS.values()
 def stepped(kind: str, device: torch.device, steps: int = 1, **fit: Any) -> tuple[float, np.ndarray]:
     """The loss and the weights of a network after steps with the same rows."""
     shape, parameters = NETWORKS[kind]
-    recipe = simulated.recipe(kind, shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
+    recipe = recipes.build(kind, "parameters", shape, {**parameters, "batch_size": ROWS, "threads": 1, **fit})
     with devices.reproducible(0, 1), devices.exact():
         inputs, labels = next(simulated.rows(recipe, ROWS, CPU).epoch())
         rows = Resident(inputs.to(device), labels.to(device), ROWS)

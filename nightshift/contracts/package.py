@@ -192,7 +192,7 @@ class ModelPackage(Artifact):
         Raises:
             UserError: when it is a model of another task, which whoever asks cannot use yet.
         """
-        return self._of(Tabular)
+        return self.of(Tabular)
 
     @property
     def classes(self) -> Images | Texts:
@@ -223,11 +223,16 @@ class ModelPackage(Artifact):
         Raises:
             UserError: when it is a model of another task.
         """
-        self._of(Tabular)
+        self.of(Tabular)
         assert self.decision.threshold is not None
         return self.decision.threshold
 
-    def _of(self, kind: type[P]) -> P:
+    def of(self, kind: type[P]) -> P:
+        """Return how its rows become its input, of the task that a caller can do.
+
+        Raises:
+            UserError: when it is a model of another task.
+        """
         if not isinstance(self.preprocessing, kind):
             wanted, found = kind.model_fields["kind"].default, self.preprocessing.kind
             raise UserError(f"the model is one of task {found!r}, and this can do {wanted!r} only")
@@ -311,7 +316,7 @@ def read_tokenizer(uri: str, package: ModelPackage) -> bytes:
     Raises:
         UserError: when its bytes are not those the manifest names, or it is a model of another task.
     """
-    name = package._of(Texts).tokenizer
+    name = package.of(Texts).tokenizer
     return _read(uri, next(file for file in package.files if file.name == name)) if name else b""
 
 

@@ -9,25 +9,20 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from nightshift import step
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
-from nightshift.neural import devices, processes
-from nightshift.neural.data import Changed, Resident, Rows, held, unchanged
-from nightshift.neural.recipes import Recipe, bert, checked, mlp, resnet
-from nightshift.neural.recipes.bert import Bert
-from nightshift.neural.recipes.mlp import MLP
-from nightshift.neural.recipes.resnet import ResNet
+from nightshift.neural import devices, processes, recipes
+from nightshift.neural.data import Rows
+from nightshift.neural.recipes import Recipe
 from nightshift.neural.trainer import Training
 
 FIELD = "parameters"
-ENDLESS = 10**9  # epochs
+ENDLESS = 100_000  # epochs: the most that a config may have, which nobody waits for
 LENGTH = 300  # of a reason
 
 Request = Mapping[str, Any]
@@ -56,51 +51,20 @@ def training(asked: Request, device: torch.device) -> Iterator[Training]:
     Raises:
         UserError: when a parameter is refused, or the processes cannot share it so.
     """
-    made: Any = recipe(asked["kind"], asked["shape"], asked["parameters"])
-    made = replace(made, fit=made.fit.model_copy(update={"epochs": ENDLESS}))
-    with processes.joined(device), devices.reproducible(0, made.fit.threads):
-        drawn = rows(made, asked["rows"], device)
-        yield Training(processes.replica(made, Trainer.checked(asked["trainer"]), device), drawn)
+    parameters = {**asked["parameters"], "epochs": ENDLESS}
+    recipe = recipes.build(asked["kind"], FIELD, asked["shape"], parameters)
+    with processes.joined(device), devices.reproducible(0, recipe.fit.threads):
+        drawn = rows(recipe, asked["rows"], device)
+        yield Training(processes.replica(recipe, Trainer.checked(asked["trainer"]), device), drawn)
 
 
-def recipe(kind: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Recipe:
-    """Return a recipe.
-
-    Args:
-        kind: as in the config.
-        shape: what it has beside its parameters, by name.
-        given: its parameters.
-
-    Raises:
-        UserError: when it refuses one.
-    """
-    if kind == "mlp":
-        return MLP(**shape, fit=checked(mlp.Parameters, FIELD, given))
-    if kind == "resnet":
-        return ResNet(FIELD, **shape, fit=checked(resnet.Parameters, FIELD, given))
-    return Bert(FIELD, **shape, fit=checked(bert.Parameters, FIELD, given))
-
-
-def rows(made: Recipe, count: int, device: torch.device) -> Rows:
+def rows(recipe: Recipe, count: int, device: torch.device) -> Rows:
     """Return random rows for a recipe, in whole batches, which take the same time each.
 
     Raises:
         UserError: when there are fewer than in a batch.
     """
-    size = made.fit.batch_size
+    size = recipe.fit.batch_size
     if size > count:
         raise UserError(f"batch_size is {size}, and there are {count} rows; give more with --rows")
-    count -= count % size
-    if isinstance(made, MLP):
-        inputs = torch.randn(count, made.inputs, device=device)
-        return Resident(inputs, (inputs[:, 0] > 0).float(), size)
-    if isinstance(made, ResNet):
-        pixels = torch.randint(256, (count, made.side, made.side, made.channels), dtype=torch.uint8, device=device)
-        return Changed(held(pixels), _labels(count, made.classes, device), size, made.augmented)
-    assert isinstance(made, Bert)
-    tokens = torch.randint(made.vocabulary, (count, made.length), dtype=torch.int32, device=device)
-    return Changed(held(tokens), _labels(count, made.classes, device), size, unchanged)
-
-
-def _labels(count: int, classes: int, device: torch.device) -> Tensor:
-    return torch.randint(classes, (count,), device=device)
+    return recipe.random_rows(count - count % size, device)

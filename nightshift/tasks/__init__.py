@@ -5,13 +5,10 @@ Nothing outside knows which tasks there are.
 """
 
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import cast
 
 from nightshift import kinds
-from nightshift.errors import UserError, nearest
 from nightshift.kinds import TaskKind
 from nightshift.tasks import protocol
 
@@ -92,25 +89,10 @@ class Task:
         return cast("protocol.Metrics", self.module("metrics"))
 
     def module(self, name: str) -> ModuleType:
-        """Return a module of the task.
-
-        Raises:
-            UserError: when none of its packages has it.
-        """
-        for package in self.kind.packages:
-            if find_spec(f"{package}.{name}"):
-                return import_module(f"{package}.{name}")
-        packages = " or ".join(self.kind.packages)
-        raise UserError(f"task.kind {self.kind.name!r} has no module {name!r} in {packages}; add one")
+        """Return a module; see `TaskKind.module`."""
+        return self.kind.module(name)
 
 
 def find(kind: str) -> Task:
-    """Return a task by its name: built in, or from an installed package.
-
-    Raises:
-        UserError: when there is none, naming those there are.
-    """
-    registered = kinds.registered()
-    if kind not in registered:
-        raise UserError(f"task.kind: is {kind!r}; allowed: {', '.join(registered)}{nearest(kind, registered)}")
-    return Task(registered[kind])
+    """Return a task by its name; see `nightshift.kinds.find`."""
+    return Task(kinds.find(kind))

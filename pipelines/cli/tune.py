@@ -17,7 +17,6 @@ from pipelines import configs
 from pipelines.cli import options
 from pipelines.configs import edits
 
-NETWORKS = ("mlp", "resnet", "bert")
 TABLE, BATCHES = 50_000, 8  # rows of a table, batches of something larger
 LISTED = (PROCESSES, "batch_size")  # axes whose values are flags of their own
 ANOTHER = ("precision", "compression", "batch_size")  # these change what is learned
@@ -121,7 +120,9 @@ def chosen(config: Config, named: str | None) -> str:
     Raises:
         UserError: when there is no such one, or several and none is named.
     """
-    networks = [name for name, each in config.task.candidates.items() if each.kind in NETWORKS]
+    from nightshift.neural import recipes  # PyTorch, which a command that asks for help does without
+
+    networks = [name for name, each in config.task.candidates.items() if recipes.has(each.kind)]
     if named in networks:
         return named
     if named or len(networks) != 1:

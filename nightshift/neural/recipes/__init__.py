@@ -1,17 +1,22 @@
 """Model families, one file each: what the trainer has to know of a network.
 
 A recipe declares the network, its loss, the optimizer's groups of its parameters, how its layers are shared between
-processes, and its floating-point operations.
+processes, its floating-point operations, and random rows to measure it with. Its module is named after its kind and has
+`build`; there is no list of them.
 """
 
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
 from nightshift.errors import UserError, check_names
+from nightshift.neural.data import Rows
 
 if TYPE_CHECKING:
     from torch.distributed.tensor.parallel import ParallelStyle
@@ -49,6 +54,30 @@ class Recipe(Protocol):
 
     def flops(self) -> int:
         """Return floating-point operations per row of a step, forward and backward."""
+
+    def random_rows(self, count: int, device: torch.device) -> Rows:
+        """Return random rows in whole batches; how fast a network trains depends on their shape alone."""
+
+
+def has(kind: str) -> bool:
+    """Return whether a kind of candidate is a network."""
+    return find_spec(f"{__name__}.{kind}") is not None
+
+
+def build(kind: str, field: str, shape: Mapping[str, int], parameters: Mapping[str, Any]) -> Recipe:
+    """Return a recipe.
+
+    Args:
+        kind: as in the config.
+        field: where the parameters stand in the config, for messages.
+        shape: what it has beside its parameters, by name.
+        parameters: name -> value.
+
+    Raises:
+        UserError: when it refuses a parameter.
+    """
+    recipe: Recipe = import_module(f"{__name__}.{kind}").build(field, shape, parameters)
+    return recipe
 
 
 def decay_groups(fit: Fit, trained: Mapping[str, Tensor]) -> list[Group]:

@@ -10,13 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import annotated_types
+import torch
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Layers, Threads, Width
 from nightshift.errors import UserError
-from nightshift.neural.recipes import Group, decay_groups, pretrained
+from nightshift.neural.data import Changed, held, unchanged
+from nightshift.neural.recipes import Group, checked, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -143,6 +145,12 @@ class Bert:
             shape.num_hidden_layers * self.length * token + 2 * width * self.classes
         )
 
+    def random_rows(self, count: int, device: torch.device) -> Changed:
+        """Return texts of random tokens, all of the full length."""
+        tokens = torch.randint(self.vocabulary, (count, self.length), dtype=torch.int32, device=device)
+        labels = torch.randint(self.classes, (count,), device=device)
+        return Changed(held(tokens), labels, self.fit.batch_size, unchanged)
+
     @cached_property
     def shape(self) -> "BertConfig":
         """How many layers of which widths there are, without dropout: a resumed training takes the same steps.
@@ -198,3 +206,8 @@ class Bert:
             )
         if self.length > most:
             raise UserError(f"task.length: is {self.length}; the network takes at most {most}")
+
+
+def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> Bert:
+    """Return a recipe; see `nightshift.neural.recipes.build`."""
+    return Bert(field, **shape, fit=checked(Parameters, field, given))

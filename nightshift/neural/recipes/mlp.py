@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from nightshift.config.neural import Fit
 from nightshift.config.section import Layers, Width
+from nightshift.neural.data import Resident
 from nightshift.neural.recipes import Group, checked, decay_groups
 
 if TYPE_CHECKING:
@@ -78,9 +79,19 @@ class MLP:
         weights = [before * after for before, after in pairwise([*self._widths, 1])]
         return 6 * sum(weights) - 2 * weights[0]
 
+    def random_rows(self, count: int, device: torch.device) -> Resident:
+        """Return rows whose label is the sign of their first input."""
+        inputs = torch.randn(count, self.inputs, device=device)
+        return Resident(inputs, (inputs[:, 0] > 0).float(), self.fit.batch_size)
+
     @property
     def _widths(self) -> list[int]:
         return [self.inputs] + [self.fit.hidden] * self.fit.layers
+
+
+def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> MLP:
+    """Return a recipe; see `nightshift.neural.recipes.build`."""
+    return MLP(**shape, fit=parameters(field, given))
 
 
 def resident(matrix: Matrix, labels: npt.NDArray[np.int8], device: torch.device) -> tuple[Tensor, Tensor]:

@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from nightshift.config.neural import LearningRate
 from nightshift.config.section import BatchSize, Epochs, Threads, Width
 from nightshift.errors import UserError
-from nightshift.neural.data import Batch
+from nightshift.neural.data import Batch, Changed, held
 from nightshift.neural.images import Augmentation, augmented, beta, mixed
-from nightshift.neural.recipes import Group, decay_groups, pretrained
+from nightshift.neural.recipes import Group, checked, decay_groups, pretrained
 from nightshift.neural.recipes.pretrained import Pretrained
 
 if TYPE_CHECKING:
@@ -291,6 +291,18 @@ class ResNet:
             pixels = torch.zeros((2, self.side, self.side, self.channels), dtype=torch.uint8)
             self._untrained()(pixels).sum().backward()
         return int(counter.get_total_flops()) // 2
+
+    def random_rows(self, count: int, device: torch.device) -> Changed:
+        """Return images of random pixels."""
+        size = (count, self.side, self.side, self.channels)
+        pixels = torch.randint(256, size, dtype=torch.uint8, device=device)
+        labels = torch.randint(self.classes, (count,), device=device)
+        return Changed(held(pixels), labels, self.fit.batch_size, self.augmented)
+
+
+def build(field: str, shape: Mapping[str, int], given: Mapping[str, Any]) -> ResNet:
+    """Return a recipe; see `nightshift.neural.recipes.build`."""
+    return ResNet(field, **shape, fit=checked(Parameters, field, given))
 
 
 def _fill(blocks: Sequence[nn.Module], given: "ResNetModel") -> None:

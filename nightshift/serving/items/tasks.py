@@ -1,16 +1,15 @@
-"""Which tasks have items."""
+"""The items of a model, which its task knows."""
 
-from nightshift.contracts.package import ModelPackage, read_tokenizer
-from nightshift.contracts.preprocessing import Texts
-from nightshift.serving.items import images, texts
+from nightshift import kinds
+from nightshift.contracts.package import ModelPackage
 from nightshift.serving.items.base import Items
 
 
 def of(model: ModelPackage, uri: str) -> Items:
-    """Return the items of a model of images or texts, which lies at a URI.
+    """Return the items of a model whose rows are images, texts or the like, which lies at a URI.
 
     Raises:
-        UserError: when it is a model of tables, or its files are not those of its manifest.
+        UserError: when its rows have columns, or its files are not those of its manifest.
     """
-    made = model.classes
-    return texts.items(made, read_tokenizer(uri, model)) if isinstance(made, Texts) else images.items(made)
+    items: Items = kinds.find(model.kind).module("items").items(model, uri)
+    return items

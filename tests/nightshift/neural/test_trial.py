@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nightshift.config.neural import Precision
-from nightshift.neural import devices, simulated
+from nightshift.neural import devices, recipes, simulated
 from nightshift.neural.collectives import Measured
 from nightshift.neural.trial import Trial, measured
 
@@ -46,7 +46,7 @@ def test_a_network_multiplies_in_its_precision_and_convolves_float32_in_tf32(
     kind: str, precision: Precision, multiplies: str
 ) -> None:
     shape, parameters = NETWORKS[kind]
-    model = simulated.recipe(kind, shape, SMALL | parameters).model()
+    model = recipes.build(kind, "parameters", shape, SMALL | parameters).model()
 
     assert devices.arithmetic(model, precision) == multiplies
     with devices.exact():

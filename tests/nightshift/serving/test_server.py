@@ -68,7 +68,7 @@ def test_a_gpu_that_is_not_there_ends_the_server_and_is_never_replaced_by_the_cp
 def test_the_server_starts_without_what_its_image_lacks() -> None:
     lacking = ("evidently", "mlflow", "onnx", "pandera", "scipy", "sklearn", "torch", "transformers", "xgboost")
     code = f"import sys; sys.modules.update(dict.fromkeys({lacking})); import nightshift.serving.server"
-    code += ", nightshift.serving.items.tasks"
+    code += ", nightshift.tasks.images.items, nightshift.tasks.texts.items"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
 
 

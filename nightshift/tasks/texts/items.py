@@ -6,12 +6,18 @@ from typing import Any
 from nightshift.classification import texts, tokens
 from nightshift.classification.shards import Array
 from nightshift.classification.tokens import Tokenizer
+from nightshift.contracts.package import ModelPackage, read_tokenizer
 from nightshift.contracts.preprocessing import Texts
 from nightshift.serving.items.base import ItemError, Items
 
 
-def items(made: Texts, content: bytes) -> Items:
-    """Return what is said of the texts of a package, by the content of its tokenizer's file."""
+def items(model: ModelPackage, uri: str) -> Items:
+    """Return what is said of the texts of a package that lies at a URI.
+
+    Raises:
+        UserError: when it is a model of another task, or its tokenizer is not the one that its manifest names.
+    """
+    made, content = model.of(Texts), read_tokenizer(uri, model)
     return Items(
         name=made.item,
         classes=made.classes,

@@ -6,6 +6,7 @@ from typing import Any
 
 from nightshift.classification import images
 from nightshift.classification.images import Pixels, UnusableError
+from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.preprocessing import Images
 from nightshift.serving.items.base import ItemError, Items
 
@@ -21,8 +22,13 @@ ALLOWED = {
 }
 
 
-def items(made: Images) -> Items:
-    """Return what is said of the images of a package."""
+def items(model: ModelPackage, _: str) -> Items:
+    """Return what is said of the images of a package.
+
+    Raises:
+        UserError: when it is a model of another task.
+    """
+    made = model.of(Images)
     return Items(
         name=made.item,
         classes=made.classes,
