@@ -1,25 +1,34 @@
 """What tasks have in common whose models take named inputs: labeled rows to fit on, and rows beside a reference."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from nightshift import storage
+from nightshift.config import Config
 from nightshift.config.policy import Drift
+from nightshift.contracts import package
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.drift import SCORE, Signal
-from nightshift.contracts.package import Signature
+from nightshift.contracts.package import ModelPackage, Signature
 from nightshift.contracts.preprocessing import Inputs
 from nightshift.contracts.section import Block
+from nightshift.contracts.tables import Table
 from nightshift.errors import UserError
+from nightshift.graph import Graph
 from nightshift.splits import Days
+from nightshift.stats.comparison import Floats
 from nightshift.step import log
 from nightshift.tabular import inputs as tabular
+from nightshift.tabular.inputs import Scorer
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.protocol import DriftInputs
+
+REFERENCE_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,11 @@ class LabeledRows:
         return Signature.of_rows(self.inputs.width)
 
     @property
+    def preprocessing(self) -> Inputs:
+        """How rows become what a graph takes."""
+        return self.inputs
+
+    @property
     def files(self) -> Mapping[str, bytes]:
         """The files that a package holds beside its graphs: nothing."""
         return {}
@@ -72,6 +86,48 @@ class LabeledRows:
     def unlearned(self) -> list[str]:
         """Names of classes that no row has: none."""
         return []
+
+    def reference(self, graph: bytes, seed: int) -> pd.DataFrame:
+        """Return at most `REFERENCE_ROWS` of them, drawn by a seed: inputs, `label` and `score`."""
+        drawn = np.random.default_rng(seed).permutation(len(self.rows))[:REFERENCE_ROWS]
+        rows = self.rows.iloc[np.sort(drawn)]
+        columns = rows[[*self.inputs.columns, "label"]].reset_index(drop=True)
+        return columns.assign(score=Graph(graph).score(tabular.matrix(self.inputs, rows)))
+
+
+@dataclass(frozen=True)
+class MeasuredRows:
+    """The test rows of a fold, on which models are measured.
+
+    Attributes:
+        config: the use case.
+        days: on which they lie.
+        rows: `label` and the inputs.
+    """
+
+    config: Config
+    days: Days
+    rows: pd.DataFrame
+    _scored: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False, kw_only=True)
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} test rows of {self.days}"
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, and how many there are."""
+        return LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+
+    def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
+        """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
+        missing = [name for name in model.inputs.columns if name not in self.rows]
+        return f"needs input {missing[0]!r}, which the features lack now" if missing else ""
+
+    def scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:
+        """Return what each row scores by a candidate of the model at a URI, (n,)."""
+        if (uri, candidate) not in self._scored:
+            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.rows)
+        return self._scored[uri, candidate]
 
 
 @dataclass(frozen=True)
@@ -113,6 +169,19 @@ class RowsBesideReference:
     def examples(self) -> list[Block]:
         """Return rows that are worth a look: none, since a number alone shows little."""
         return []
+
+
+def scored(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
+    """Return the labels of a day's rows that have one, float64 (n,), and what some models score them.
+
+    Args:
+        table: the features.
+        day: the rows'.
+        uris: folders of the models.
+    """
+    rows = table.read([day]).dropna(subset="label")
+    labels: Floats = rows["label"].to_numpy(dtype=np.float64)
+    return labels, [Scorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
 
 
 def finite(matrix: Matrix, inputs: Inputs) -> Matrix:

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stranger")]
 STRANGERS = Path(__file__).parents[1] / "strangers"
 TRAINED, SCORED, AGAIN = "2025-06-30", "2025-07-01", "2025-07-07"
 STEPS = {"2025-07-15": "2025-07-08", "2025-07-16": "2025-07-15"}  # logical date -> since when its stage has lasted
+PROMO = {"numeric": ["promo"]}
 STIFF = {"stiff": {"kind": "poisson", "parameters": {"alpha": 100.0}}}
 
 
@@ -32,7 +33,13 @@ def config(**task: Any) -> dict[str, Any]:
         "name": "shops",
         "label_delay_days": 2,
         "source": {"files": "{date}.parquet"},
-        "columns": {"event_id": "id", "event_time": "opened", "terminal": "shop", "numeric": ["promo"], "label": "sold"},
+        "columns": {
+            "event_id": "id",
+            "event_time": "opened",
+            "terminal": "shop",
+            "numeric": ["promo"],
+            "label": "sold",
+        },
         "protocol": {"train_days": 14, "test_days": 7},
         "release": {"gradual": True, "shares": [0.5], "horizon_days": 3650},
         "task": {"kind": "shop-counts", **task},

@@ -27,7 +27,6 @@ from nightshift.tasks.rows import LabeledRows, finite
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.estimators import Labels
 
-REFERENCE_ROWS = 10_000
 FEW_ROWS = 32  # of each label, on which parameters are tried
 CHECKED_ROWS = 2_000
 TOLERANCE = 1e-5
@@ -169,12 +168,8 @@ class TableRows:
         return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
-        """Return at most `REFERENCE_ROWS` training rows, drawn by the seed: inputs, `label` and `score`."""
-        seed = self.settings.config.tabular.seed
-        drawn = np.random.default_rng(seed).permutation(len(sample.rows))[:REFERENCE_ROWS]
-        rows = sample.rows.iloc[np.sort(drawn)]
-        columns = rows[[*sample.inputs.columns, "label"]].reset_index(drop=True)
-        return columns.assign(score=Graph(graph).score(tabular.matrix(sample.inputs, rows))), None
+        """Return some of the training rows."""
+        return sample.reference(graph, self.settings.config.tabular.seed), None
 
 
 def rows(setup: TrainingSetup) -> TableRows:

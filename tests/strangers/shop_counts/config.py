@@ -11,7 +11,7 @@ from nightshift.config.task import CandidateName, Task
 
 class Candidate(Section):
     kind: Literal["poisson"]
-    parameters: dict[str, Parameter] = {}
+    parameters: dict[str, Parameter] = Field({})
 
 
 class ShopCounts(Task):

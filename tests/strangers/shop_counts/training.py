@@ -27,10 +27,6 @@ class CountRows(LabeledRows):
     tolerance: float = 1e-5
 
     @property
-    def preprocessing(self) -> Any:
-        return self.inputs
-
-    @property
     def counts(self) -> Floats:
         return self.rows["label"].to_numpy(dtype=float)
 
@@ -67,8 +63,7 @@ class ShopRows:
         return CountRows(labeled(self.features, fold.test), fold.test, sample.inputs, self.config)
 
     def reference(self, sample: CountRows, graph: bytes) -> tuple[pd.DataFrame, None]:
-        rows = sample.rows[[*sample.inputs.columns, "label"]].assign(score=Graph(graph).score(sample.matrix))
-        return rows.sample(min(len(rows), 10_000), random_state=self.config.task.seed, ignore_index=True), None
+        return sample.reference(graph, self.config.task.seed), None
 
 
 def labeled(features: Table, days: Days) -> pd.DataFrame:
