@@ -143,6 +143,7 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> d
         "features_sha256": lineage.features_sha256,
         "device": lineage.device,
         "seed": lineage.seed,
+        "promise": promise,
         promise: measures(verdicts).get(promise),
     }
     found |= {verdict.gate: verdict.decision for verdict in verdicts}

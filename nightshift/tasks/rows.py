@@ -171,6 +171,19 @@ class RowsBesideReference:
         return []
 
 
+def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+    """Return the rows of some days as they are.
+
+    Raises:
+        UserError: when a label is missing.
+    """
+    if unlabeled := int(rows["label"].isna().sum()):
+        raise UserError(
+            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion"
+        )
+    return rows
+
+
 def scored(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
     """Return the labels of a day's rows that have one, float64 (n,), and what some models score them.
 

@@ -24,6 +24,7 @@ from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import Measured, TrainingSetup
 from nightshift.tasks.rows import LabeledRows, finite
+from nightshift.tasks.rows import labeled as every_labeled
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.estimators import Labels
 
@@ -194,12 +195,7 @@ def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     Raises:
         UserError: when a label is missing, when there is no positive among them, or nothing but positives.
     """
-    unlabeled = int(rows["label"].isna().sum())
-    if unlabeled:
-        raise UserError(
-            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion"
-        )
-    positives = int(rows["label"].sum())
+    positives = int(every_labeled(rows, days)["label"].sum())
     if not 0 < positives < len(rows):
         raise UserError(
             f"{days}: {positives} positives in {len(rows)} rows, and a model needs some of both; "

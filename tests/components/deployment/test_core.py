@@ -132,6 +132,7 @@ def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
         "features_sha256": "f",
         "device": "cpu",
         "seed": "0",
+        "promise": "average_precision",
         "average_precision": "0.6",
         "evaluation": "pass",
         "drift": "pass",

@@ -11,7 +11,7 @@ from nightshift.config.task import CandidateName, Task
 
 class Candidate(Section):
     kind: Literal["poisson"]
-    parameters: dict[str, Parameter] = Field({})
+    parameters: dict[str, Parameter] = Field({}, description="of scikit-learn's PoissonRegressor")
 
 
 class ShopCounts(Task):
@@ -23,5 +23,5 @@ class ShopCounts(Task):
     candidates: dict[CandidateName, Candidate] = Field(min_length=1)
 
     @property
-    def longest_window_days(self) -> int:
+    def longest_window_days(self):
         return max(self.windows_days)

@@ -1,27 +1,20 @@
 """The training as something that is measured."""
 
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
-from nightshift.config import Config
-from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.errors import UserError
-from nightshift.tasks.protocol import TrainingSetup
 from shop_counts import training
 
 
-def selected_fit(setup: TrainingSetup, model: ModelPackage, phase: Callable[[PhaseName], Any]) -> SimpleNamespace:
+def selected_fit(setup, model, phase):
     with phase(PhaseName.READ):
-        sample = training.rows(setup).sample(setup.plan.test)
+        sample, name = training.rows(setup).sample(setup.plan.test), model.selected
     with phase(PhaseName.MATRIX):
-        inputs, name = sample.matrix, model.selected
-    found = SimpleNamespace(name=name, kind=model.candidates[name].kind, device="cpu", is_network=False, inputs=inputs)
-    found.batch, found.fit = 1024, lambda: sample.fit(name)
-    found.brief = lambda: found.fit
-    return found
+        matrix, kind = sample.matrix, model.candidates[name].kind
+    fit = {"fit": lambda: sample.fit(name), "brief": lambda: lambda: sample.fit(name)}
+    return SimpleNamespace(name=name, kind=kind, device="cpu", is_network=False, inputs=matrix, batch=1024, **fit)
 
 
-def network(_: Config, name: str, __: int | None) -> Any:
+def network(_, name, __):
     raise UserError(f"task.candidates.{name} is no network")
