@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from nightshift.config import Config
 from nightshift.contracts import evaluation as contract
@@ -29,6 +29,11 @@ class Contender(Resampled):
     metrics: Mapping[str, Any]
     resamples: Mapping[str, Floats] = field(repr=False)
     version: int = 0
+
+    @classmethod
+    def of(cls, model: ModelPackage, version: int, **measured: Any) -> Self:
+        """Return a version of a model, with what was measured of it."""
+        return cls(sha256=model.sha256, trained_until=str(model.lineage.train.last), version=version, **measured)
 
     @property
     def figures(self) -> contract.Metrics:

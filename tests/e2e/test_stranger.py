@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
@@ -24,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stranger")]
 STRANGERS = Path(__file__).parents[1] / "strangers"
 TRAINED, SCORED, AGAIN = "2025-06-30", "2025-07-01", "2025-07-07"
 STEPS = {"2025-07-15": "2025-07-08", "2025-07-16": "2025-07-15"}  # logical date -> since when its stage has lasted
-PROMO = {"numeric": ["promo"]}
+ROLES = {"event_id": "id", "event_time": "opened", "terminal": "shop", "label": "sold"}
 STIFF = {"stiff": {"kind": "poisson", "parameters": {"alpha": 100.0}}}
 
 
@@ -116,6 +118,17 @@ def steps(shops: Shops, challenged: Path) -> list[dict[str, Any]]:
         shops.backdate(since)
         records.append(read(shops.run("release", day, candidates=STIFF) / "release/release"))
     return records
+
+
+def test_an_input_averages_the_counts_that_are_known_when_the_day_begins(first: Path) -> None:
+    events, features = (
+        {part["date"]: part["uri"] for part in read(first / name)["partitions"]}
+        for name in ("ingestion/events", "features/features")
+    )
+    known = pd.concat([pd.read_parquet(events[f"2025-06-{day}"]) for day in range(11, 18)])
+    rows = pd.read_parquet(features["2025-06-20"]).set_index("terminal")
+    means = known["label"].astype(float).groupby(known["terminal"]).mean()
+    assert np.expm1(rows["log_mean_7d"]).to_dict() == pytest.approx(means.to_dict())
 
 
 def test_a_training_passes_the_gate_by_a_metric_of_which_less_is_better(first: Path) -> None:

@@ -91,14 +91,13 @@ class ItemTrial(Trial[ItemContender]):
 def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int = 0) -> ItemContender:
     """Measure a model's scores of the test rows, (n, classes)."""
     predicted, classes = scores.argmax(1), len(rows.classes)
-    return ItemContender(
-        sha256=model.sha256,
-        trained_until=str(model.lineage.train.last),
+    return ItemContender.of(
+        model,
+        version,
         metrics=metrics.evaluate(rows.labels, scores),
         counts=metrics.confusion(rows.labels, predicted, classes),
         groups=len(np.unique(rows.groups)),
         resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
-        version=version,
         unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
     )
 

@@ -112,14 +112,7 @@ def measure(
     )
     resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, each)}
     measured = evaluate(rows, scores, limits.top_k)
-    return RowContender(
-        sha256=model.sha256,
-        trained_until=str(model.lineage.train.last),
-        metrics=measured,
-        cost=cost,
-        resamples=resamples,
-        version=version,
-    )
+    return RowContender.of(model, version, metrics=measured, cost=cost, resamples=resamples)
 
 
 def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:

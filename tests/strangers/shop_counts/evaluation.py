@@ -20,13 +20,8 @@ class CountContender(Contender):
 class CountsUnderTest(MeasuredRows):
     def measure(self, uri, model, candidate, version=0):
         counts, rates = self.rows["label"].to_numpy(dtype=float), self.scores(uri, model, candidate)
-        return CountContender(
-            sha256=model.sha256,
-            trained_until=str(model.lineage.train.last),
-            metrics={METRIC: poisson.deviance(counts, rates)},
-            resamples={METRIC: poisson.resampled(counts, rates)},
-            version=version,
-        )
+        measured = {"metrics": poisson.deviance(counts, rates), "resamples": poisson.resampled(counts, rates)}
+        return CountContender.of(model, version, **{name: {METRIC: value} for name, value in measured.items()})
 
     def report(self, uri, model, candidates, champion):
         deviance = candidates[model.selected].estimates()[METRIC]
@@ -43,16 +38,15 @@ class CountsUnderTest(MeasuredRows):
         )
 
     def _gate(self, deviance):
-        limits, most, interval = self.config.evaluation, self.config.task.max_deviance, (deviance.low, deviance.high)
+        limits, most = self.config.evaluation, self.config.task.max_deviance
+        measured = {"value": deviance.value, "interval": (deviance.low, deviance.high), "higher_is_better": False}
         return Gate(
             metric=METRIC,
             tolerance=limits.tolerance,
             undecidable=[f"Only {len(self.rows)} test rows."] if len(self.rows) < limits.min_rows else [],
             refused=[f"Poisson deviance {deviance} is above {most:g}."] if deviance.value > most else [],
             passed=f"The challenger's Poisson deviance is {deviance}, at most {most:g} is allowed.",
-            measures=[
-                Measure(name=METRIC, value=deviance.value, limit=most, interval=interval, higher_is_better=False)
-            ],
+            measures=[Measure(name=METRIC, limit=most, **measured)],
         )
 
 
