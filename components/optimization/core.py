@@ -1,4 +1,4 @@
-"""Which form of a graph may take the original's place, and which does."""
+"""Which form of a graph may take the original's place: every night by accuracy, once by speed too."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +46,14 @@ class Effect:
 
 
 NONE = Effect(None, None)
+UNCHANGED = "It is what was trained."
+
+
+def checked(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
+    """Judge a form by what it loses; the same graph and rows give the same answer, whatever the machine does."""
+    scored = [_scored(each, rows.inputs, rows.many) for each in (original, form)]
+    effects = effects_of(rows, {each.name: scores for each, scores in scored if scores is not None})
+    return [_attempt(each, {}, effects.get(each.name, NONE), rows) for each, _ in scored]
 
 
 def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.perf_counter) -> list[Attempt]:
@@ -143,27 +151,39 @@ def _attempt(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows
     )
 
 
-def _judged(form: Form, times: Mapping[str, list[Latency]], found: Effect, rows: OptimizationRows) -> tuple[bool, str]:
-    """Return whether a form may take the original's place, and why."""
+def _judged(form: Form, times: Mapping[str, list[Latency]], effect: Effect, rows: OptimizationRows) -> tuple[bool, str]:
+    """Return whether a form may take the original's place, and why; by speed too where there are times."""
     if form.graph is None:
         return False, form.missing
     if form.name == ORIGINAL:
-        return True, "It is what was trained."
+        return True, UNCHANGED
     if not rows.is_decidable:
         return False, "The validation days hold one class only, so its loss cannot be measured."
-    one, many = _shares(times, form)
-    speed = f"A row takes {one:.0%} of the original's time, {rows.many:,} rows {many:.0%}"
-    if not _is_faster(times, form):
-        return False, f"{speed}; at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
-    assert found.loss is not None
-    assert found.flipped is not None
-    if found.loss.high > rows.limit:
-        return False, f"It may lose {found.loss.high:.2g} of {rows.metric}, more than {rows.limit:g}."
-    if found.flipped > FLIPPED:
-        return False, f"It decides otherwise on {found.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
+    speed = f"{_speed(times, form, rows)}; " if times else ""
+    if times and not _is_faster(times, form):
+        return False, f"{speed}at most {FASTER:.0%} and {SLOWER:.0%} are worth another graph."
+    if harm := _harm(effect, rows):
+        return False, harm
     if form.provider != CPU:
-        return False, f"{speed}; measured only, the server calls graphs on the CPU."
-    return True, f"{speed}, and it loses at most {max(found.loss.high, 0):.2g} of {rows.metric}."
+        return False, f"{speed}measured only, the server calls graphs on the CPU."
+    assert effect.loss is not None
+    return True, f"{speed}it loses at most {max(effect.loss.high, 0):.2g} of {rows.metric}."
+
+
+def _harm(effect: Effect, rows: OptimizationRows) -> str:
+    """Return why what a form changes is too much, empty where it is not."""
+    assert effect.loss is not None
+    assert effect.flipped is not None
+    if effect.loss.high > rows.limit:
+        return f"It may lose {effect.loss.high:.2g} of {rows.metric}, more than {rows.limit:g}."
+    if effect.flipped > FLIPPED:
+        return f"It decides otherwise on {effect.flipped:.2%} of the rows, more than {FLIPPED:.1%}."
+    return ""
+
+
+def _speed(times: Mapping[str, list[Latency]], form: Form, rows: OptimizationRows) -> str:
+    one, many = _shares(times, form)
+    return f"A row takes {one:.0%} of the original's time, {rows.many:,} rows {many:.0%}"
 
 
 def _shares(times: Mapping[str, list[Latency]], form: Form) -> tuple[float, float]:
@@ -182,29 +202,60 @@ def best(tried: Sequence[Attempt]) -> Attempt:
     return min((each for each in tried if each.accepted), key=lambda each: each.latencies[0].median_ms)
 
 
+def unchanged(model: ModelPackage) -> Optimization:
+    """Return that a model's graph is served as it was trained."""
+    size = model.graph(model.selected).size
+    attempt = Attempt(
+        name=ORIGINAL, provider=CPU, size=size, loss=None, flipped=None, latencies=[], accepted=True, reason=UNCHANGED
+    )
+    return Optimization(
+        candidate=model.selected,
+        original_sha256=model.sha256,
+        sha256=model.sha256,
+        attempts=[attempt],
+        chosen=ORIGINAL,
+    )
+
+
+def result(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows: OptimizationRows) -> Optimization:
+    """Return what came of some forms of a model's graph."""
+    changed = model if chosen.name == ORIGINAL else replaced(model, chosen)
+    return Optimization(
+        candidate=model.selected,
+        original_sha256=model.sha256,
+        sha256=changed.sha256,
+        rows=len(rows.inputs),
+        metric=rows.metric,
+        limit=rows.limit,
+        attempts=list(tried),
+        chosen=chosen.name,
+    )
+
+
 def verdict(found: Optimization) -> Verdict:
     """Say what goes on; it blocks nothing, since the original always may."""
+    *_, last = found.attempts
     chosen = next(each for each in found.attempts if each.name == found.chosen)
-    original = found.attempts[0]
-    undecided = all(each.loss is None for each in found.attempts)
-    kept = f"The graph stays as it is: none of {len(found.attempts) - 1} other forms is as accurate and clearly faster."
-    reason = (
-        kept if chosen is original else f"The graph's form {chosen.name!r} takes the original's place. {chosen.reason}"
-    )
-    measures = [
-        Measure(name="loss", value=chosen.loss.value, limit=found.limit, interval=(chosen.loss.low, chosen.loss.high),
-                higher_is_better=False) if chosen.loss else Measure(name="loss", value=None, limit=found.limit),
-        *(Measure(name=f"median_ms_{each.rows}_rows", value=each.median_ms, higher_is_better=False)
-          for each in chosen.latencies),
-    ]  # fmt: skip
+    kept = f"The graph stays as it was trained, and not {last.name!r}: {last.reason}"
+    if last.name == ORIGINAL:
+        kept = "The graph stays as it was trained; `nightshift optimize` finds out whether another form is faster."
+    taken = f"The graph's form {chosen.name!r} takes the original's place: {chosen.reason}"
+    is_undecided = last.name != ORIGINAL and all(each.loss is None for each in found.attempts)
     return Verdict(
         gate="optimization",
-        decision=Decision.UNDECIDED if undecided else Decision.PASS,
-        reasons=[reason],
-        measures=measures,
+        decision=Decision.UNDECIDED if is_undecided else Decision.PASS,
+        reasons=[kept if chosen.name == ORIGINAL else taken],
+        measures=[_loss(found, last)] if last.name != ORIGINAL else [],
         subject=found.sha256,
         advisory=True,
     )
+
+
+def _loss(found: Optimization, attempt: Attempt) -> Measure:
+    if attempt.loss is None:
+        return Measure(name="loss", value=None, limit=found.limit)
+    interval = (attempt.loss.low, attempt.loss.high)
+    return Measure(name="loss", value=attempt.loss.value, limit=found.limit, interval=interval, higher_is_better=False)
 
 
 def replaced(model: ModelPackage, form: Form) -> ModelPackage:

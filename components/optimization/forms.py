@@ -49,19 +49,19 @@ def made(content: bytes, sample: Inputs) -> Iterator[Form]:
         content: the graph.
         sample: inputs by which scales are chosen, (n, ...).
     """
-    makers: dict[str, Callable[[], bytes]] = {
-        "graph": lambda: optimized(content),
-        "int8 dynamic": lambda: int8_dynamic(content),
-        "int8 static": lambda: int8_static(content, sample),
-    }
-    for name, make in makers.items():
-        yield _tried(name, make)
+    for name in MAKERS:
+        yield served(name, content, sample)
     here = runtime().get_available_providers()
     for name, provider in ACCELERATED.items():
         if provider in here:
             yield _tried(name, lambda: content, provider)
         else:
             yield Form(name, None, provider=provider, missing=f"ONNX Runtime has no {provider} here.")
+
+
+def served(name: str, content: bytes, sample: Inputs) -> Form:
+    """Return a form that a server can call: one of `MAKERS`; the arguments are those of `made`."""
+    return _tried(name, lambda: MAKERS[name](content, sample))
 
 
 def _tried(name: str, make: Callable[[], bytes], provider: str = CPU) -> Form:
@@ -152,3 +152,11 @@ def _parsed(content: bytes) -> Any:
     model = onnx.load_from_string(content)
     del model.graph.value_info[:]  # shapes that exporters note there may contradict those after a change
     return model
+
+
+# `optimization.form` in the config -> what makes it of a graph and a sample of inputs
+MAKERS: dict[str, Callable[[bytes, Inputs], bytes]] = {
+    "graph": lambda content, _: optimized(content),
+    "int8 dynamic": lambda content, _: int8_dynamic(content),
+    "int8 static": int8_static,
+}

@@ -1,50 +1,46 @@
-"""What optimization shows on the page of its run: the forms of the graph, what they lose and how fast they are."""
+"""What optimization shows on the page of its run: the form that was asked for, and what it loses."""
 
-from nightshift.contracts.optimization import Attempt, Optimization
-from nightshift.contracts.section import Cell, Column, Outcome, Row, Section, Table, Text
+from nightshift.contracts.optimization import ORIGINAL, Attempt, Optimization
+from nightshift.contracts.section import Column, Outcome, Row, Section, Table, Text
 from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 45
 
 
-def build(found: Optimization, verdict: Verdict) -> Section:
+def build(result: Optimization, verdict: Verdict) -> Section:
     """Return the section of an optimization.
 
     Args:
-        found: `optimization.json`.
+        result: `optimization.json`.
         verdict: what it says.
     """
-    is_changed = found.sha256 != found.original_sha256
+    is_changed = result.chosen != ORIGINAL
     outcome = Outcome(
-        headline=f"The graph of {found.candidate}: {found.chosen}",
+        headline=f"The graph of {result.candidate}: {result.chosen}",
         label="optimized" if is_changed else "unchanged",
         tone="good" if is_changed else "neutral",
         reasons=verdict.reasons,
     )
-    legend = (
-        f"Loss of {found.metric} on {found.rows:,} validation rows, with its paired 95 % interval, and median times "
-        "of a call; the forms took turns."
-    )
-    blocks = [_forms(found), Text(sentences=[legend], is_fine_print=True)]
+    blocks = _forms(result) if len(result.attempts) > 1 else []
     return Section(title="Optimization", weight=WEIGHT, outcome=outcome, blocks=blocks)
 
 
-def _forms(found: Optimization) -> Table:
-    many = found.attempts[0].latencies[-1].rows
+def _forms(result: Optimization) -> list[Table | Text]:
     columns = [
         Column(title="Form"),
         Column(title="Loss", format="plain"),
         Column(title="Otherwise decided", format="percent"),
-        Column(title="One row, ms", format="plain"),
-        Column(title=f"{many:,} rows, ms", format="plain"),
         Column(title="Size, bytes", format="count"),
         Column(title="Why"),
     ]
-    rows = [_row(each, each.name == found.chosen) for each in found.attempts]
-    return Table(title="Forms of the selected graph", columns=columns, rows=rows)
+    rows = [_row(each, each.name == result.chosen) for each in result.attempts]
+    legend = f"Loss of {result.metric} on {result.rows:,} validation rows, with its paired 95 % interval."
+    return [
+        Table(title="Forms of the selected graph", columns=columns, rows=rows),
+        Text(sentences=[legend], is_fine_print=True),
+    ]
 
 
 def _row(attempt: Attempt, is_chosen: bool) -> Row:
-    times: list[Cell] = [each.median_ms for each in attempt.latencies] or [None, None]
-    cells: list[Cell] = [attempt.name, attempt.loss, attempt.flipped, *times, attempt.size, attempt.reason]
+    cells = [attempt.name, attempt.loss, attempt.flipped, attempt.size, attempt.reason]
     return Row(cells=cells, tag="chosen" if is_chosen else "", tone="good" if is_chosen else "neutral")

@@ -176,6 +176,14 @@ class Costs(Section):
         return self.budget_usd is not None or self.budget_hours is not None
 
 
+class ServedGraph(Section):
+    """Which form of the selected graph is served: one for all nights, so that equal nights serve equal bytes."""
+
+    form: Literal["original", "graph", "int8 dynamic", "int8 static"] = Field(
+        "original", description="as `nightshift optimize` finds it; the original where the form loses too much"
+    )
+
+
 class Rollout(Section):
     """How a version takes over from the champion. See `components/release/core.py`."""
 

@@ -17,6 +17,7 @@ from nightshift.config.policy import (
     Quarantine,
     Retention,
     Rollout,
+    ServedGraph,
 )
 from nightshift.config.schedule import Schedule
 from nightshift.config.section import DaysOrNone, Kind, Section
@@ -47,6 +48,7 @@ class Config(Section):
     protocol: Protocol = Protocol()
     task: Annotated[AnyTask, Field(discriminator="kind")]
     evaluation: Evaluation = Evaluation()
+    optimization: ServedGraph = ServedGraph()
     drift: Drift = Drift()
     controller: Controller = Controller()
     release: Rollout = Rollout()

@@ -50,6 +50,9 @@ COMMANDS = {
     "tune": {
         "tune": "Measure a network's training in variants, in turn, and write the fastest into the config.",
     },
+    "optimize": {
+        "optimize": "Measure every form of a graph, and write the fastest that is as accurate into the config.",
+    },
     "scale": {
         "scale": "Train a config's network in more and more processes, and say what keeps it from being faster.",
     },

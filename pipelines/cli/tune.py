@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from nightshift import storage, tasks
+from nightshift import tasks
 from nightshift.config import Config, parse
 from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
@@ -160,7 +160,4 @@ def kept(found: Tuned, file: Path, name: str, is_dry: bool) -> int:
     values = {("task", *places[axis], axis): each for axis, each in found.changes.items() if axis != PROCESSES}
     if not values:
         return 0
-    text = None if is_dry else edits.changed(file.read_bytes().decode(), values)
-    if text is not None:
-        storage.write_bytes(str(file.resolve()), text.encode())
-    return options.say(f"{'to write into' if text is None else 'written into'} {file}:\n{edits.lines(values)}")
+    return options.say(edits.write(file, values, is_dry))

@@ -1,16 +1,18 @@
 """Changes to a config's file that leave its comments and layout alone."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 
+from nightshift import storage
 from pipelines.configs import strict_yaml
 
-Path = tuple[str, ...]  # keys from the top
+Keys = tuple[str, ...]  # from the top
 
 
-def changed(text: str, values: Mapping[Path, Any]) -> str | None:
+def changed(text: str, values: Mapping[Keys, Any]) -> str | None:
     """Put values into a YAML file.
 
     Args:
@@ -30,7 +32,15 @@ def changed(text: str, values: Mapping[Path, Any]) -> str | None:
         return None
 
 
-def lines(values: Mapping[Path, Any]) -> str:
+def write(file: Path, values: Mapping[Keys, Any], is_dry: bool) -> str:
+    """Write values into a config, unless that is not wanted or would change more; return what to tell a person."""
+    text = None if is_dry else changed(file.read_bytes().decode(), values)
+    if text is not None:
+        storage.write_bytes(str(file.resolve()), text.encode())
+    return f"{'to write into' if text is None else 'written into'} {file}:\n{lines(values)}"
+
+
+def lines(values: Mapping[Keys, Any]) -> str:
     """Return values as the YAML that a person would write."""
     whole: Any = {}
     for path, value in values.items():
@@ -38,14 +48,14 @@ def lines(values: Mapping[Path, Any]) -> str:
     return strict_yaml.dump(whole)
 
 
-def _placed(whole: Any, path: Path, value: Any) -> Any:
+def _placed(whole: Any, path: Keys, value: Any) -> Any:
     if not path:
         return value
     mapping = whole if isinstance(whole, dict) else {}
     return mapping | {path[0]: _placed(mapping.get(path[0]), path[1:], value)}
 
 
-def _edited(text: str, path: Path, value: Any) -> str:
+def _edited(text: str, path: Keys, value: Any) -> str:
     node: Any = yaml.compose(text, Loader=yaml.SafeLoader)
     for depth, key in enumerate(path):
         if not isinstance(node, yaml.MappingNode):

@@ -72,8 +72,8 @@ def test_the_loss_is_that_of_average_precision_within_its_paired_interval() -> N
     ("given", "accepted", "said"),
     [
         ({}, True, "A row takes 50% of the original's time"),
-        ({"high": 0.002, "flipped": 0.001, "one": 0.8, "many": 1.05}, True, "and it loses at most 0.002 of average"),
-        ({}, True, "and it loses at most 0 of average precision."),
+        ({"high": 0.002, "flipped": 0.001, "one": 0.8, "many": 1.05}, True, "; it loses at most 0.002 of average"),
+        ({}, True, "; it loses at most 0 of average precision."),
         ({"high": 0.0021}, False, "It may lose 0.0021 of average precision"),
         ({"flipped": 0.002}, False, "It decides otherwise on 0.20% of the rows"),
         ({"one": 0.81}, False, "at most 80% and 105% are worth another graph"),
@@ -176,20 +176,43 @@ def optimization(tried: list[Attempt]) -> Optimization:
     return Optimization(attempts=tried, chosen=core.best(tried).name, **identity)
 
 
-def test_the_fastest_accepted_form_takes_the_originals_place() -> None:
+def test_the_fastest_accepted_form_is_the_one_to_serve() -> None:
     tried = [attempt(ORIGINAL, 1.0), attempt("a", 0.7, many=0.9), attempt("b", 0.5), attempt("c", 0.1, accepted=False)]
     assert core.best(tried).name == "b"
-    verdict = core.verdict(optimization(tried))
+    verdict = core.verdict(optimization([tried[0], tried[2]]))
     assert (verdict.gate, verdict.decision, verdict.advisory) == ("optimization", Decision.PASS, True)
     assert verdict.subject == "b" * 64
     assert verdict.measures == [
-        Measure(name="loss", value=0.001, limit=0.002, interval=(0, 0.002), higher_is_better=False),
-        Measure(name="median_ms_1_rows", value=0.5, higher_is_better=False),
-        Measure(name="median_ms_1024_rows", value=1.0, higher_is_better=False),
+        Measure(name="loss", value=0.001, limit=0.002, interval=(0, 0.002), higher_is_better=False)
     ]
-    assert verdict.reasons == ["The graph's form 'b' takes the original's place. It is."]
+    assert verdict.reasons == ["The graph's form 'b' takes the original's place: It is."]
     kept = core.verdict(optimization([attempt(ORIGINAL, 1.0), attempt("a", 0.1, accepted=False)]))
-    assert kept.reasons == ["The graph stays as it is: none of 1 other forms is as accurate and clearly faster."]
+    assert kept.reasons == ["The graph stays as it was trained, and not 'a': It is."]
+
+
+@pytest.mark.parametrize(
+    ("change", "accepted", "said"),
+    [
+        (lambda values: values + 1e-6, True, "it loses at most "),
+        (lambda values: 1 - values, False, "It may lose 0."),
+        (lambda values: np.full_like(values, np.nan), False, "It has no finite score for some rows."),
+    ],
+    ids=["as accurate", "worse", "no score"],
+)
+def test_a_night_judges_the_form_of_the_config_by_what_it_loses_and_never_by_time(change, accepted, said) -> None:
+    original, other = core.checked(form(ORIGINAL), form("graph", change), ROWS)
+    assert (original.accepted, other.accepted) == (True, accepted)
+    assert other.reason.startswith(said)
+    assert original.latencies == other.latencies == []
+
+
+def test_a_graph_that_stays_as_it_was_trained_needs_no_rows() -> None:
+    model = packages.manifest({"mlp": b"original", "trees": b"others"})
+    found = core.unchanged(model)
+    assert (found.chosen, found.sha256, found.rows, found.metric) == (ORIGINAL, model.sha256, 0, None)
+    verdict = core.verdict(found)
+    assert (verdict.decision, verdict.measures) == (Decision.PASS, [])
+    assert "`nightshift optimize` finds out" in verdict.reasons[0]
 
 
 def test_a_package_with_another_form_has_another_identity_and_says_what_it_was() -> None:

@@ -1,20 +1,20 @@
 """The step on a real package and real partitions."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from components.optimization import core
-from components.optimization.__main__ import body, optimize, parser
+from components.optimization import compare, forms
+from components.optimization.__main__ import body, parser
 from nightshift.contracts import package
 from nightshift.contracts.optimization import ORIGINAL, Optimization
+from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UserError
 from nightshift.tabular.inputs import Scorer
-from nightshift.tasks.tabular.optimization import Rows
 from tests.components import samples
 
 
@@ -33,51 +33,73 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"features": samples.write_features(folder, frame), "model": str(folder / "model")}
 
 
-def flags(trained: dict[str, str], folder: Path):
-    words = {**trained, "config": json.dumps(samples.CONFIG), "optimized": str(folder / "optimized")}
+def flags(trained: dict[str, str], folder: Path, form: str) -> Namespace:
+    config = samples.CONFIG | {"optimization": {"form": form}}
+    words = {**trained, "config": json.dumps(config), "optimized": str(folder / "optimized")}
     return parser().parse_args([word for name, value in words.items() for word in (f"--{name}", value)])
 
 
-def test_every_form_is_measured_on_the_rows_that_the_candidate_was_chosen_on(trained, tmp_path) -> None:
-    metrics = body(flags(trained, tmp_path))
-    place = str(tmp_path / "optimized")
-    found, model = Optimization.read(f"{place}/optimization.json"), package.load(place)
-    assert [each.name for each in found.attempts] == [
+def optimized(trained: dict[str, str], folder: Path, form: str) -> tuple[Optimization, ModelPackage]:
+    """What the step says of a form, and the package that it writes."""
+    metrics = body(flags(trained, folder, form))
+    place = str(folder / "optimized")
+    result, model = Optimization.read(f"{place}/optimization.json"), package.load(place)
+    assert metrics == {"form": result.chosen}
+    assert model.sha256 == result.sha256 == Verdict.read(f"{place}/verdict.json").subject
+    assert result.original_sha256 == package.load(trained["model"]).sha256
+    return result, model
+
+
+def test_a_graph_is_served_as_it_was_trained_unless_the_config_says_otherwise(trained, tmp_path) -> None:
+    result, model = optimized(trained, tmp_path, ORIGINAL)
+    assert [each.name for each in result.attempts] == [result.chosen] == [ORIGINAL]
+    assert model.sha256 == package.load(trained["model"]).sha256
+    assert read_section(str(tmp_path / "optimized")).outcome.label == "unchanged"
+
+
+def test_the_form_of_the_config_goes_into_the_package_and_scores_and_equal_nights_write_equal_bytes(
+    trained, tmp_path
+) -> None:
+    result, model = optimized(trained, tmp_path, "graph")
+    assert (result.chosen, result.rows) == ("graph", 78)
+    assert model.lineage.optimized.form == "graph"
+    assert model.graph("first").name == "first.graph.onnx"
+    assert read_section(str(tmp_path / "optimized")).outcome.label == "optimized"
+    original, rows = package.load(trained["model"]), samples.features()
+    for candidate in ("first", "second"):
+        ours = Scorer(str(tmp_path / "optimized"), model, candidate).score(rows)
+        assert ours == pytest.approx(Scorer(trained["model"], original, candidate).score(rows), abs=1e-6)
+    again, _ = optimized(trained, tmp_path / "again", "graph")
+    assert again == result
+
+
+def test_a_form_that_cannot_be_made_leaves_the_original_and_says_why(trained, tmp_path, monkeypatch) -> None:
+    def fails(*_: object) -> bytes:
+        raise ValueError("it has no operation that INT8 could replace")
+
+    monkeypatch.setitem(forms.MAKERS, "int8 static", fails)
+    result, model = optimized(trained, tmp_path, "int8 static")
+    assert (result.chosen, model.sha256) == (ORIGINAL, result.original_sha256)
+    verdict = Verdict.read(str(tmp_path / "optimized" / "verdict.json"))
+    assert verdict.reasons[0].endswith(
+        "and not 'int8 static': It could not be made: it has no operation that INT8 could replace"
+    )
+
+
+def test_every_form_is_compared_on_the_rows_that_the_candidate_was_chosen_on(trained, tmp_path) -> None:
+    compare.body(Namespace(**trained, config=json.dumps(samples.CONFIG), result=str(tmp_path)))
+    result = Optimization.read(str(tmp_path / "optimization.json"))
+    assert [each.name for each in result.attempts] == [
         ORIGINAL, "graph", "int8 dynamic", "int8 static", "cuda", "tensorrt",
     ]  # fmt: skip
-    assert found.rows == 78
-    assert found.attempts[0].loss
-    assert all(len(each.latencies) == 2 for each in found.attempts if each.size)
-    assert found.original_sha256 == package.load(trained["model"]).sha256
-    # whichever is fastest here: the package is the one that the figures and the verdict are about
-    assert model.sha256 == found.sha256 == Verdict.read(f"{place}/verdict.json").subject
-    assert metrics["form"] == found.chosen
-    assert read_section(place).outcome.label == ("unchanged" if found.chosen == ORIGINAL else "optimized")
-
-
-def test_the_best_form_goes_into_the_package_and_scores(trained, tmp_path) -> None:
-    def measure(forms, rows: Rows):
-        """Whatever is fastest here: static INT8 is the one that is accepted."""
-        found = core.attempts(forms, rows)
-        return [each.model_copy(update={"accepted": each.name == "int8 static"}) for each in found]
-
-    optimize(flags(trained, tmp_path), measure)
-    place = str(tmp_path / "optimized")
-    model, original = package.load(place), package.load(trained["model"])
-    assert model.lineage.optimized.form == "int8 static"
-    assert model.graph("first").name == "first.int8-static.onnx"
-    rows = samples.features()
-    ours, theirs = Scorer(place, model).score(rows), Scorer(trained["model"], original).score(rows)
-    assert not np.array_equal(ours, theirs)
-    assert ours == pytest.approx(theirs, abs=0.05)
-    assert np.array_equal(
-        Scorer(place, model, "second").score(rows), Scorer(trained["model"], original, "second").score(rows)
-    )
+    assert result.rows == 78
+    assert result.attempts[0].loss
+    assert all(len(each.latencies) == 2 for each in result.attempts if each.size)
 
 
 def test_a_package_whose_graph_is_spoiled_is_refused_and_nothing_is_written(trained, tmp_path) -> None:
     package.copy(trained["model"], str(tmp_path / "model"))
     (tmp_path / "model" / "first.onnx").write_bytes(b"spoiled")
     with pytest.raises(UserError, match=r"is not the file that model\.json names"):
-        body(flags(trained | {"model": str(tmp_path / "model")}, tmp_path))
+        body(flags(trained | {"model": str(tmp_path / "model")}, tmp_path, "graph"))
     assert not (tmp_path / "optimized").exists()

@@ -15,13 +15,15 @@ from components.deployment import __main__ as deployment
 from components.drift import core
 from components.evaluation.__main__ import evaluate
 from components.optimization import __main__ as optimizing
-from components.optimization import core as optimizing_core
+from components.optimization import compare as comparing
+from components.optimization import forms, subjects
 from components.profiling import __main__ as profiling
 from components.scoring import __main__ as scoring
 from components.training import __main__ as training
-from nightshift import registry, splits, storage
+from nightshift import registry, splits, storage, tasks
 from nightshift.classification import shards
 from nightshift.classification.scorer import Scorer
+from nightshift.context import StepContext
 from nightshift.contracts import drift as contract
 from nightshift.contracts import optimization, package, profile, tables
 from nightshift.contracts import preprocessing as parts
@@ -228,8 +230,8 @@ def test_a_class_that_comes_after_training_is_said_by_training_evaluation_and_dr
 
 
 def test_forms_of_the_graph_are_measured_by_accuracy(chain):
-    optimizing.body(chain.flags(features="features.json", model="model", optimized="optimized"))
-    found = optimization.Optimization.read(str(chain.folder / "optimized" / optimization.FILE))
+    comparing.body(chain.flags(features="features.json", model="model", result="compared"))
+    found = optimization.Optimization.read(str(chain.folder / "compared" / optimization.FILE))
     assert (found.metric, found.rows) == ("accuracy", 48)
     assert [each.rows for each in found.attempts[0].latencies] == [1, 32]
     assert {each.name for each in found.attempts if each.latencies} >= {"original", "graph", "int8 static"}
@@ -246,30 +248,31 @@ def test_the_validation_rows_of_the_choice_and_of_the_forms_are_the_same_without
     parts = [twice if each is part else each for each in table.partitions]
     tables.write_table(str(chain.folder / "twice.json"), tables.Table("features", parts, table.details))
     training.body(chain.flags(features="twice.json", model="chosen", device=None))
-    optimizing.optimize(
-        chain.flags(features="twice.json", model="chosen", optimized="twice"),
-        lambda forms, rows: optimizing_core.attempts(forms[:1], rows),
+    subject = subjects.read(
+        StepContext(chain.flags(features="twice.json", model="chosen")), str(chain.folder / "chosen")
     )
-    found = optimization.Optimization.read(str(chain.folder / "twice" / optimization.FILE))
-    assert found.rows == package.load(str(chain.folder / "chosen")).lineage.validation.rows == 47
+    assert len(subject.rows.inputs) == package.load(str(chain.folder / "chosen")).lineage.validation.rows == 47
 
 
 def test_a_form_that_takes_the_original_s_place_sees_the_reference_itself(chain):
-    def int8(forms, rows):
-        tried = optimizing_core.attempts(forms, rows)
-        return [each.model_copy(update={"accepted": each.name == "int8 static"}) for each in tried]
-
-    optimizing.optimize(chain.flags(features="features.json", model="model", optimized="int8"), int8)
-    uris = [str(chain.folder / name) for name in ("model", "int8")]
-    before, after = (package.read_reference(uri).set_index("event_id") for uri in uris)
-    new = package.load(uris[1])
-    graph = Scorer(uris[1], new).graph
-    days = splits.Days(new.lineage.reference.first, new.lineage.reference.last)
-    items = shards.Items.of(tables.read_table(str(chain.folder / "features.json")), days)
-    assert list(before.index) == list(after.index) == items.rows["event_id"].tolist()
+    uri, features = str(chain.folder / "model"), tables.read_table(str(chain.folder / "features.json"))
+    context = StepContext(chain.flags(features="features.json", model="model"))
+    subject, before = subjects.read(context, uri), package.read_reference(uri).set_index("event_id")
+    graph = forms.served("int8 static", subject.original.content, subject.sample).graph
+    after = tasks.find("image-classification").optimization.reference(features, uri, context.model, graph)
+    days = splits.Days(context.model.lineage.reference.first, context.model.lineage.reference.last)
+    items = shards.Items.of(features, days)
+    assert list(before.index) == list(after["event_id"]) == items.rows["event_id"].tolist()
     assert np.array_equal(np.stack(after["embedding"]), graph.embedding(items.inputs(items.rows)))
     assert not np.array_equal(np.stack(after["embedding"]), np.stack(before["embedding"]))
-    assert [file.name for file in new.files].count(package.REFERENCE) == 1
+
+
+def test_a_package_in_another_form_has_one_reference(chain):
+    config = CONFIG | {"optimization": {"form": "graph"}}
+    optimizing.body(chain.flags(config, features="features.json", model="model", optimized="graph"))
+    written = package.load(str(chain.folder / "graph"))
+    assert written.lineage.optimized.form == "graph"
+    assert [file.name for file in written.files].count(package.REFERENCE) == 1
 
 
 def test_the_training_is_measured_and_gives_the_same_graph(chain):

@@ -66,7 +66,7 @@ def test_what_is_not_given_has_its_default() -> None:
 @pytest.mark.parametrize(
     ("path", "allowed", "meant"),
     [
-        ("protocoll", "name, protocol", "protocol"),
+        ("protocoll", "name, optimization, protocol", "protocol"),
         ("columns.event_tim", "event_id, event_time", "event_time"),
         ("task.sed", "seed, select_by, threads", "seed"),
         ("task.candidates.trees.kinde", "kind, parameters", "kind"),

@@ -1,0 +1,38 @@
+"""`python -m components.optimization.compare`: which form of a graph is fastest, for `nightshift optimize`."""
+
+from argparse import Namespace
+
+from nightshift import step, storage
+from nightshift.context import StepContext
+from nightshift.contracts import optimization as contract
+
+
+def parser() -> step.Parser:
+    """Return the flags."""
+    return step.Parser("optimization", "Measure every form of the selected graph.").takes(
+        config="the use case's config (JSON)",
+        features="URI of the features manifest",
+        model="URI of the model",
+        result="URI of the folder for optimization.json",
+    )
+
+
+def body(args: Namespace) -> None:
+    """Make the forms, measure them, and write what came of it."""
+    from components.optimization import core, forms, subjects
+
+    context = StepContext(args)
+    subject = subjects.read(context, args.model)
+    every = [subject.original, *forms.made(subject.original.content, subject.sample)]
+    count = len(subject.rows.inputs)
+    step.log.info(
+        "measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in every), context.model.selected, count
+    )
+    attempts = core.attempts(every, subject.rows)
+    fastest = core.best(attempts).name
+    chosen = next(form for form in every if form.name == fastest)
+    core.result(context.model, chosen, attempts, subject.rows).write(storage.join(args.result, contract.FILE))
+
+
+if __name__ == "__main__":
+    step.run(parser(), body)

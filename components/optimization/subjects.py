@@ -1,0 +1,40 @@
+"""What forms are made of and measured on, as files of a run hold it."""
+
+from dataclasses import dataclass
+
+from components.optimization.core import TENTH
+from components.optimization.forms import Form, Inputs
+from nightshift import tasks
+from nightshift.context import StepContext
+from nightshift.contracts import package
+from nightshift.contracts.optimization import ORIGINAL
+from nightshift.graph import Graph
+from nightshift.tasks.protocol import OptimizationRows
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A graph of which there are forms.
+
+    Attributes:
+        original: as it was trained.
+        sample: training rows' inputs by which scales are chosen, (n, ...).
+        rows: the validation rows.
+    """
+
+    original: Form
+    sample: Inputs
+    rows: OptimizationRows
+
+
+def read(context: StepContext, uri: str) -> Subject:
+    """Read the selected graph of the model at a URI, and its rows.
+
+    Raises:
+        UserError: when the files are not those of the manifest, or the features not what the model takes.
+    """
+    model, config = context.model, context.config
+    content = package.read_graph(uri, model, model.selected)
+    limit = TENTH * config.evaluation.tolerance
+    sample, rows = tasks.find(model.kind).optimization.rows(config, context.features, uri, model, limit)
+    return Subject(Form(ORIGINAL, Graph(content), content), sample, rows)
