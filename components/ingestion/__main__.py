@@ -68,8 +68,8 @@ def body(args: Namespace) -> dict[str, float | str]:
     days = plan(config, parse_date(args.date))
     with digests.remembered(storage.join(lake, config.name, "digests.json")) as known:
         source = sources.connect(args.data, config, days.labels_due, known)
-        sources.require(source, config, days.events)
-        partitions = _ingest_consistently(job := Job(config, days, source, lake))
+        _require_days(job := Job(config, days, source, lake))
+        partitions = _ingest_consistently(job)
     totals = tally.Totals.of(partitions)
     if not totals.read:
         raise UserError(f"{args.data} has no row on any of {days.events}; give another --date or --data")
@@ -88,6 +88,30 @@ def body(args: Namespace) -> dict[str, float | str]:
     }
     free = storage.free_share(lake)
     return found if free is None else found | {"lake_free_share": free}
+
+
+def _require_days(job: Job) -> None:
+    """Check that the source has every day, and say at once what else is wrong with what it has.
+
+    Raises:
+        UserError: when days are missing; with the fault of the newest one that is there.
+    """
+    try:
+        sources.require(job.source, job.config, job.plan.events)
+    except UserError as missing:
+        raise UserError(f"{missing}{_fault_of_newest(job)}") from None
+
+
+def _fault_of_newest(job: Job) -> str:
+    """Return what is wrong with the newest day that is there, the end of a sentence; empty when nothing is."""
+    newest = next((day for day in reversed(list(job.plan.events)) if job.source.has(day)), None)
+    if newest is None:
+        return ""
+    try:
+        _split(job, newest, job.source.read(newest))
+    except UserError as fault:
+        return f"; besides, {fault}"
+    return ""
 
 
 def _ingest_consistently(job: Job) -> list[Partition]:

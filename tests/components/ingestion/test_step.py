@@ -246,6 +246,20 @@ def test_a_bad_file_gives_one_clear_line_and_exit_code_2(step, config, folder, k
     assert not Path(step.events).exists()
 
 
+@pytest.mark.parametrize("kind", [kind for kind in BAD_FILES if kind != "missing"])
+def test_missing_days_and_what_is_wrong_with_the_newest_file_are_said_at_once(step, config, folder, kind):
+    spoil, complaint = BAD_FILES[kind]
+    spoil(file := folder / f"{DATE}.parquet")
+    gone = sorted(folder.glob("*.parquet"))[1]
+    gone.unlink()
+    with pytest.raises(UserError) as refused:
+        step.ingest(config, folder)
+    days, fault = str(refused.value).split("; besides, ")
+    assert gone.name.removesuffix(".parquet") in days
+    assert fault.startswith(f"{file} ")
+    assert complaint in fault
+
+
 def test_a_wrong_date_gives_one_clear_line_and_exit_code_2(step, config):
     done = step.run(config, "simulator", "10.3.2024")
     assert (done.returncode, done.stderr) == (
