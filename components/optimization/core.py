@@ -238,7 +238,9 @@ def verdict(found: Optimization) -> Verdict:
     chosen = next(each for each in found.attempts if each.name == found.chosen)
     kept = f"The graph stays as it was trained, and not {last.name!r}: {last.reason}"
     if last.name == ORIGINAL:
-        kept = "The graph stays as it was trained; `nightshift optimize` finds out whether another form is faster."
+        kept = (
+            "The graph is served as it was trained. To measure whether another form is faster, run nightshift optimize."
+        )
     taken = f"The graph's form {chosen.name!r} takes the original's place: {chosen.reason}"
     is_undecided = last.name != ORIGINAL and all(each.loss is None for each in found.attempts)
     return Verdict(

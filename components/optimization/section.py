@@ -4,7 +4,7 @@ from nightshift.contracts.optimization import ORIGINAL, Attempt, Optimization
 from nightshift.contracts.section import Column, Outcome, Row, Section, Table, Text
 from nightshift.contracts.verdict import Verdict
 
-WEIGHT = 45
+TITLE, WEIGHT = "Optimization", 45
 
 
 def build(result: Optimization, verdict: Verdict) -> Section:
@@ -14,6 +14,8 @@ def build(result: Optimization, verdict: Verdict) -> Section:
         result: `optimization.json`.
         verdict: what it says.
     """
+    if len(result.attempts) == 1:  # nothing was asked for, so there is no outcome to show
+        return Section(title=TITLE, weight=WEIGHT, blocks=[Text(sentences=verdict.reasons)])
     is_changed = result.chosen != ORIGINAL
     outcome = Outcome(
         headline=f"The graph of {result.candidate}: {result.chosen}",
@@ -21,8 +23,7 @@ def build(result: Optimization, verdict: Verdict) -> Section:
         tone="good" if is_changed else "neutral",
         reasons=verdict.reasons,
     )
-    blocks = _forms(result) if len(result.attempts) > 1 else []
-    return Section(title="Optimization", weight=WEIGHT, outcome=outcome, blocks=blocks)
+    return Section(title=TITLE, weight=WEIGHT, outcome=outcome, blocks=_forms(result))
 
 
 def _forms(result: Optimization) -> list[Table | Text]:

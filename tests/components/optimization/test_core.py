@@ -212,7 +212,7 @@ def test_a_graph_that_stays_as_it_was_trained_needs_no_rows() -> None:
     assert (found.chosen, found.sha256, found.rows, found.metric) == (ORIGINAL, model.sha256, 0, None)
     verdict = core.verdict(found)
     assert (verdict.decision, verdict.measures) == (Decision.PASS, [])
-    assert "`nightshift optimize` finds out" in verdict.reasons[0]
+    assert "run nightshift optimize" in verdict.reasons[0]
 
 
 def test_a_package_with_another_form_has_another_identity_and_says_what_it_was() -> None:
