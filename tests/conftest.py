@@ -106,7 +106,8 @@ def registry_template(tmp_path_factory):
     place = tmp_path_factory.mktemp("template")
     for number, last in ((1, "2018-07-29"), (2, "2018-07-30"), (3, "2018-07-31")):
         uri = save(place / f"model-{number}", number / 10, last)
-        tags = {"train_first": "2018-07-25", "train_last": last, "average_precision": "0.6"}
+        held_to = {"promise": "average_precision", "average_precision": "0.6"}
+        tags = {"train_first": "2018-07-25", "train_last": last, **held_to}
         registry.register(str(place / "registry"), "fraud", uri, tags, {"average_precision": 0.6})
     return place / "registry"
 

@@ -127,7 +127,8 @@ def _register(args: argparse.Namespace, config: Config, verdicts: list[Verdict])
     from components.deployment import core
 
     content = config.model_dump(mode="json")
-    tags = core.lineage(package.load(args.model), verdicts) | {
+    model = package.load(args.model)
+    tags = core.lineage(model, verdicts, tasks.find(model.kind).metrics.PROMISE) | {
         "config": json.dumps(content, sort_keys=True),
         "config_sha256": storage.fingerprint(content),
         "code_version": code_version(),

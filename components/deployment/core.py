@@ -124,8 +124,14 @@ def measures(verdicts: Sequence[Verdict]) -> dict[str, float]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def lineage(model: ModelPackage, verdicts: Sequence[Verdict]) -> dict[str, str]:
-    """Return the tags that say where a model came from and how it was judged."""
+def lineage(model: ModelPackage, verdicts: Sequence[Verdict], promise: str) -> dict[str, str]:
+    """Return the tags that say where a model came from and how it was judged.
+
+    Args:
+        model: the new version.
+        verdicts: of every gate.
+        promise: the metric that the version is held to later.
+    """
     lineage = model.lineage
     found = {
         "candidate": model.selected,
@@ -137,7 +143,8 @@ def lineage(model: ModelPackage, verdicts: Sequence[Verdict]) -> dict[str, str]:
         "features_sha256": lineage.features_sha256,
         "device": lineage.device,
         "seed": lineage.seed,
-        **{name: measures(verdicts).get(name) for name in ("average_precision", "accuracy")},
+        "promise": promise,
+        promise: measures(verdicts).get(promise),
     }
     found |= {verdict.gate: verdict.decision for verdict in verdicts}
     return {key: str(value) for key, value in found.items() if value is not None}

@@ -85,7 +85,8 @@ def _table(name: str, versions: list[Version], record: Release | None) -> "Table
 
     # narrow enough for 80 columns
     table = Table(title=f"{name} (* champion)", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("version", "trained on", "average\nprecision", "registered", "live since (UTC)"):
+    metric = next((each.tags["promise"] for each in reversed(versions) if "promise" in each.tags), "metric")
+    for heading in ("version", "trained on", metric.replace("_", "\n"), "registered", "live since (UTC)"):
         table.add_column(heading, no_wrap=True)
     since = {number: str(moment)[:16] for number, moment in record.live_since.items()} if record else {}
     for version in versions:
@@ -93,7 +94,7 @@ def _table(name: str, versions: list[Version], record: Release | None) -> "Table
         table.add_row(
             f"{version.version} *" if record and record.live.version == version.version else str(version.version),
             f"{tags.get('train_first')} .. {tags.get('train_last')}",
-            f"{float(tags['average_precision']):.4f}" if "average_precision" in tags else "-",
+            f"{float(tags[metric]):.4f}" if metric in tags else "-",
             tags["registered_at"][:10],
             since.get(version.version, "-"),
         )

@@ -32,7 +32,6 @@ REASON = "quarantine_reason"
 REPEATED = "duplicate_id_of_earlier_day"
 NO_REPEATS: Mapping[date, Keys] = {}
 ID_DTYPES: dict[str, Any] = {"integer": "int64", "text": str}
-LABELS = {0: "negative", 1: "positive"}  # as they are counted; classes by their names, and rows without one by ""
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,21 @@ class Split:
     Attributes:
         good: the events partition, sorted by event_time and event_id.
         bad: the rejected rows, every column of the user's as text, and `quarantine_reason`, the rule that rejected it.
-        bad_labels: what each of them is counted as, "" without a label that can be read; index of `bad`.
+        good_labels: what each of the good rows is counted as, "" without a label; index of `good`.
+        bad_labels: what each of the bad ones is counted as, "" without a label that can be read; index of `bad`.
         id_types: `integer` or `text` for each of event_id, customer and terminal that is given; {} without rows.
     """
 
     good: pd.DataFrame
     bad: pd.DataFrame
+    good_labels: pd.Series
     bad_labels: pd.Series
     id_types: dict[str, str]
 
     @property
     def labels(self) -> dict[str, int]:
         """Label -> rows read, without labels that no row has."""
-        return _counts(pd.concat([label_names(self.good["label"]), self.bad_labels]))
+        return _counts(pd.concat([self.good_labels, self.bad_labels]))
 
     @property
     def quarantined(self) -> dict[str, int]:
@@ -75,10 +76,9 @@ def _counts(labels: pd.Series) -> dict[str, int]:
     return {str(label): int(rows) for label, rows in labels.value_counts().sort_index().items()}
 
 
-def label_names(labels: pd.Series) -> pd.Series:
-    """Return what rows are counted as: `positive`, `negative` or the name of a class, "" where the label is null."""
-    names = labels.map(LABELS) if labels.dtype == "Int8" else labels
-    return names.astype(object).where(labels.notna(), "")
+def label_names(labels: pd.Series, config: Config) -> pd.Series:
+    """Return what rows are counted as, such as `positive` or the name of a class; "" where the label is null."""
+    return _labels(config).names(labels).astype(object).where(labels.notna(), "")
 
 
 def split(
@@ -179,13 +179,15 @@ def _parted(rows: Rows, config: Config, days: Iterable[date]) -> Iterator[tuple[
     contents = {columns.roles[role] for role in _rules(config).CONTENT}
     bad = pd.DataFrame({name: _raw(bad[name]) if name in contents else read.texts(bad[name]) for name in bad})
     bad[REASON] = reasons[rejected].astype(str)
-    labels = label_names(rows.typed.loc[rejected, "label"])
+    bad_labels = label_names(rows.typed.loc[rejected, "label"], config)
     good = schema(config, types, bool(rows.due.all())).validate(_good(rows.typed.loc[~rejected], types))
+    good_labels = label_names(good["label"], config)
     good_days, bad_days = good["event_time"].to_numpy().astype("datetime64[D]"), rows.days[rejected]
     for day in map(np.datetime64, days):
         own_types = types if day in rows.days else {}
-        parts = _of(day, good, good_days), _of(day, bad, bad_days), _of(day, labels, bad_days)
-        yield day.item(), Split(*parts, own_types)
+        own_good, own_bad = _of(day, good, good_days), _of(day, bad, bad_days)
+        counted = _of(day, good_labels, good_days), _of(day, bad_labels, bad_days)
+        yield day.item(), Split(own_good, own_bad, *counted, own_types)
 
 
 def _of(day: np.datetime64, frame: Frame, days: npt.NDArray[np.datetime64]) -> Frame:
@@ -240,7 +242,7 @@ def examples(bad: Iterable[pd.DataFrame], config: Config, rule: str, label: str 
     masked = {columns.roles[role] for role in read.identifiers(columns)}
     rejected = pd.concat([frame[frame[REASON] == rule] for frame in bad], ignore_index=True)
     if label is not None:
-        rejected = rejected[label_names(_labels(config).read(rejected[columns.label], config)) == label]
+        rejected = rejected[label_names(_labels(config).read(rejected[columns.label], config), config) == label]
     # further numbers are many, and of interest where one of them is at fault
     shown = [*columns.roles.values(), *(columns.numeric if rule == "bad_number" else [])]
     rows = rejected[shown].head(3).astype(object)

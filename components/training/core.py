@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import pandas as pd
 
+from nightshift import tasks
 from nightshift.config import Config
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import Candidate as Entry
@@ -99,7 +100,8 @@ def train(config: Config, plan: Plan, rows: TrainingRows[Any], device: str, line
     validation = validate(config, plan.validation, rows)
     fits = fit_all(sample, validation.measured)
     usable = {name: validation.measured[name].metrics for name in fits.candidates}
-    selected, reason = select(usable, task.select_by, plan.validation.test)
+    is_less_better = task.select_by in tasks.find(task.kind).metrics.LOWER_IS_BETTER
+    selected, reason = select(usable, task.select_by, plan.validation.test, is_less_better)
     log.info("%s", reason)
     graphs, files = {name: candidate.graph for name, candidate in fits.candidates.items()}, sample.files
     reference, days = rows.reference(sample, graphs[selected])
@@ -171,12 +173,15 @@ def accept(fits: Fits, name: str, candidate: Candidate, gap: float, tolerance: f
     log.warning("%s is left out: %s", name, fits.dropped[name])
 
 
-def select(metrics: Mapping[str, Mapping[str, Any]], by: str, days: Days) -> tuple[str, str]:
-    """Return the candidate with the highest metric, the first one of equals, and a sentence that says so."""
+def select(
+    metrics: Mapping[str, Mapping[str, Any]], by: str, days: Days, is_less_better: bool = False
+) -> tuple[str, str]:
+    """Return the candidate with the best metric, the first one of equals, and a sentence that says so."""
     values: dict[str, float] = {name: measured[by] for name, measured in metrics.items()}
-    ranking = sorted(values, key=lambda name: -values[name])
+    ranking = sorted(values, key=lambda name: values[name] if is_less_better else -values[name])
     told = ", ".join(f"{name} {values[name]:.4f}" for name in ranking)
-    return ranking[0], f"{ranking[0]} has the highest {by.replace('_', ' ')} on the validation days {days}: {told}"
+    best = f"{'lowest' if is_less_better else 'highest'} {by.replace('_', ' ')}"
+    return ranking[0], f"{ranking[0]} has the {best} on the validation days {days}: {told}"
 
 
 def _entry(config: Config, name: str, fit: Candidate, metrics: Mapping[str, Any]) -> Entry:

@@ -89,7 +89,7 @@ class Config(Section):
     @property
     def largest_amount(self) -> float:
         """The largest amount of an event."""
-        return self.limits.largest_amount or LARGEST_UNITS / 10**self.tabular.amount_decimals
+        return self.limits.largest_amount or LARGEST_UNITS / 10 ** getattr(self.task, "amount_decimals", 0)
 
     @property
     def tabular(self) -> Tabular:
@@ -120,7 +120,12 @@ CONTENT = {Kind.IMAGES: "image", Kind.TEXTS: "text"}
 
 
 def _of_other_tasks(section: Section, kind: Kind) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that a task does not have and a config gives all the same, with their values."""
+    """Yield the fields that a task does not have and a config gives all the same, with their values.
+
+    A task of another package may have use for any of them.
+    """
+    if kind not in list(Kind):
+        return
     for name, field in type(section).model_fields.items():
         extra, value = field.json_schema_extra, getattr(section, name)
         tasks = extra.get("tasks") if isinstance(extra, dict) else None

@@ -87,32 +87,31 @@ class Curves(Part):
     calibration: Calibration
 
 
-class Evaluation(Artifact):
-    """How good a model's candidates are on the test days."""
+class Figures(Artifact):
+    """What `evaluation.json` has of every task."""
 
-    test: LabeledWindow = Field(description="the test days; rows without entities already known as positive")
-    top_k: int = Field(description="entities that can be checked a day")
+    test: LabeledWindow = Field(description="the test days; rows without those that a task leaves out")
     models: dict[str, Metrics] = Field(description="candidate -> its metrics; null where one has no meaning")
     selected: str = Field(description="the candidate that was judged")
     intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")
-    cost: Cost = Field(description="of the selected candidate's decisions")
     champion: Champion | None = Field(description="null where there is none to compare with")
     gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
+
+
+class Evaluation(Figures):
+    """How good a model's candidates are on the test days; entities already known as positive are left out."""
+
+    top_k: int = Field(description="entities that can be checked a day")
+    cost: Cost = Field(description="of the selected candidate's decisions")
     unseen: dict[str, Unseen] = Field(description="by categorical column")
     notes: list[str] = Field(description="what is unusual about the rows, a sentence each")
     curves: Curves
 
 
-class ClassEvaluation(Artifact):
+class ClassEvaluation(Figures):
     """How well a model's candidates tell classes apart on the test days; `evaluation.json` where a task has classes."""
 
-    test: LabeledWindow = Field(description="the test days; rows without those that training has seen")
     left_out: int = Field(description="rows of the test days that share group or content with a training row")
-    models: dict[str, Metrics] = Field(description="candidate -> its metrics")
-    selected: str = Field(description="the candidate that was judged")
-    intervals: dict[str, dict[str, Interval]] = Field(description="candidate -> of its resampled metrics")
-    champion: Champion | None = Field(description="null where there is none to compare with")
-    gains: dict[str, Estimate] | None = Field(description="of the selected candidate over the champion, paired")
     slices: list[OfSlice] = Field(description="of the selected candidate: thirds by what can be said of a row")
     classes: list[OfClass] = Field(description="of the selected candidate, in the order of task.classes")
     confusion: list[list[int]] = Field(description="rows by true class, a list each, and by predicted class")

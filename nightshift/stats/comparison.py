@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,10 @@ class Comparison:
     """A challenger and the champion on the same rows.
 
     Attributes:
-        metric: by which they are compared; higher is better.
+        metric: by which they are compared.
         ours: the challenger's.
         theirs: the champion's.
-        gain: of the challenger over the champion, paired.
+        gain: of the challenger over the champion, paired; above 0 where it is better.
         until: last day of the challenger's training data, YYYY-MM-DD.
         champion_until: the same of the champion.
     """
@@ -71,8 +71,14 @@ class Comparison:
 
 
 class Resampled:
-    """What is measured on the test rows, and on resamples of them: float64 of shape (resamples,) for each metric."""
+    """What is measured on the test rows, and on resamples of them.
 
+    Attributes:
+        lower_is_better: metrics of which less is a gain.
+        resamples: float64 of shape (resamples,) for each metric.
+    """
+
+    lower_is_better: ClassVar[tuple[str, ...]] = ()
     resamples: Mapping[str, Floats]
 
     def value(self, name: str) -> float:
@@ -88,8 +94,11 @@ class Resampled:
         return {name: contract.Interval(low=found.low, high=found.high) for name, found in self.estimates().items()}
 
     def gains(self, other: Self) -> dict[str, Estimate]:
-        """Return by how much the resampled metrics are higher than another's, paired by resample."""
+        """Return by how much the resampled metrics are above another's, or below where less is better, paired."""
+        signs = {name: -1 if name in self.lower_is_better else 1 for name in self.resamples}
         return {
-            name: Estimate.measured(self.value(name) - other.value(name), values - other.resamples[name])
-            for name, values in self.resamples.items()
+            name: Estimate.measured(
+                sign * (self.value(name) - other.value(name)), sign * (self.resamples[name] - other.resamples[name])
+            )
+            for name, sign in signs.items()
         }

@@ -36,11 +36,11 @@ class Scorer:
     """
 
     def __init__(self, uri: str, package: ModelPackage, candidate: str | None = None, threads: int = 1) -> None:
-        self._inputs = package.tabular
+        self._inputs = package.inputs
         self.graph = Graph(read_graph(uri, package, candidate or package.selected), threads)
 
     def score(self, frame: pd.DataFrame) -> npt.NDArray[np.float32]:
-        """Return the probability of the positive class of each row, float32 of shape (rows,)."""
+        """Return what each row scores, float32 of shape (rows,)."""
         return self.graph.score(matrix(self._inputs, frame))
 
 

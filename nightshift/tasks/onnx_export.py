@@ -60,7 +60,7 @@ def dense(scaler: Scaler, layers: Sequence[tuple[Matrix, Matrix]]) -> bytes:
         nodes.append(helper.make_node("Gemm", [f"x{i}", f"weights{i}", f"bias{i}"], [f"linear{i}"], transB=1))
         nodes.append(helper.make_node("Relu", [f"linear{i}"], [f"x{i + 1}"]))
     nodes[-1] = helper.make_node("Sigmoid", [f"linear{len(layers) - 1}"], ["column"])
-    return _model(nodes, len(scaler.mean), constants)
+    return of_rows(nodes, len(scaler.mean), constants)
 
 
 def images(model: nn.Sequential, recipe: ResNet) -> bytes:
@@ -101,7 +101,7 @@ def forest(trees: Sequence[Tree], inputs: int, comparison: str, base: float, log
         **_node_attributes(trees, comparison),
         **_leaf_attributes(trees),
     )
-    return _model([ensemble, helper.make_node("Sigmoid" if logits else "Identity", ["sum"], ["column"])], inputs, {})
+    return of_rows([ensemble, helper.make_node("Sigmoid" if logits else "Identity", ["sum"], ["column"])], inputs, {})
 
 
 def _node_attributes(trees: Sequence[Tree], comparison: str) -> dict[str, list[Any]]:
@@ -131,8 +131,14 @@ def _joined(arrays: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return np.concatenate(arrays)
 
 
-def _model(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray[Any]]) -> bytes:
-    """Return the serialized model; the last node leaves a `column` (n, 1)."""
+def of_rows(nodes: list[NodeProto], inputs: int, constants: dict[str, npt.NDArray[Any]]) -> bytes:
+    """Return the graph of a scorer of rows.
+
+    Args:
+        nodes: from `inputs` float32 (n, inputs); the last one leaves a `column` (n, 1).
+        inputs: width of the matrix.
+        constants: what they use, by name.
+    """
     nodes = [*nodes, helper.make_node("Reshape", ["column", "flat"], [OUTPUT])]
     constants = constants | {"flat": np.array([-1], dtype=np.int64)}
     graph = helper.make_graph(

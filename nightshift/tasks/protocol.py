@@ -86,6 +86,9 @@ class Labels(Protocol):
     def read(self, column: "pd.Series", config: Config, /) -> "pd.Series":
         """Return labels, null where one cannot be read."""
 
+    def names(self, labels: "pd.Series", /) -> "pd.Series":
+        """Return what rows with these labels are counted as, null where a label is."""
+
 
 @dataclass(frozen=True)
 class FeatureSetup:
@@ -641,6 +644,8 @@ class Metrics(Protocol):
 
     # the metric by which a model is held to what was measured of it
     PROMISE: str
+    # those of which less is better
+    LOWER_IS_BETTER: tuple[str, ...]
     # files of an evaluation that hold verdicts of further gates, which a deployment heeds
     GATES: tuple[str, ...]
 

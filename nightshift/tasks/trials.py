@@ -2,30 +2,38 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from nightshift.config import Config
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.artifact import LabeledWindow
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Decision, Measure, Opponent, Verdict
-from nightshift.stats.comparison import Comparison, Resampled
+from nightshift.stats.comparison import Comparison, Floats, Resampled
 
 
+@dataclass(frozen=True, kw_only=True)
 class Contender(Resampled):
     """A model version, measured on the test rows.
 
     Attributes:
         sha256: its identity.
         trained_until: last day of its training data, YYYY-MM-DD.
-        version: its number in the registry, 0 before it has one.
         metrics: on the test rows.
+        resamples: metrics on the same resamples of the test rows, float64 of shape (resamples,) each.
+        version: its number in the registry, 0 before it has one.
     """
 
     sha256: str
     trained_until: str
-    version: int
     metrics: Mapping[str, Any]
+    resamples: Mapping[str, Floats] = field(repr=False)
+    version: int = 0
+
+    @classmethod
+    def of(cls, model: ModelPackage, version: int, **measured: Any) -> Self:
+        """Return a version of a model, with what was measured of it."""
+        return cls(sha256=model.sha256, trained_until=str(model.lineage.train.last), version=version, **measured)
 
     @property
     def figures(self) -> contract.Metrics:

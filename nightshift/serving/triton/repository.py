@@ -174,4 +174,5 @@ def _shown(manifest: ModelPackage) -> str:
     inputs = manifest.preprocessing
     if not isinstance(inputs, Inputs):
         return str(inputs.model_dump(exclude={"kind"}))
-    return f"{inputs.width} columns of windows of {inputs.windows.windows_days} days and {inputs.columns}"
+    windows = f"windows of {inputs.windows.windows_days} days and " if isinstance(inputs, Tabular) else ""
+    return f"{inputs.width} columns of {windows}{inputs.columns}"

@@ -1,7 +1,7 @@
 """How well the challenger tells classes apart, and whether it may replace the champion."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,9 @@ from nightshift.contracts import evaluation as contract
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.tasks import trials
+from nightshift.tasks.classification.metrics import LOWER_IS_BETTER
 from nightshift.tasks.trials import Contender, Gate, Trial
 
-LOWER_IS_BETTER = ("log_loss", "calibration_error")
 MIN_GROUPS = 20  # of the test rows, needed to decide: the intervals come from drawing groups
 
 
@@ -34,28 +34,20 @@ class Rows:
     classes: list[str]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ItemContender(Contender):
-    """A model version, measured on the test rows.
+    """A model version, measured on the test rows; resampled are `accuracy` and `macro_f1`.
 
     Attributes:
-        sha256: its identity.
-        trained_until: last day of its training data, YYYY-MM-DD.
         metrics: on the test rows.
         counts: rows by true and by predicted class, (classes, classes).
         groups: how many the test rows are of.
-        resamples: `accuracy` and `macro_f1` on the same resamples of the test rows, (resamples,) each.
-        version: its number in the registry, 0 before it has one.
         unlearned: numbers of the classes that none of its training rows has.
     """
 
-    sha256: str
-    trained_until: str
     metrics: Metrics
     counts: npt.NDArray[np.int64]
     groups: int
-    resamples: dict[str, npt.NDArray[np.float64]] = field(repr=False)
-    version: int = 0
     unlearned: tuple[int, ...] = ()
 
     @property
@@ -99,14 +91,13 @@ class ItemTrial(Trial[ItemContender]):
 def measure(rows: Rows, scores: Scores, model: ModelPackage, version: int = 0) -> ItemContender:
     """Measure a model's scores of the test rows, (n, classes)."""
     predicted, classes = scores.argmax(1), len(rows.classes)
-    return ItemContender(
-        sha256=model.sha256,
-        trained_until=str(model.lineage.train.last),
+    return ItemContender.of(
+        model,
+        version,
         metrics=metrics.evaluate(rows.labels, scores),
         counts=metrics.confusion(rows.labels, predicted, classes),
         groups=len(np.unique(rows.groups)),
         resamples=bootstrap.resampled(rows.labels, predicted, rows.groups, classes),
-        version=version,
         unlearned=tuple(rows.classes.index(name) for name in model.lineage.unlearned),
     )
 

@@ -17,3 +17,8 @@ def schema(config: Config, nullable: bool) -> pa.Column:
 def read(column: pd.Series, config: Config) -> pd.Series:
     """Return labels as the config spells them, null where one is none of its classes."""
     return columns.classes(column, config.classes.classes)
+
+
+def names(labels: pd.Series) -> pd.Series:
+    """Return what rows are counted as: their classes."""
+    return labels

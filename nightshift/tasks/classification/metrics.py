@@ -3,6 +3,7 @@
 from nightshift.config import Config
 
 PROMISE = "accuracy"
+LOWER_IS_BETTER: tuple[str, ...] = ("log_loss", "calibration_error")
 GATES: tuple[str, ...] = ()
 NAMES = ("accuracy", "top_5_accuracy", "macro_f1", "auc_roc", "log_loss", "calibration_error")
 

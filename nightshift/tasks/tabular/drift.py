@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from nightshift import storage
 from nightshift.config.policy import Drift
 from nightshift.contracts.drift import SCORE, Promise, Signal
-from nightshift.contracts.section import Block
 from nightshift.splits import Days
 from nightshift.stats import shift
 from nightshift.tasks.protocol import DriftInputs
+from nightshift.tasks.rows import RowsBesideReference
 
 SCORE_BITS = 12  # of float32, dropped where scores are ranked: what differs by less than 0.05 % is a tie
 SCORE_BINS = (int(np.float32(1).view(np.int32)) >> SCORE_BITS) + 1
@@ -40,45 +39,13 @@ class Due:
 
 
 @dataclass(frozen=True)
-class RowComparison:
+class RowComparison(RowsBesideReference):
     """The newest rows of a table, beside a model's training rows."""
-
-    inputs: DriftInputs
-
-    @property
-    def limits(self) -> Drift:
-        """Effect sizes above which something has drifted: the config's."""
-        return self.inputs.config.drift
-
-    @property
-    def reference(self) -> pd.DataFrame:
-        """The model's inputs and `score`, of training rows."""
-        return self.inputs.reference[[*self.inputs.model.tabular.columns, SCORE]]
-
-    @property
-    def numeric(self) -> list[str]:
-        """The columns that are compared as numbers."""
-        return [*self.inputs.model.tabular.numeric, SCORE]
 
     @property
     def labeled(self) -> int:
         """Rows with labels on the newest day whose labels are due."""
         return self._due.labeled
-
-    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
-        """Yield the days' rows in batches: the model's inputs, `label` and `score`."""
-        features, scores = self.inputs.features, self.inputs.scores
-        columns = ["event_id", *self.inputs.model.tabular.columns, "label"]
-        for day in days:
-            scored = storage.read_frame(scores.partition(day).uri, ["event_id", SCORE])
-            for rows in storage.read_batches(features.partition(day).uri, columns):
-                now, scored = scored.iloc[: len(rows)], scored.iloc[len(rows) :]
-                assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
-                yield rows.assign(**{SCORE: now[SCORE].to_numpy()})
-
-    def unlabeled_signals(self) -> Iterator[Signal]:
-        """Yield what else can be said without labels: nothing."""
-        yield from ()
 
     def labeled_signals(self) -> Iterator[Signal]:
         """Yield what the labels say that are due."""
@@ -86,10 +53,6 @@ class RowComparison:
         if self.inputs.promised is not None:
             yield performance(self._due.ranks, self.inputs.promised, self.limits)
         yield positives(reference[reference["label"] == 1], self._due.positives, numeric, self.limits)
-
-    def examples(self) -> list[Block]:
-        """Return rows that are worth a look: none, since a number alone shows little."""
-        return []
 
     @cached_property
     def _due(self) -> Due:

@@ -1,8 +1,6 @@
 """The test rows of a table, and what is written of a model that was measured on them."""
 
-from dataclasses import dataclass, field
-
-import pandas as pd
+from dataclasses import dataclass
 
 from nightshift import splits
 from nightshift.config import Config
@@ -17,40 +15,34 @@ from nightshift.stats.comparison import Floats
 from nightshift.tabular.inputs import Scorer
 from nightshift.tasks import visuals
 from nightshift.tasks.protocol import EvaluationReport
+from nightshift.tasks.rows import MeasuredRows
 from nightshift.tasks.tabular import judging, model_card, notes, quality, skew
 from nightshift.tasks.tabular.explain import Calibration, Explanation, importances, slices
 from nightshift.tasks.tabular.judging import RowContender, RowTrial
 
 
 @dataclass(frozen=True)
-class RowsUnderTest:
-    """The test rows.
+class TableUnderTest(MeasuredRows):
+    """The test rows: `event_time`, `customer`, `label` and the inputs.
 
     Attributes:
-        config: the use case.
-        days: on which they lie.
-        rows: `event_time`, `customer`, `label` and the inputs.
         replay: of a day through the online state.
     """
 
-    config: Config
-    days: Days
-    rows: pd.DataFrame
     replay: Replay
-    _scored: dict[tuple[str, str], Floats] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{len(self.rows)} test rows of {self.days}, {self._positives} of them positive"
+        return f"{super().__str__()}, {self._positives} of them positive"
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, rows and positives."""
+        return super().window.model_copy(update={"positives": self._positives})
 
     def measure(self, uri: str, model: ModelPackage, candidate: str, version: int = 0) -> RowContender:
         """Measure a candidate of the model at a URI."""
-        scores = self._scores(uri, model, candidate)
+        scores = self.scores(uri, model, candidate)
         return judging.measure(self.rows, scores, model, self.config.evaluation, version)
-
-    def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
-        """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
-        missing = [name for name in model.tabular.columns if name not in self.rows]
-        return f"needs input {missing[0]!r}, which the features lack now" if missing else ""
 
     def report(
         self, uri: str, model: ModelPackage, candidates: dict[str, RowContender], champion: RowContender | str
@@ -58,14 +50,11 @@ class RowsUnderTest:
         """Judge a model and describe it."""
         gate, challenger = self.config.evaluation, candidates[model.selected]
         judged = judging.judge(challenger, champion, self._positives, gate)
-        window = LabeledWindow(
-            first=self.days.first, last=self.days.last, rows=len(self.rows), positives=self._positives
-        )
-        labels, scores = self.rows["label"].to_numpy(dtype="int8"), self._scores(uri, model, model.selected)
+        labels, scores = self.rows["label"].to_numpy(dtype="int8"), self.scores(uri, model, model.selected)
         curves = judging.curves(labels, scores)
         unseen, unusual = notes.unseen(self.rows, model.tabular), notes.notes(self.rows, model, gate)
         online = skew.judge(self.replay, model)
-        trial = RowTrial(self.config, model, window, candidates, champion, judged, unseen, unusual, online)
+        trial = RowTrial(self.config, model, self.window, candidates, champion, judged, unseen, unusual, online)
         explanation = self._explained(uri, model, scores, curves)
         metrics = _measured("", challenger) | (_measured("champion_", trial.rival) if trial.rival else {})
         return EvaluationReport(
@@ -83,11 +72,6 @@ class RowsUnderTest:
     def _positives(self) -> int:
         return int(self.rows["label"].sum())
 
-    def _scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:
-        if (uri, candidate) not in self._scored:
-            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.rows)
-        return self._scored[uri, candidate]
-
     def _explained(self, uri: str, model: ModelPackage, scores: Floats, curves: Curves) -> Explanation:
         rows = self.rows.assign(score=scores)
         return Explanation(
@@ -97,7 +81,7 @@ class RowsUnderTest:
         )
 
 
-def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> RowsUnderTest:
+def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> TableUnderTest:
     """Return the test rows of a fold, but for customers known as compromised where the config says so.
 
     Raises:
@@ -106,7 +90,7 @@ def rows(config: Config, features: Table, fold: Fold, _: ModelPackage) -> RowsUn
     # the days since training began show which customers are known as compromised
     history = features.read(Days(fold.train.first, fold.test.last))
     unseen = judging.checked(splits.test_rows(history, fold, config.protocol.drop_compromised))
-    return RowsUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
+    return TableUnderTest(config, fold.test, unseen, Replay.model_validate(features.details["replay"]))
 
 
 def _measured(whose: str, contender: RowContender) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from nightshift.contracts import package
 from nightshift.contracts.package import ModelPackage
-from nightshift.contracts.preprocessing import Inputs
+from nightshift.contracts.preprocessing import Inputs, Tabular
 from nightshift.contracts.tables import read_table
 from nightshift.errors import UserError
 from nightshift.graph import Graph
@@ -23,7 +23,12 @@ from nightshift.tasks.protocol import Payload
 
 
 def online_state(lake: str, use_case: str, model: ModelPackage, features: str | None = None) -> str | None:
-    """Return the snapshot for a version: that of the features, unless there is a later one, or others are needed."""
+    """Return the snapshot for a version: that of the features, unless there is a later one, or others are needed.
+
+    None of a model without the windows that the online state keeps.
+    """
+    if not isinstance(model.preprocessing, Tabular):
+        return None
     own = features and read_table(features).details["online"]
     if own and snapshot.serves(snapshot.read(own), model.tabular):
         return snapshot.newer(own, model.tabular) or str(own)
@@ -33,7 +38,7 @@ def online_state(lake: str, use_case: str, model: ModelPackage, features: str | 
 def from_files(uri: str, model: ModelPackage, online: str | None) -> Example:
     """Score one event with a model's own files: one that the online state knows, else one of its reference sample."""
     known = snapshot.read(online).example if online else None
-    inputs = known.inputs if known else example(model.tabular, package.read_reference(uri))
+    inputs = known.inputs if known else example(model.inputs, package.read_reference(uri))
     (score,) = Scorer(uri, model).score(pd.DataFrame([inputs]))
     name, event = ("events", known.event) if known else ("instances", inputs)
     return Example(name, event, float(score), online)
@@ -47,14 +52,14 @@ def from_lake(uri: str, model: ModelPackage, _: str, __: str) -> tuple[Example, 
 
 def payloads(uri: str, model: ModelPackage, _: str, __: str, most: int) -> list[Payload]:
     """Return requests with the features of real events of the reference sample."""
-    rows = instances(model.tabular, package.read_reference(uri), most)
+    rows = instances(model.inputs, package.read_reference(uri), most)
     return [Payload(json.dumps({"instances": [row]}).encode(), "application/json") for row in rows]
 
 
 def stages(uri: str, model: ModelPackage, most: int) -> dict[str, Callable[[Any], Any]]:
     """Return what a server does with a body, one after the other."""
     graph = Graph(package.read_graph(uri, model, model.selected))
-    rows, threshold = Rows(model.tabular, most), model.threshold
+    rows, threshold = Rows(model.inputs, most), model.decision.threshold
     return {
         "parse": decode,
         "features": rows.matrix,

@@ -28,26 +28,19 @@ CALIBRATION_BINS = 20
 SMALLEST_BIN = 20  # rows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RowContender(Contender):
     """A model version, measured on the test rows.
 
+    Resampled are `average_precision` (absent where it has no meaning), `precision_at_k` and `cost` (per 1,000 events).
+
     Attributes:
-        sha256: its identity.
-        trained_until: last day of its training data, YYYY-MM-DD.
         metrics: on the test rows.
         cost: on the test rows.
-        resamples: `average_precision` (absent where it has no meaning), `precision_at_k` and `cost` (per 1,000
-            events), each on the same resamples of the test rows; float64 of shape (resamples,).
-        version: its number in the registry, 0 before it has one.
     """
 
-    sha256: str
-    trained_until: str
     metrics: Metrics
     cost: contract.Cost
-    resamples: dict[str, Floats]
-    version: int = 0
 
     def value(self, name: str) -> float:
         """Return a resampled metric on the rows themselves."""
@@ -119,11 +112,11 @@ def measure(
     )
     resamples = resampled(rows, scores, limits.top_k) | {"cost": bootstrap.mean(labels, each)}
     measured = evaluate(rows, scores, limits.top_k)
-    return RowContender(model.sha256, str(model.lineage.train.last), measured, cost, resamples, version)
+    return RowContender.of(model, version, metrics=measured, cost=cost, resamples=resamples)
 
 
 def resampled(rows: pd.DataFrame, scores: Floats, top_k: int) -> dict[str, Floats]:
-    """Return the ranking metrics over resamples, see `RowContender.resamples`; without the cost."""
+    """Return the ranking metrics over resamples, see `RowContender`; without the cost."""
     labels = rows["label"].to_numpy(dtype=np.int8)
     found = {"precision_at_k": bootstrap.precision_at_k(rows, scores, top_k)}
     if 0 < labels.sum() < len(labels):

@@ -7,6 +7,7 @@ from nightshift.config import Config
 from nightshift.tasks import columns
 
 KIND = columns.LABEL
+NAMES = {0: "negative", 1: "positive"}
 
 
 def schema(_: Config, nullable: bool) -> pa.Column:
@@ -17,3 +18,8 @@ def schema(_: Config, nullable: bool) -> pa.Column:
 def read(column: pd.Series, _: Config) -> pd.Series:
     """Return labels, Int8, null where one cannot be read."""
     return columns.labels(column)
+
+
+def names(labels: pd.Series) -> pd.Series:
+    """Return what rows are counted as."""
+    return labels.map(NAMES)

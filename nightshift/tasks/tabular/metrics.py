@@ -4,6 +4,7 @@ from nightshift.config import Config
 from nightshift.contracts import verdict
 
 PROMISE = "average_precision"
+LOWER_IS_BETTER: tuple[str, ...] = ()
 GATES: tuple[str, ...] = (verdict.SKEW,)
 
 

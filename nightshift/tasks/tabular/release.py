@@ -2,16 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from nightshift.contracts import package
 from nightshift.contracts.tables import Table
-from nightshift.tabular.inputs import Scorer
-
-Floats = npt.NDArray[np.floating[Any]]
+from nightshift.stats.comparison import Floats
+from nightshift.tasks import rows
 
 
 def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
@@ -22,8 +18,5 @@ def losses(table: Table, day: date, uris: Sequence[str]) -> list[Floats]:
         day: the events'.
         uris: folders of the models.
     """
-    rows = table.read([day])
-    rows = rows.loc[rows["label"].notna()]
-    labels = rows["label"].to_numpy(dtype=np.float64)
-    scores = [Scorer(uri, package.load(uri)).score(rows) for uri in uris]
-    return [np.square(each.astype(np.float64) - labels) for each in scores]
+    labels, scores = rows.scored(table, day, uris)
+    return [np.square(each - labels) for each in scores]

@@ -1,4 +1,4 @@
-"""Scores of rows, and which of them the model's threshold flags."""
+"""Scores of rows, and which of them the model's threshold flags, where it has one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ class RowScorer:
 
     Attributes:
         model: its manifest.
-        score: gives the probability of the positive class of each row.
+        score: gives what each row scores.
     """
 
     model: ModelPackage
     score: Score
 
     def batches(self, features: Table, day: date) -> Iterator[pd.DataFrame]:
-        """Yield a day's scores: `KEYS`, `score` and `flagged`."""
-        part, columns = features.partition(day), [*KEYS, *self.model.tabular.columns]
+        """Yield a day's scores: `KEYS`, `score` and, of a model with a threshold, `flagged`."""
+        part, columns = features.partition(day), [*KEYS, *self.model.inputs.columns]
         # of a day without rows there is no batch, and its scores need columns all the same
         batches = storage.read_batches(part.uri, columns) if part.rows else [storage.read_frame(part.uri)]
         for rows in batches:
@@ -52,23 +52,23 @@ def identified(scores: pd.DataFrame, _: Partition) -> pd.DataFrame:
 
 
 def scored(rows: pd.DataFrame, model: ModelPackage, score: Score) -> pd.DataFrame:
-    """Score some rows and decide at the model's threshold.
+    """Score some rows and decide at the model's threshold, if it has one.
 
     Args:
         rows: `KEYS` and the model's inputs.
         model: the manifest of the model.
-        score: gives the probability of the positive class of each row.
+        score: gives what each row scores.
 
     Returns:
-        a row each, in their order: `KEYS`, `score` (float32, 0..1) and `flagged` (bool).
+        a row each, in their order: `KEYS`, `score` (float32) and `flagged` (bool).
 
     Raises:
         UserError: when the rows lack one of the model's inputs.
     """
-    missing = [name for name in model.tabular.columns if name not in rows]
+    missing = [name for name in model.inputs.columns if name not in rows]
     if missing:
         raise UserError(f"the model needs input {missing[0]!r}, which the features lack; train again")
-    scores = score(rows)
+    found = rows[KEYS].assign(score=score(rows))
+    threshold = model.decision.threshold
     # compared as the endpoint does it: in float32 a threshold would be rounded first
-    flagged = scores.astype(float) >= model.threshold
-    return rows[KEYS].assign(score=scores, flagged=flagged)
+    return found if threshold is None else found.assign(flagged=found["score"].astype(float) >= threshold)

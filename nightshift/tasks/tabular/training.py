@@ -1,6 +1,5 @@
 """The rows of a table that train and choose a model: one matrix for all candidates."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,8 +12,8 @@ from nightshift.config.section import Section
 from nightshift.config.tabular import CandidateKind
 from nightshift.config.tabular import Tabular as Task
 from nightshift.contracts.artifact import LabeledWindow
-from nightshift.contracts.package import DecisionRule, Signature
-from nightshift.contracts.preprocessing import Inputs, Tabular
+from nightshift.contracts.package import DecisionRule
+from nightshift.contracts.preprocessing import Tabular
 from nightshift.errors import UserError
 from nightshift.graph import Graph
 from nightshift.splits import Days, Fold, rows_of, test_rows
@@ -24,12 +23,11 @@ from nightshift.tabular import windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted
 from nightshift.tasks.protocol import Measured, TrainingSetup
+from nightshift.tasks.rows import LabeledRows, finite
+from nightshift.tasks.rows import labeled as every_labeled
 from nightshift.tasks.tabular import estimators
 from nightshift.tasks.tabular.estimators import Labels
 
-log = logging.getLogger("nightshift")
-
-REFERENCE_ROWS = 10_000
 FEW_ROWS = 32  # of each label, on which parameters are tried
 CHECKED_ROWS = 2_000
 TOLERANCE = 1e-5
@@ -63,29 +61,14 @@ class FitSettings:
 
 
 @dataclass(frozen=True)
-class RowSample:
+class RowSample(LabeledRows):
     """Labeled training rows.
 
     Attributes:
         settings: of the training.
-        rows: `label` and the inputs.
-        days: on which they lie.
-        inputs: of a model of these rows.
     """
 
     settings: FitSettings
-    rows: pd.DataFrame
-    days: Days
-    inputs: Inputs
-
-    @cached_property
-    def matrix(self) -> Matrix:
-        """Their inputs, float32 (n, width).
-
-        Raises:
-            UserError: when an input is not a finite float32 in every row.
-        """
-        return finite(tabular.matrix(self.inputs, self.rows), self.inputs)
 
     @cached_property
     def labels(self) -> Labels:
@@ -98,32 +81,9 @@ class RowSample:
         return window(self.rows, self.days)
 
     @property
-    def signature(self) -> Signature:
-        """What every graph takes and gives."""
-        return Signature.of_rows(self.inputs.width)
-
-    @property
     def preprocessing(self) -> Tabular:
         """How events become what a graph takes."""
         return Tabular(**dict(self.inputs), windows=windows.of(self.settings.config))
-
-    @property
-    def files(self) -> Mapping[str, bytes]:
-        """What a package holds beside its graphs: nothing."""
-        return {}
-
-    @property
-    def constant(self) -> list[str]:
-        """The inputs that are the same in every row."""
-        names = [name for name in self.inputs.columns if (self.rows[name] == self.rows[name].iloc[0]).all()]
-        if names:
-            log.warning("constant in all training rows, so nothing is learned from: %s", ", ".join(names))
-        return names
-
-    @property
-    def unlearned(self) -> list[str]:
-        """Names of classes that no row has: none, since rows of both are required."""
-        return []
 
     @property
     def tolerance(self) -> float:
@@ -200,7 +160,7 @@ class TableRows:
         """Return the training rows of a fold."""
         rows = labeled(rows_of(self.features, fold.train), fold.train)
         inputs = tabular.seen_in(rows, self.settings.numeric, self.settings.categorical)
-        return RowSample(self.settings, rows, fold.train, inputs)
+        return RowSample(rows, fold.train, inputs, self.settings)
 
     def unseen(self, fold: Fold, sample: RowSample) -> UnseenRows:
         """Return the test rows of a fold."""
@@ -209,12 +169,8 @@ class TableRows:
         return UnseenRows(config, rows, fold.test, tabular.matrix(sample.inputs, rows))
 
     def reference(self, sample: RowSample, graph: bytes) -> tuple[pd.DataFrame, None]:
-        """Return at most `REFERENCE_ROWS` training rows, drawn by the seed: inputs, `label` and `score`."""
-        seed = self.settings.config.tabular.seed
-        drawn = np.random.default_rng(seed).permutation(len(sample.rows))[:REFERENCE_ROWS]
-        rows = sample.rows.iloc[np.sort(drawn)]
-        columns = rows[[*sample.inputs.columns, "label"]].reset_index(drop=True)
-        return columns.assign(score=Graph(graph).score(tabular.matrix(sample.inputs, rows))), None
+        """Return some of the training rows."""
+        return sample.reference(graph, self.settings.config.tabular.seed), None
 
 
 def rows(setup: TrainingSetup) -> TableRows:
@@ -233,34 +189,13 @@ def networks(task: Task) -> Mapping[str, Section]:
     return {name: each for name, each in task.candidates.items() if each.kind is CandidateKind.MLP}
 
 
-def finite(matrix: Matrix, inputs: Inputs) -> Matrix:
-    """Return a matrix as it is.
-
-    Raises:
-        UserError: when an input is not a finite float32 in every row.
-    """
-    wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
-    if len(wrong):
-        name = inputs.columns[wrong[0]]
-        raise UserError(
-            f"input {name!r} is missing or beyond the range of float32 (3.4e38) in a training row; "
-            "check its values, or leave it out of columns.numeric"
-        )
-    return matrix
-
-
 def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
     """Return the rows when they can train or judge a model.
 
     Raises:
         UserError: when a label is missing, when there is no positive among them, or nothing but positives.
     """
-    unlabeled = int(rows["label"].isna().sum())
-    if unlabeled:
-        raise UserError(
-            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion"
-        )
-    positives = int(rows["label"].sum())
+    positives = int(every_labeled(rows, days)["label"].sum())
     if not 0 < positives < len(rows):
         raise UserError(
             f"{days}: {positives} positives in {len(rows)} rows, and a model needs some of both; "

@@ -121,7 +121,7 @@ def test_advisory_verdicts_alone_promote_nothing():
 def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
     train = {"first": "2018-07-25", "last": "2018-07-31", "rows": 10, "positives": 1}
     made_from = packages.lineage(train=train, events_sha256="e", features_sha256="f")
-    tags = core.lineage(packages.manifest({"mlp": b""}, INPUTS, made_from), verdicts())
+    tags = core.lineage(packages.manifest({"mlp": b""}, INPUTS, made_from), verdicts(), "average_precision")
     assert tags == {
         "candidate": "mlp",
         "train_first": "2018-07-25",
@@ -132,10 +132,19 @@ def test_lineage_names_data_and_judgement_and_leaves_out_what_is_not_known():
         "features_sha256": "f",
         "device": "cpu",
         "seed": "0",
+        "promise": "average_precision",
         "average_precision": "0.6",
         "evaluation": "pass",
         "drift": "pass",
     }
+
+
+def test_lineage_holds_the_metric_that_the_version_is_held_to_whatever_it_is_called():
+    measures = [Measure(name="poisson_deviance", value=1.1, limit=2.0, higher_is_better=False)]
+    judged = [verdicts()[0].model_copy(update={"measures": measures})]
+    assert (
+        core.lineage(packages.manifest({"mlp": b""}, INPUTS), judged, "poisson_deviance")["poisson_deviance"] == "1.1"
+    )
 
 
 def test_the_example_is_the_most_suspicious_event_without_a_missing_value():

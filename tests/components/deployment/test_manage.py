@@ -22,6 +22,7 @@ def test_models_lists_every_version_and_marks_the_champion(stocked, capsys, monk
     release.promote(Place(stocked, "fraud"), 2)
     manage.models(kept_in(stocked))
     printed = capsys.readouterr().out
+    assert re.search(r"average\s.*\n.* precision ", printed)
     rows = [re.split(r"  +", line.strip()) for line in printed.splitlines() if ".." in line]
     assert [row[:3] for row in rows] == [
         ["1", "2018-07-25 .. 2018-07-29", "0.6000"],

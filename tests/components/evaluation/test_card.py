@@ -19,11 +19,11 @@ from tests.components import samples
 
 WINDOW = LabeledWindow(first="2024-03-15", last="2024-03-16", rows=81_000, positives=10)
 FOUND = judging.RowContender(
-    "sha",
-    "2024-03-16",
-    {"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
-    Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
-    {name: np.full(9, 0.65) for name in ("average_precision", "precision_at_k", "cost")},
+    sha256="sha",
+    trained_until="2024-03-16",
+    metrics={"auc_roc": 0.87, "average_precision": 0.65, "precision_at_k": 0.29, "precision_at_k_ceiling": 0.4},
+    cost=Cost(per_1000=150.0, threshold=0.5, alerts=1234, missed_positives=3),
+    resamples={name: np.full(9, 0.65) for name in ("average_precision", "precision_at_k", "cost")},
 )
 CALIBRATION = Calibration(0.0066, 0.007, 0.001, 0.9, 0.8)
 

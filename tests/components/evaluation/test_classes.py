@@ -34,7 +34,7 @@ def scores(wrong: int, shift: int = 1) -> np.ndarray:
 
 def contender(wrong: int, sha256: str = "new", until: str = "2024-03-20", version: int = 0):
     found = judging.measure(ROWS, scores(wrong), MODEL, version)
-    return judging.ItemContender(sha256, until, found.metrics, found.counts, found.groups, found.resamples, version)
+    return replace(found, sha256=sha256, trained_until=until)
 
 
 def judged(challenger, champion="There was no champion to compare with.", **limits):

@@ -41,7 +41,8 @@ def contender(
     if average_precision is not None:
         resamples["average_precision"] = np.linspace(average_precision - spread, average_precision + spread, 101)
     cost = Cost(per_1000=150.0, threshold=0.5, alerts=10, missed_positives=3)
-    return judging.RowContender(sha256, until, measured(average_precision), cost, resamples)
+    metrics = measured(average_precision)
+    return judging.RowContender(sha256=sha256, trained_until=until, metrics=metrics, cost=cost, resamples=resamples)
 
 
 def reigning(model: judging.RowContender) -> judging.RowContender:

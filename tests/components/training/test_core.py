@@ -70,6 +70,12 @@ def test_of_equal_candidates_the_first_in_the_config_is_selected():
     assert core.select(measured(b=0.3, a=0.3), "average_precision", PLAN.validation.test)[0] == "b"
 
 
+def test_of_an_error_the_lowest_is_selected_and_the_reason_says_lowest():
+    name, reason = core.select(measured(a=0.1, b=0.3), "average_precision", PLAN.validation.test, is_less_better=True)
+    assert name == "a"
+    assert reason.startswith("a has the lowest average precision")
+
+
 def test_as_many_validation_rows_as_can_be_checked_reach_the_threshold():
     scores = np.array([0.1, 0.9, 0.5, 0.7], dtype=np.float32)
 

@@ -53,7 +53,7 @@ def found(config: Config, features: pd.DataFrame) -> dict[str, Metrics]:
     assert (len(inputs.numeric), len(train), train["label"].sum()) == (15, 67_240, 598)
     assert (len(test), test["label"].sum()) == (58_264, 385)
     matrix, settings = tabular.matrix(inputs, test), FitSettings(config, inputs.numeric, [], "cpu")
-    candidates = core.fit_all(RowSample(settings, train, fold.train, inputs), config.task.candidates).candidates
+    candidates = core.fit_all(RowSample(train, fold.train, inputs, settings), config.task.candidates).candidates
     return {name: evaluate(test, Graph(found.graph, 2).score(matrix), 100) for name, found in candidates.items()}
 
 

@@ -1,0 +1,213 @@
+"""What tasks have in common whose models take named inputs: labeled rows to fit on, and rows beside a reference."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from nightshift import storage
+from nightshift.config import Config
+from nightshift.config.policy import Drift
+from nightshift.contracts import package
+from nightshift.contracts.artifact import LabeledWindow
+from nightshift.contracts.drift import SCORE, Signal
+from nightshift.contracts.package import ModelPackage, Signature
+from nightshift.contracts.preprocessing import Inputs
+from nightshift.contracts.section import Block
+from nightshift.contracts.tables import Table
+from nightshift.errors import UserError
+from nightshift.graph import Graph
+from nightshift.splits import Days
+from nightshift.stats.comparison import Floats
+from nightshift.step import log
+from nightshift.tabular import inputs as tabular
+from nightshift.tabular.inputs import Scorer
+from nightshift.tabular.scaler import Matrix
+from nightshift.tasks.protocol import DriftInputs
+
+REFERENCE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class LabeledRows:
+    """Labeled rows, as models take them.
+
+    Attributes:
+        rows: `label` and the inputs.
+        days: on which they lie.
+        inputs: of a model.
+    """
+
+    rows: pd.DataFrame
+    days: Days
+    inputs: Inputs
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """Their inputs, float32 (n, width).
+
+        Raises:
+            UserError: when an input is not a finite float32 in every row.
+        """
+        return finite(tabular.matrix(self.inputs, self.rows), self.inputs)
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, and how many there are."""
+        return LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+
+    @property
+    def signature(self) -> Signature:
+        """What every graph takes and gives."""
+        return Signature.of_rows(self.inputs.width)
+
+    @property
+    def preprocessing(self) -> Inputs:
+        """How rows become what a graph takes."""
+        return self.inputs
+
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The files that a package holds beside its graphs: nothing."""
+        return {}
+
+    @property
+    def constant(self) -> list[str]:
+        """The inputs that are the same in every row."""
+        names = [name for name in self.inputs.columns if (self.rows[name] == self.rows[name].iloc[0]).all()]
+        if names:
+            log.warning("constant in all training rows, so nothing is learned from: %s", ", ".join(names))
+        return names
+
+    @property
+    def unlearned(self) -> list[str]:
+        """Names of classes that no row has: none."""
+        return []
+
+    def reference(self, graph: bytes, seed: int) -> pd.DataFrame:
+        """Return at most `REFERENCE_ROWS` of them, drawn by a seed: inputs, `label` and `score`."""
+        drawn = np.random.default_rng(seed).permutation(len(self.rows))[:REFERENCE_ROWS]
+        rows = self.rows.iloc[np.sort(drawn)]
+        columns = rows[[*self.inputs.columns, "label"]].reset_index(drop=True)
+        return columns.assign(score=Graph(graph).score(tabular.matrix(self.inputs, rows)))
+
+
+@dataclass(frozen=True)
+class MeasuredRows:
+    """The test rows of a fold, on which models are measured.
+
+    Attributes:
+        config: the use case.
+        days: on which they lie.
+        rows: `label` and the inputs.
+    """
+
+    config: Config
+    days: Days
+    rows: pd.DataFrame
+    _scored: dict[tuple[str, str], Floats] = field(default_factory=dict, repr=False, kw_only=True)
+
+    def __str__(self) -> str:
+        return f"{len(self.rows)} test rows of {self.days}"
+
+    @property
+    def window(self) -> LabeledWindow:
+        """Their days, and how many there are."""
+        return LabeledWindow(first=self.days.first, last=self.days.last, rows=len(self.rows))
+
+    def misfit(self, _: ModelPackage, model: ModelPackage) -> str:
+        """Return why a model cannot score the rows, the end of a sentence; empty when it can."""
+        missing = [name for name in model.inputs.columns if name not in self.rows]
+        return f"needs input {missing[0]!r}, which the features lack now" if missing else ""
+
+    def scores(self, uri: str, model: ModelPackage, candidate: str) -> Floats:
+        """Return what each row scores by a candidate of the model at a URI, (n,)."""
+        if (uri, candidate) not in self._scored:
+            self._scored[uri, candidate] = Scorer(uri, model, candidate).score(self.rows)
+        return self._scored[uri, candidate]
+
+
+@dataclass(frozen=True)
+class RowsBesideReference:
+    """The newest rows of a table, beside a model's training rows."""
+
+    inputs: DriftInputs
+
+    @property
+    def limits(self) -> Drift:
+        """Effect sizes above which something has drifted: the config's."""
+        return self.inputs.config.drift
+
+    @property
+    def reference(self) -> pd.DataFrame:
+        """The model's inputs and `score`, of training rows."""
+        return self.inputs.reference[[*self.inputs.model.inputs.columns, SCORE]]
+
+    @property
+    def numeric(self) -> list[str]:
+        """The columns that are compared as numbers."""
+        return [*self.inputs.model.inputs.numeric, SCORE]
+
+    def batches(self, days: Days) -> Iterator[pd.DataFrame]:
+        """Yield the days' rows in batches: the model's inputs, `label` and `score`."""
+        features, scores = self.inputs.features, self.inputs.scores
+        columns = ["event_id", *self.inputs.model.inputs.columns, "label"]
+        for day in days:
+            scored = storage.read_frame(scores.partition(day).uri, ["event_id", SCORE])
+            for rows in storage.read_batches(features.partition(day).uri, columns):
+                now, scored = scored.iloc[: len(rows)], scored.iloc[len(rows) :]
+                assert np.array_equal(now["event_id"], rows["event_id"]), f"the scores of {day} are not of its features"
+                yield rows.assign(**{SCORE: now[SCORE].to_numpy()})
+
+    def unlabeled_signals(self) -> Iterator[Signal]:
+        """Yield what else can be said without labels: nothing."""
+        yield from ()
+
+    def examples(self) -> list[Block]:
+        """Return rows that are worth a look: none, since a number alone shows little."""
+        return []
+
+
+def labeled(rows: pd.DataFrame, days: Days) -> pd.DataFrame:
+    """Return the rows of some days as they are.
+
+    Raises:
+        UserError: when a label is missing.
+    """
+    if unlabeled := int(rows["label"].isna().sum()):
+        raise UserError(
+            f"{days}: {unlabeled} rows have no label although it is due; bring the labels, run again from ingestion"
+        )
+    return rows
+
+
+def scored(table: Table, day: date, uris: Sequence[str]) -> tuple[Floats, list[Floats]]:
+    """Return the labels of a day's rows that have one, float64 (n,), and what some models score them.
+
+    Args:
+        table: the features.
+        day: the rows'.
+        uris: folders of the models.
+    """
+    rows = table.read([day]).dropna(subset="label")
+    labels: Floats = rows["label"].to_numpy(dtype=np.float64)
+    return labels, [Scorer(uri, package.load(uri)).score(rows).astype(np.float64) for uri in uris]
+
+
+def finite(matrix: Matrix, inputs: Inputs) -> Matrix:
+    """Return a matrix as it is.
+
+    Raises:
+        UserError: when an input is not a finite float32 in every row.
+    """
+    wrong = np.flatnonzero(~np.isfinite(matrix).all(axis=0))
+    if len(wrong):
+        name = inputs.columns[wrong[0]]
+        raise UserError(
+            f"input {name!r} is missing or beyond the range of float32 (3.4e38) in a training row; "
+            "check its values, or leave it out of columns.numeric"
+        )
+    return matrix

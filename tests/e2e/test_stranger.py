@@ -1,0 +1,194 @@
+"""A task of another package, which an entry point alone makes known, through the command line from data to a release.
+
+Nothing of `tests/strangers` is imported here: to have that folder on the path is to have the package installed.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from tests.e2e import command
+
+# in one group, so that one worker makes the runs that all of it looks at
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("stranger")]
+
+STRANGERS = Path(__file__).parents[1] / "strangers"
+TRAINED, SCORED, AGAIN = "2025-06-30", "2025-07-01", "2025-07-07"
+STEPS = {"2025-07-15": "2025-07-08", "2025-07-16": "2025-07-15"}  # logical date -> since when its stage has lasted
+ROLES = {"event_id": "id", "event_time": "opened", "terminal": "shop", "label": "sold"}
+STIFF = {"stiff": {"kind": "poisson", "parameters": {"alpha": 100.0}}}
+
+
+def config(**task: Any) -> dict[str, Any]:
+    return {
+        "name": "shops",
+        "label_delay_days": 2,
+        "source": {"files": "{date}.parquet"},
+        "columns": ROLES | {"numeric": ["promo"]},
+        "protocol": {"train_days": 14, "test_days": 7},
+        "optimization": {"form": "graph"},
+        "release": {"gradual": True, "shares": [0.5], "horizon_days": 3650},
+        "task": {"kind": "shop-counts", **task},
+    }
+
+
+@dataclass(frozen=True)
+class Shops:
+    """A workspace, in whose commands the package is installed."""
+
+    folder: Path
+
+    def nightshift(self, *words: str) -> str:
+        path = os.pathsep.join(filter(None, [str(STRANGERS), os.environ.get("PYTHONPATH", "")]))
+        return command.nightshift(self.folder, *words, PYTHONPATH=path)
+
+    def run(self, pipeline: str, day: str, **task: Any) -> Path:
+        """Run a pipeline; return the folder of the run."""
+        file = self.folder / "shops.yaml"
+        file.write_text(yaml.safe_dump(config(**task)))
+        self.nightshift("run", pipeline, "--config", str(file), "--date", day)
+        return (self.folder / "runs/latest").resolve()
+
+    def backdate(self, day: str) -> None:
+        """Have what the release record says of today lie in the past, from which day on labels count."""
+        record = self.folder / "registry/releases/shops.json"
+        record.write_text(re.sub(r'"since": *"(?!2025-07)[^"]*"', f'"since": "{day}T06:00:00Z"', record.read_text()))
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shops]:
+    shops = Shops(tmp_path_factory.mktemp("shops"))
+    yield shops
+    shops.nightshift("stop")
+
+
+@pytest.fixture(scope="module")
+def first(shops: Shops) -> Path:
+    """The training of a poor model, which becomes the champion since it is the first."""
+    return shops.run("training", TRAINED, candidates=STIFF, max_deviance=30)
+
+
+@pytest.fixture(scope="module")
+def answer(first: Path) -> dict[str, Any]:
+    """What the endpoint says to the printed line, before it serves another version."""
+    line = read(first / "summary.json")["curl"]
+    done = subprocess.run(shlex.split(line), capture_output=True, check=True, timeout=1200)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def scored(shops: Shops, answer: dict[str, Any]) -> Path:
+    return shops.run("scoring", SCORED, candidates=STIFF)
+
+
+@pytest.fixture(scope="module")
+def monitored(shops: Shops, scored: Path) -> Path:
+    return shops.run("monitoring", SCORED, candidates=STIFF)
+
+
+@pytest.fixture(scope="module")
+def challenged(shops: Shops, monitored: Path) -> Path:
+    """The training of a better model, which is released in steps."""
+    return shops.run("training", AGAIN, candidates=STIFF | {"poisson": {"kind": "poisson"}})
+
+
+@pytest.fixture(scope="module")
+def steps(shops: Shops, challenged: Path) -> list[dict[str, Any]]:
+    """The release record after each step."""
+    records = []
+    for day, since in STEPS.items():
+        shops.backdate(since)
+        records.append(read(shops.run("release", day, candidates=STIFF) / "release/release"))
+    return records
+
+
+def test_an_input_averages_the_counts_that_are_known_when_the_day_begins(first: Path) -> None:
+    events, features = (
+        {part["date"]: part["uri"] for part in read(first / name)["partitions"]}
+        for name in ("ingestion/events", "features/features")
+    )
+    known = pd.concat([pd.read_parquet(events[f"2025-06-{day}"]) for day in range(11, 18)])
+    rows = pd.read_parquet(features["2025-06-20"]).set_index("terminal")
+    means = known["label"].astype(float).groupby(known["terminal"]).mean()
+    assert np.expm1(rows["log_mean_7d"]).to_dict() == pytest.approx(means.to_dict())
+
+
+def test_a_training_passes_the_gate_by_a_metric_of_which_less_is_better(first: Path) -> None:
+    verdict = read(first / "evaluation/evaluation/verdict.json")
+    (measure,) = verdict["measures"]
+    assert verdict["decision"] == "pass"
+    assert (measure["name"], measure["higher_is_better"]) == ("poisson_deviance", False)
+    assert measure["interval"][0] < measure["value"] < measure["interval"][1] < measure["limit"]
+
+
+def test_drift_compares_its_inputs_and_its_rates(first: Path) -> None:
+    columns = [column["name"] for column in read(first / "drift/drift/drift.json")["columns"]]
+    assert columns == ["log_mean_7d", "log_mean_28d", "promo", "weekday", "score"]
+    assert read(first / "drift/drift/verdict.json")["decision"] in ("pass", "fail")
+
+
+def test_another_form_of_the_graph_is_judged_by_what_it_loses_of_the_metric(first: Path) -> None:
+    found = read(first / "optimization/optimized/optimization.json")
+    assert found["metric"] == "Poisson deviance"
+    assert [attempt["name"] for attempt in found["attempts"]] == ["original", "graph"]
+    assert abs(found["attempts"][1]["loss"]["value"]) < 1e-3
+
+
+def test_the_report_has_a_section_of_every_step_and_calls_metrics_as_the_task_does(first: Path) -> None:
+    sections = {section["title"]: section for section in read(first / "page.json")["sections"]}
+    assert {"Data", "Features", "Training", "Optimization", "Model quality", "Drift", "Release"} <= set(sections)
+    assert sections["Model quality"]["highlights"][0]["label"] == "Poisson deviance"
+    assert "Poisson deviance" in (first / "report.html").read_text()
+
+
+def test_the_endpoint_answers_the_printed_line_with_a_rate_and_decides_nothing(answer: dict[str, Any]) -> None:
+    (prediction,) = answer["predictions"]
+    assert (answer["model"], answer["version"], set(prediction)) == ("shops", 1, {"score"})
+    assert prediction["score"] > 1
+
+
+def test_the_champion_scores_a_day_whose_counts_nobody_knows(scored: Path) -> None:
+    scores = read(next(scored.glob("*/scores/scores.json")))
+    assert (scores["details"]["version"], scores["details"]["promised"]["metric"]) == ("1", "poisson_deviance")
+    assert scores["details"]["promised"]["measured"] == "when it was evaluated"
+    assert scores["partitions"][-1]["date"] == SCORED
+    assert scores["partitions"][-1]["rows"] == 60
+
+
+def test_monitoring_holds_the_champion_to_its_promise_where_counts_have_arrived(monitored: Path) -> None:
+    signals = {signal["name"]: signal for signal in read(monitored / "drift/drift/drift.json")["signals"]}
+    assert signals["labels"]["value"] == 1
+    assert signals["performance"]["reason"].startswith("Poisson deviance")
+    assert read(monitored / "monitoring/request")["key"] == f"shops/{SCORED}"
+
+
+def test_of_two_candidates_the_lower_deviance_is_selected_and_beats_the_champion(challenged: Path) -> None:
+    lineage = read(challenged / "training/model/model.json")["lineage"]
+    verdict = read(challenged / "evaluation/evaluation/verdict.json")
+    gain = next(measure for measure in verdict["measures"] if measure["name"] == "poisson_deviance_gain")
+    assert lineage["reason"].startswith("poisson has the lowest poisson deviance")
+    assert verdict["decision"] == "pass"
+    assert gain["interval"][0] > 0
+
+
+def test_a_better_version_is_released_in_steps_by_the_counts_that_arrive(steps: list[dict[str, Any]]) -> None:
+    canary, live = steps
+    assert [(each["version"], each["traffic"]) for each in canary["versions"]] == [(1, 0.5), (2, 0.5)]
+    assert (canary["stage"], live["stage"], live["action"]) == ("canary", "live", "promoted")
+    assert live["versions"][0]["version"] == 2
+    assert live["reasons"] == ["Version 2 is better than version 1 after 540 observations."]

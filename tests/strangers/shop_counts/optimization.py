@@ -1,0 +1,26 @@
+"""The rows on which forms of a graph are measured."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from nightshift import splits
+from nightshift.contracts import package
+from nightshift.tabular.inputs import matrix
+from nightshift.tasks.tabular.optimization import reference
+from shop_counts import poisson
+
+__all__ = ["reference", "rows"]
+
+
+def rows(config, features, uri, model, limit):
+    unseen = features.read(splits.fold(config, model.lineage.validation.last).test)
+    counts = unseen["label"].to_numpy(dtype=float)
+    measured = {
+        "decided": lambda scores: np.zeros(len(scores)),  # nothing
+        "quality": lambda scores: -poisson.deviance(counts, scores),
+        "resampled": lambda scores: -poisson.resampled(counts, scores),
+    }
+    rows = SimpleNamespace(metric="Poisson deviance", many=1024, limit=limit, is_decidable=True, **measured)
+    rows.inputs = matrix(model.inputs, unseen)
+    return matrix(model.inputs, package.read_reference(uri)), rows
