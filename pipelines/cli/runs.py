@@ -17,6 +17,7 @@ from pipelines.cli import options
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
+from pipelines.engines.local.warm import Server
 from pipelines.environments import local
 
 RUNNERS = {"process": Target.LOCAL, "docker": Target.REGISTER_ONLY}  # what runs a step -> where its models go
@@ -96,8 +97,8 @@ def _execute(this: Run) -> int:
 
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with runs.alone(this), Progress(this.pipeline, console) as progress:
-        succeeded = this.execute(progress)
+    with Server() as server, runs.alone(this), Progress(this.pipeline, console) as progress:
+        succeeded = runs.forked(this, server).execute(progress)
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)

@@ -16,7 +16,9 @@ from nightshift.errors import UserError, nearest
 from nightshift.storage import locks
 from pipelines import arguments, ir
 from pipelines.engines.local.containers import Containers
+from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import DEFINITION, Run
+from pipelines.engines.local.warm import Forks, Server
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,13 @@ def in_containers(run: Run) -> Run:
             "or start a run with --target register-only"
         )
     return replace(run, runner=Containers(str(_lock(run)), run.arguments, run.folder))
+
+
+def forked(run: Run, server: Server) -> Run:
+    """Have a run's steps run as forks of a server, those in containers excepted."""
+    if not isinstance(run.runner, Processes):
+        return run
+    return replace(run, runner=Forks(server=server, tasks=run.pipeline.tasks))
 
 
 def again(folder: Path) -> Run:
