@@ -8,8 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from nightshift import storage
 from nightshift.contracts.state import State, Target
 from nightshift.errors import UserError, nearest
@@ -99,6 +97,8 @@ def record(folder: Path) -> Record:
     Raises:
         UserError: when it is missing or no record.
     """
+    from pydantic import TypeAdapter, ValidationError
+
     path = str(folder / "run.json")
     try:
         return TypeAdapter(Record).validate_json(storage.read_bytes(path))
