@@ -102,7 +102,10 @@ def send(server: socket.socket, needed: int, descriptors: Iterable[int] = ()) ->
 
 def _import(libraries: Iterable[str]) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    parent = os.getppid()
     for name in libraries:
+        if os.getppid() != parent:  # which ends when the engine is gone
+            sys.exit()
         with suppress(Exception):  # the step that needs it says what is wrong with it
             importlib.import_module(name)
     # collections in the forks would copy what they share
