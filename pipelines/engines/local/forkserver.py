@@ -114,8 +114,8 @@ def _import(libraries: Iterable[str]) -> None:
 
 
 def _close(*sockets: socket.socket | None) -> None:
-    for each in filter(None, sockets):
-        each.close()
+    for end in filter(None, sockets):
+        end.close()
 
 
 def _supervised(connection: int, log: int) -> dict[str, Any]:

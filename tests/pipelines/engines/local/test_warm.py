@@ -197,8 +197,8 @@ def test_libraries_are_imported_for_the_steps_that_are_left(task, tmp_path):
     tasks = [replace(task, name=module, command=("python", "-m", module)) for module in modules]
     server = Recorded()
     with Forks(server=server, tasks=tasks) as forks:
-        for each in tasks:
-            forks.run(each, list(each.command), tmp_path / "log.txt")
+        for step in tasks:
+            forks.run(step, list(step.command), tmp_path / "log.txt")
 
     first, most, last = map(level, modules)
     assert server.levels == [most, first, most, most, last, last]
