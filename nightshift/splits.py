@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from nightshift.config import Config
-
 if TYPE_CHECKING:
     import pandas as pd
+
+    from nightshift.config import Config
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def last_complete_day(now: datetime) -> date:
     return now.astimezone(UTC).date() - timedelta(days=1)
 
 
-def plan(config: Config, logical_date: date) -> Plan:
+def plan(config: "Config", logical_date: date) -> Plan:
     """Lay the windows of a run out from its logical date (the last complete UTC day, inclusive)."""
     delay = config.label_delay_days
     retrospective = config.protocol.mode == "retrospective"
@@ -110,13 +110,13 @@ def plan(config: Config, logical_date: date) -> Plan:
     return Plan(validation, test, features, events, labels_due=test_last)
 
 
-def buffer_days(config: Config) -> int:
+def buffer_days(config: "Config") -> int:
     """Return how many days of events before a day its features need: the longest window, and its delay."""
     longest = config.task.longest_window_days
     return longest + config.label_delay_days if longest else 0
 
 
-def lookback(config: Config) -> list[tuple[int, str]]:
+def lookback(config: "Config") -> list[tuple[int, str]]:
     """Return what the days of `Plan.events` add up to, in order of time: how many days each key of the config takes."""
     protocol, delay = config.protocol, (config.label_delay_days, "label_delay_days")
     test = (protocol.test_days, "protocol.test_days")
@@ -129,12 +129,12 @@ def lookback(config: Config) -> list[tuple[int, str]]:
     return [(days, key) for days, key in past + used if days]
 
 
-def newest(config: Config, last: date) -> Days:
+def newest(config: "Config", last: date) -> Days:
     """Return the `drift.window_days` that end with some day."""
     return Days(last - timedelta(days=config.drift.window_days - 1), last)
 
 
-def watched(config: Config, logical_date: date, trained_until: date) -> Watched:
+def watched(config: "Config", logical_date: date, trained_until: date) -> Watched:
     """Return the days on which a model that was trained until some day is watched."""
     windows = plan(config, logical_date)
     due = newest(config, windows.labels_due)
@@ -142,7 +142,7 @@ def watched(config: Config, logical_date: date, trained_until: date) -> Watched:
     return Watched(newest(config, logical_date), Days(first, due.last))
 
 
-def fold(config: Config, test_last: date) -> Fold:
+def fold(config: "Config", test_last: date) -> Fold:
     """Return the fold whose last test day is given."""
     protocol, delay = config.protocol, config.label_delay_days
     test_first = test_last - timedelta(days=protocol.test_days - 1)

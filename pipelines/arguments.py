@@ -8,7 +8,7 @@ from nightshift.contracts.state import State
 from nightshift.dates import parse_date
 from nightshift.errors import UserError, nearest
 from nightshift.splits import last_complete_day
-from pipelines import configs, ir
+from pipelines import ir
 
 COMPILED = Path(__file__).parent / "compiled"
 DEFAULT = "training"
@@ -41,6 +41,8 @@ def gathered(pipeline: ir.Pipeline, options: dict[str, Any], state: dict[str, An
     needed = {name for name, parameter in pipeline.parameters.items() if parameter.default is None}
     given = {name: value for name, value in known.items() if name in needed} | options
     if "config" in pipeline.parameters:
+        from pipelines import configs
+
         given["config"] = configs.load(str(given.get("config", configs.DEFAULT)))
     if "state" in pipeline.parameters:
         given = _with_state(pipeline.parameters["state"], given, state)

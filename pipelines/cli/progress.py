@@ -1,4 +1,4 @@
-"""What a person sees of a run, during it and at its end."""
+"""What a person sees of a run, during it and when it has failed."""
 
 import shlex
 import threading
@@ -11,17 +11,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nightshift.contracts.section import Link, Page
-from nightshift.contracts.section import Table as Block
-from nightshift.figures import written
 from nightshift.printable import printable
 from pipelines import ir
 from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import Outcome, Run
 from pipelines.logs import last_lines
 
-FILES = {"report": "report.html", "summary": "summary.json"}
-REASONS = 3  # of an outcome; the report has them all
 STYLES = {"waiting": "dim", "running": "cyan", "done": "green", "reused": "green", "failed": "bold red"}
 
 
@@ -76,7 +71,7 @@ class Progress:
             return [f"[{style}]{outcome.state}", f"{outcome.seconds:.1f}", _megabytes(outcome.peak_memory_bytes), ""]
         if name in self._running:
             since, log = self._running[name]
-            said = _shown(last_lines(log, 1), "dim")
+            said = shown(last_lines(log, 1), "dim")
             return [f"[{STYLES['running']}]running", f"{time.monotonic() - since:.1f}", "", said]
         return [f"[{STYLES['waiting']}]waiting", "", "", ""]
 
@@ -99,44 +94,7 @@ def explain_failure(run: Run, console: Console) -> None:
             console.print(f"report   nightshift report {named}", markup=False, highlight=False, soft_wrap=True)
 
 
-def show_page(page: Page, folder: Path, console: Console) -> None:
-    """Print the report of a run in short: what became of it, the key tables, where to look and what to paste."""
-    console.print()
-    console.print(_shown(page.headline.headline, "bold"), highlight=False, soft_wrap=True)
-    _list(page.headline.reasons, console)
-    for table in page.key_tables:
-        console.print(_drawn(table))
-    for title, outcome in page.outcomes:
-        line = Text.assemble(_shown(title, "bold"), ": ", _shown(outcome.label))
-        console.print(line, highlight=False, soft_wrap=True)
-        _list(outcome.reasons, console)
-    console.print()
-    links = [Link(name=name, uri=str(folder / file)) for name, file in FILES.items()]
-    for link in [*links, *(link for block in page.key_links for link in block.links)]:
-        console.print(_shown(f"{link.name:8} {link.uri}"), highlight=False, soft_wrap=True)
-    for code in page.key_codes:
-        console.print(f"\n{code.title}:\n{code.text}", markup=False, emoji=False, highlight=False, soft_wrap=True)
-
-
-def _list(sentences: list[str], console: Console) -> None:
-    for sentence in sentences[:REASONS]:
-        console.print(_shown(f"  {sentence}"), highlight=False, soft_wrap=True)
-    if len(sentences) > REASONS:
-        console.print(f"  {len(sentences) - REASONS} more in the report", highlight=False)
-
-
-def _drawn(block: Block) -> Table:
-    table = Table(title=_shown(block.title), title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for column in block.columns:
-        # names are shown whole; headings and intervals wrap on a narrow terminal
-        table.add_column(_shown(column.title), justify="left" if column.is_text else "right", no_wrap=column.is_text)
-    for row in block.rows:
-        cells = [written(cell, column.format) for cell, column in zip(row.cells, block.columns, strict=True)]
-        table.add_row(*map(_shown, [f"{cells[0]} ({row.tag})" if row.tag else cells[0], *cells[1:]]))
-    return table
-
-
-def _shown(text: str, style: str = "") -> Text:
+def shown(text: str, style: str = "") -> Text:
     """Return a text that is neither markup nor emoji, nor more than a line."""
     return Text(printable(text), style)
 

@@ -6,8 +6,8 @@ import shlex
 import subprocess
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nightshift.contracts.section import read_page
 from nightshift.contracts.state import TARGETS, Target
 from nightshift.dates import parse_date
 from nightshift.errors import UserError
@@ -17,7 +17,11 @@ from pipelines.cli import options
 from pipelines.engines.local import backfill as past
 from pipelines.engines.local import processes, runs
 from pipelines.engines.local.run import Run
+from pipelines.engines.local.warm import Server
 from pipelines.environments import local
+
+if TYPE_CHECKING:
+    from nightshift.contracts.section import Page
 
 RUNNERS = {"process": Target.LOCAL, "docker": Target.REGISTER_ONLY}  # what runs a step -> where its models go
 
@@ -38,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Run a pipeline on this machine, or resume an unfinished run."""
     this = _resumed(args) if args.resume else _started(args)
     code = _execute(runs.in_containers(this) if args.runner == "docker" else this)
-    page = read_page(str(this.folder))
+    page = _page(this.folder)
     # a resumed run does not know the options it was started with
     if code == 0 and page and page.headline.next and not args.resume:
         options.say(f"\nnext     {_command(args, page.headline.next, this.arguments['date'])}")
@@ -96,8 +100,8 @@ def _execute(this: Run) -> int:
 
     console = Console()
     console.print(f"run {this.folder.name}", highlight=False)
-    with runs.alone(this), Progress(this.pipeline, console) as progress:
-        succeeded = this.execute(progress)
+    with Server() as server, runs.alone(this), Progress(this.pipeline, console) as progress:
+        succeeded = runs.forked(this, server).execute(progress)
     if succeeded:
         return _show(this.folder)
     explain_failure(this, console)
@@ -118,13 +122,22 @@ def _resumed(args: argparse.Namespace) -> Run:
 
 
 def _show(folder: Path) -> int:
-    from rich.console import Console
+    if page := _page(folder):
+        from rich.console import Console
 
-    from pipelines.cli.progress import show_page
+        from pipelines.cli.page import show_page
 
-    if page := read_page(str(folder)):
         show_page(page, folder, Console())
     return 0
+
+
+def _page(folder: Path) -> "Page | None":
+    """Return a run's page; what reads it is not imported for a run that has none."""
+    if not (folder / "page.json").exists():
+        return None
+    from nightshift.contracts.section import read_page
+
+    return read_page(str(folder))
 
 
 def _command(args: argparse.Namespace, pipeline: str, date: str) -> str:

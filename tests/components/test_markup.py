@@ -30,7 +30,7 @@ from nightshift.errors import UserError
 from nightshift.printable import printable, printable_lines
 from nightshift.tasks import columns
 from nightshift.tasks.examples import Example
-from pipelines.cli import progress
+from pipelines.cli import page as pages
 from tests.components import samples
 
 HOSTILE = [
@@ -152,7 +152,7 @@ def printed(value: str, folder: Path) -> str:
     page = Page(use_case="x", run="r", headline=made.outcome, outcomes=[(value, made.outcome)], sections=[made])
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, color_system="truecolor", width=2000, legacy_windows=False)
-    progress.show_page(page, folder, console)
+    pages.show_page(page, folder, console)
     return stream.getvalue()
 
 

@@ -49,7 +49,7 @@ def in_a_process(tmp_path: Path) -> None:
 
 
 def in_a_fork(tmp_path: Path) -> None:
-    with Server(libraries=()) as started, Forks(server=started) as forks:
+    with Server() as started, Forks(server=started) as forks:
         assert forks.run(step(tmp_path), ["python", "-m", "components.drift", "--help"], tmp_path / "log")[0] == 0
 
 

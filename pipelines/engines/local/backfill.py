@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from nightshift.errors import UserError
 from pipelines import arguments, ir
 from pipelines.engines.local import runs
 from pipelines.engines.local.run import Observer, Run
-from pipelines.engines.local.warm import Forks, Server
+from pipelines.engines.local.warm import Server
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,8 @@ def backfill(
                 continue
             run = fresh if complete or not earlier else runs.again(earlier)
             done = "done" if run is fresh else "resumed"
-            run = replace(run, runner=Forks(server=server))
             with runs.alone(run), watched(run) as observer:
-                succeeded = run.execute(observer)
+                succeeded = runs.forked(run, server).execute(observer)
             yield Day(day, done if succeeded else "failed", run.folder)
             if not succeeded:
                 return

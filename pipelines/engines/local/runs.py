@@ -8,15 +8,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from nightshift import storage
 from nightshift.contracts.state import State, Target
 from nightshift.errors import UserError, nearest
 from nightshift.storage import locks
 from pipelines import arguments, ir
 from pipelines.engines.local.containers import Containers
+from pipelines.engines.local.processes import Processes
 from pipelines.engines.local.run import DEFINITION, Run
+from pipelines.engines.local.warm import Forks, Server
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,13 @@ def in_containers(run: Run) -> Run:
     return replace(run, runner=Containers(str(_lock(run)), run.arguments, run.folder))
 
 
+def forked(run: Run, server: Server) -> Run:
+    """Have a run's steps run as forks of a server, those in containers excepted."""
+    if not isinstance(run.runner, Processes):
+        return run
+    return replace(run, runner=Forks(server=server, tasks=run.pipeline.tasks))
+
+
 def again(folder: Path) -> Run:
     """Prepare a run's next attempt: the same definition and the same arguments."""
     return Run(ir.load(folder / DEFINITION), record(folder).parameters, folder)
@@ -90,6 +97,8 @@ def record(folder: Path) -> Record:
     Raises:
         UserError: when it is missing or no record.
     """
+    from pydantic import TypeAdapter, ValidationError
+
     path = str(folder / "run.json")
     try:
         return TypeAdapter(Record).validate_json(storage.read_bytes(path))

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from nightshift.contracts.section import Code, Column, Estimate, Link, Links, Outcome, Page, Row, Section, Table, Text
-from pipelines.cli.progress import show_page
+from pipelines.cli.page import show_page
 
 COLUMNS = [Column(title="Candidate"), Column(title="Average precision", format="score")]
 ROWS = [Row(cells=["trees", Estimate(value=0.6, low=0.5, high=0.7)], tag="selected"), Row(cells=["[bold]line", None])]

@@ -19,6 +19,8 @@ if __name__ == "__main__":
         raise ValueError("of no use")
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "imported":
+        print(*(library for library in words if library in sys.modules))
     if what == "fill":
         print(len(bytearray(int(words[0]))))
     if what == "wait":

@@ -8,17 +8,31 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from kfp import dsl
 
 from pipelines import ir
+from pipelines.engines.local import runs
+from pipelines.engines.local.forkserver import level
+from pipelines.engines.local.run import Run
 from pipelines.engines.local.warm import Forks, Server
-from tests.pipelines.samples import compiled_file, shell
+from tests.pipelines.samples import Silent, compiled, compiled_file, shell
 from tests.processes import content, started, wait_until
 
 PROBE = ["python", "-m", "tests.pipelines.engines.local.probe"]
 LARGE = 300 * 2**20
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks processes up in /proc")
+
+
+@dsl.container_component
+def probe() -> dsl.ContainerSpec:
+    return dsl.ContainerSpec(image="alpine:3", command=[*PROBE, "exit", "0"])
+
+
+def probing() -> None:
+    probe()
 
 
 @pytest.fixture
@@ -30,10 +44,9 @@ def task(tmp_path: Path) -> ir.Task:
     return replace(task, environment={"COLOUR": "green"})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server():
-    # without libraries, the same in less time
-    with Server(libraries=()) as server:
+    with Server() as server:
         yield server
 
 
@@ -101,21 +114,114 @@ def test_forks_and_what_they_started_end_with_the_block(server, task, tmp_path):
         wait_until(lambda pid=pid: gone(pid), f"{pid} has ended")
 
 
+def imported(server: Server, group: int, level: int, log: Path) -> set[str]:
+    """Return which libraries a fork of a level finds imported."""
+    words = ["imported", "nightshift.config", "pandas", "scipy.stats"]
+    request = {"module": PROBE[2], "arguments": words, "environment": dict(os.environ), "group": group}
+    with log.open("wb") as output:
+        assert server.run(level, request, output.fileno())[0] == 0
+    return set(log.read_text().splitlines()[-1].split())
+
+
+def test_a_fork_holds_what_its_level_imports_and_no_more(forks, server, tmp_path):
+    server.prepare(level("components.features"), dict(os.environ))
+    log = tmp_path / "log.txt"
+
+    assert imported(server, forks.group, level("components.features"), log) == {"nightshift.config", "pandas"}
+    assert imported(server, forks.group, level("components.reporting"), log) == {"nightshift.config"}
+    assert imported(server, forks.group, level(PROBE[2]), log) == set()
+
+
+def test_libraries_that_cannot_be_imported_are_left_to_the_steps(forks, server, tmp_path):
+    (tmp_path / "jinja2.py").write_text("raise OSError('a part of it is missing')")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    server.prepare(1, os.environ | {"PYTHONPATH": path})
+
+    assert imported(server, forks.group, 1, tmp_path / "log.txt") == {"nightshift.config"}
+
+
+def test_a_step_that_waits_for_its_libraries_does_not_start_once_all_are_asked_to_end(forks, server, task, tmp_path):
+    mark = tmp_path / "mark"
+    (tmp_path / "jinja2.py").write_text(f"import time\nopen({str(mark)!r}, 'w').write('x')\ntime.sleep(600)")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    slow = replace(task, environment={"PYTHONPATH": path})
+    command = ["python", "-m", "components.reporting", "--help"]
+    with ThreadPoolExecutor() as pool:
+        run = pool.submit(forks.run, slow, command, tmp_path / "log.txt")
+        content(mark)
+        forks.stop()
+        assert run.result()[0] < 0
+    assert (tmp_path / "log.txt").read_text() == ""
+
+
+def test_a_run_whose_steps_are_no_components_starts_no_server(server, tmp_path):
+    def pipeline() -> None:
+        shell(script="true")
+
+    run = Run(compiled(pipeline, tmp_path), {}, tmp_path / "run")
+
+    assert runs.forked(run, server).execute(Silent())
+    assert server.process is None
+
+
+def test_the_components_of_a_run_are_forks(server, tmp_path):
+    run = Run(compiled(probing, tmp_path), {}, tmp_path / "run")
+
+    assert runs.forked(run, server).execute(Silent())
+    assert server.process
+
+
+def test_steps_in_containers_are_no_forks(server, tmp_path):
+    run = runs.in_containers(Run(compiled(probing, tmp_path), {}, tmp_path / "run"))
+
+    assert runs.forked(run, server) is run
+
+
+class Recorded(Server):
+    """Runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.levels: list[int] = []
+
+    def prepare(self, level: int, variables: dict[str, str]) -> None:
+        self.levels.append(level)
+
+    def run(self, level: int, request: dict[str, Any], log: int) -> tuple[int, int]:
+        self.levels.append(level)
+        return 0, 1
+
+
+def test_libraries_are_imported_for_the_steps_that_are_left(task, tmp_path):
+    modules = [f"components.{step}" for step in ("ingestion", "training", "reporting")]
+    tasks = [replace(task, name=module, command=("python", "-m", module)) for module in modules]
+    server = Recorded()
+    with Forks(server=server, tasks=tasks) as forks:
+        for step in tasks:
+            forks.run(step, list(step.command), tmp_path / "log.txt")
+
+    first, most, last = map(level, modules)
+    assert server.levels == [most, first, most, most, last, last]
+
+
 def test_a_step_runs_as_a_process_when_the_server_is_gone(task, tmp_path):
-    with Server(libraries=()) as server, Forks(server=server) as forks:
+    with Server() as server, Forks(server=server) as forks:
+        server.prepare(0, dict(os.environ))
         server.process.kill()
         server.process.wait()
         assert forks.run(task, [*PROBE, "exit", "3"], tmp_path / "log.txt")[0] == 3
 
 
 ENGINE = """
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from pipelines import ir
 from pipelines.engines.local.warm import Forks, Server
 (task,) = ir.load(Path(sys.argv[1])).tasks
-with Server(libraries=()) as server, Forks(server=server) as forks:
+with Server() as server, Forks(server=server) as forks:
+    server.prepare(0, dict(os.environ))
     Path(sys.argv[2]).write_text(str(server.process.pid))
     forks.run(task, sys.argv[4:], Path(sys.argv[3]))
 """
