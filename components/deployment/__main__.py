@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from components.deployment import endpoint, examples, section
+from components.deployment import section
 from nightshift import registry, release, storage, tasks
 from nightshift.config import Config, parse
 from nightshift.contracts import package
@@ -17,6 +17,7 @@ from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.costs.spending import Account
 from nightshift.dates import parse_date
 from nightshift.lineage import code_version
+from nightshift.local import endpoint, examples
 from nightshift.progress import Patience
 from nightshift.registry import Version
 from nightshift.step import Parser, log, run

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from components.deployment import endpoint, examples
 from nightshift import registry, release
 from nightshift.contracts.release import Release
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
+from nightshift.local import endpoint, examples
 from nightshift.registry import Version
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from components.deployment import endpoint
 from nightshift import registry, release, storage
 from nightshift.config import Config
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
+from nightshift.local import endpoint
 from pipelines.engines.local import runs
 from pipelines.gc.retention import Files, Found, Item, Lineage, Partition, Plan, Run, Version, partition_of, plan
 

@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from components.deployment.endpoint import PORT
+from nightshift.local.endpoint import PORT
 from pipelines.arguments import COMPILED
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role

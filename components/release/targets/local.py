@@ -9,12 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.deployment import endpoint, examples
-from components.deployment.endpoint import NONE
 from components.release.targets import BadVersionError, Part
 from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
+from nightshift.local import endpoint, examples
+from nightshift.local.endpoint import NONE
 from nightshift.progress import Patience, Progress, cpu_seconds
 from nightshift.serving.files import Challenger
 from nightshift.serving.files import State as Server

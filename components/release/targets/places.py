@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from components.deployment import examples
 from components.release.targets import BadVersionError, NoAnswerError, Part, Target, signin
 from nightshift.contracts.state import State
 from nightshift.contracts.state import Target as Kind
 from nightshift.errors import UserError, check_names, may_pass
+from nightshift.local import examples
 from nightshift.registry import Version
 
 TIMEOUT_SECONDS = 10

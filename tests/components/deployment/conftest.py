@@ -1,8 +1,8 @@
 import pytest
 
-from components.deployment import endpoint, examples
 from nightshift import registry
 from nightshift.contracts.state import State, Target
+from nightshift.local import endpoint, examples
 from tests import servers
 
 

@@ -9,7 +9,6 @@ import httpx
 import pytest
 import yaml
 
-from components.deployment import endpoint
 from components.deployment.__main__ import body, parser
 from components.deployment.__main__ import deploy as deploy_within
 from nightshift import registry, release, storage
@@ -18,6 +17,7 @@ from nightshift.contracts.package import DecisionRule
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UnavailableError, UserError
+from nightshift.local import endpoint
 from nightshift.progress import Patience
 from nightshift.release import Place
 from tests.components.states import state

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.deployment import endpoint, examples
 from nightshift import registry, storage
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
+from nightshift.local import endpoint, examples
 from nightshift.progress import Patience, Progress, cpu_seconds, family
 from nightshift.serving import files, server
 from nightshift.serving.__main__ import body, parser

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.deployment import endpoint, examples, manage
+from components.deployment import manage
 from components.deployment.__main__ import body, parser
 from nightshift import storage
 from nightshift.contracts import package
@@ -17,6 +17,7 @@ from nightshift.contracts.deployment import Deployment
 from nightshift.contracts.state import State
 from nightshift.contracts.verdict import FILE, Verdict
 from nightshift.errors import UserError
+from nightshift.local import endpoint, examples
 from tests.components import pictures
 from tests.components.states import state
 

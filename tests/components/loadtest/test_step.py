@@ -7,7 +7,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.deployment import endpoint, examples
 from components.loadtest import __main__ as step
 from components.loadtest import core, server
 from components.reporting import plots
@@ -16,6 +15,7 @@ from nightshift.contracts.loadtest import LoadTest, Settings
 from nightshift.contracts.section import read_section
 from nightshift.contracts.verdict import Verdict
 from nightshift.errors import UnavailableError, UserError
+from nightshift.local import endpoint, examples
 from nightshift.serving import files
 from pipelines import configs
 from tests.components.states import state

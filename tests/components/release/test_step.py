@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from components.deployment import endpoint
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
@@ -25,6 +24,7 @@ from nightshift.contracts.release import Release, Served
 from nightshift.contracts.section import read_section
 from nightshift.contracts.state import State
 from nightshift.errors import UnavailableError, UserError
+from nightshift.local import endpoint
 from nightshift.release import Place as Kept
 from tests.components import samples
 from tests.components.release import use_cases

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from components.deployment import endpoint
 from nightshift import storage
 from nightshift.contracts.package import load as load_manifest
+from nightshift.local import endpoint
 from nightshift.serving import files
 from nightshift.serving.files import Pointer
 from tests.nightshift.serving.events import CHOSEN, EVENTS, LATER, PAST, model

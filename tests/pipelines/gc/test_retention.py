@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from components.deployment import endpoint
 from nightshift import registry, release, storage
 from nightshift.config import parse
 from nightshift.config.policy import Retention
@@ -27,6 +26,7 @@ from nightshift.contracts import package, tables
 from nightshift.contracts.registry import RegisteredVersion
 from nightshift.contracts.tables import Partition, Table
 from nightshift.errors import UserError
+from nightshift.local import endpoint
 from nightshift.release import Place
 from nightshift.serving.files import Pointer, pointer_uri
 from pipelines import arguments, configs

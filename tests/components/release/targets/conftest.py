@@ -5,9 +5,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from components.deployment import examples
 from components.release.targets import Part
 from nightshift.contracts import package
+from nightshift.local import examples
 from nightshift.registry import Version
 from tests.components import pictures, topics
 from tests.components.release.targets.versions import FEATURES, IMAGES, KINDS, TEXTS, Fleet

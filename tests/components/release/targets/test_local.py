@@ -6,12 +6,12 @@ from unittest.mock import ANY
 
 import pytest
 
-from components.deployment import endpoint, examples
 from components.release.targets import Part, bring
 from components.release.targets.local import Local
 from nightshift import registry
 from nightshift.contracts.state import State
 from nightshift.errors import UserError
+from nightshift.local import endpoint, examples
 from nightshift.serving import files
 from nightshift.serving.files import Challenger
 from tests.components.states import state

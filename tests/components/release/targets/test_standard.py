@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.deployment import endpoint
 from components.release.targets import BadVersionError, Part, bring, files, kserve
 from components.release.targets.standard import Scaled
 from components.release.targets.standard import Standard as Target
 from nightshift.errors import UnavailableError, UserError
+from nightshift.local import endpoint
 from nightshift.serving import options
 from nightshift.serving.__main__ import parser
 from tests.cluster.cluster import CRDS, Cluster, running

@@ -1,0 +1,1 @@
+"""What runs on this machine: the endpoint, and what it is asked."""
