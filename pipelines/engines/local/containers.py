@@ -103,8 +103,9 @@ class Containers:
                     output.flush()
             # the container stays until its exit code is known, which removing itself would race with
             code = int(container.wait()["StatusCode"])
-            if code == KILLED and not self._stopped.is_set() and _out_of_memory(container):
-                _say(log, f"out of memory: over its limit of {_memory(task) / GIGABYTE:g} GB; raise it in the pipeline")
+            if code == KILLED and not self._stopped.is_set() and (limit := _memory(task)):
+                sure = "" if _out_of_memory(container) else "killed, probably "
+                _say(log, f"{sure}out of memory: over its limit of {limit / GIGABYTE:g} GB; raise it in the pipeline")
             return (SIGNAL - code if code > SIGNAL else code), 0
         finally:
             container.remove(force=True)
@@ -156,7 +157,7 @@ def _limits(task: ir.Task) -> dict[str, Any]:
 
 
 def _out_of_memory(container: "Container") -> bool:
-    """Whether the kernel killed it for its memory; the engine hears that apart from the exit code, often later."""
+    """Whether the kernel killed it for its memory; the engine hears that apart from the exit code, later or never."""
     until = time.monotonic() + NOTICE_S
     while True:
         container.reload()

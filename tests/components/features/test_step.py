@@ -166,7 +166,9 @@ def test_cuda_without_rapids_is_refused_in_one_line_never_computed_on_the_cpu(tm
     done = command(*flags(tmp_path, device="cuda"))
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("features: --device cuda needs RAPIDS, and cudf is missing; in the checkout run pip install")
+    assert line.startswith(
+        "features: --device cuda needs RAPIDS, which cannot be imported (No module named 'cudf'); in the "
+    )
     assert line.endswith("or run with --device cpu")
     assert not (tmp_path / "features.json").exists()
 
