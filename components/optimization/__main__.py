@@ -52,7 +52,7 @@ def _judged(context: StepContext, uri: str, name: str) -> "tuple[Form, Optimizat
     step.log.info("judging %s of %s on %d rows", name, context.model.selected, len(subject.rows.inputs))
     attempts = core.checked(subject.original, form, subject.rows)
     chosen = form if attempts[-1].accepted else subject.original
-    return form, core.result(context.model, chosen, attempts, subject.rows)
+    return form, core.summarize(context.model, chosen, attempts, subject.rows)
 
 
 def _write(context: StepContext, args: Namespace, form: "Form") -> None:

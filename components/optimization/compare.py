@@ -26,12 +26,12 @@ def body(args: Namespace) -> None:
     every = [subject.original, *forms.made(subject.original.content, subject.sample)]
     count = len(subject.rows.inputs)
     step.log.info(
-        "measuring %d forms of %s on %d rows", sum(bool(each.graph) for each in every), context.model.selected, count
+        "measuring %d forms of %s on %d rows", sum(bool(form.graph) for form in every), context.model.selected, count
     )
     attempts = core.attempts(every, subject.rows)
     fastest = core.best(attempts).name
     chosen = next(form for form in every if form.name == fastest)
-    core.result(context.model, chosen, attempts, subject.rows).write(storage.join(args.result, contract.FILE))
+    core.summarize(context.model, chosen, attempts, subject.rows).write(storage.join(args.result, contract.FILE))
 
 
 if __name__ == "__main__":

@@ -51,9 +51,9 @@ UNCHANGED = "It is what was trained."
 
 def checked(original: Form, form: Form, rows: OptimizationRows) -> list[Attempt]:
     """Judge a form by what it loses; the same graph and rows give the same answer, whatever the machine does."""
-    scored = [_scored(each, rows.inputs, rows.many) for each in (original, form)]
-    effects = effects_of(rows, {each.name: scores for each, scores in scored if scores is not None})
-    return [_attempt(each, {}, effects.get(each.name, NONE), rows) for each, _ in scored]
+    scored = [_scored(graph, rows.inputs, rows.many) for graph in (original, form)]
+    effects = effects_of(rows, {graph.name: scores for graph, scores in scored if scores is not None})
+    return [_attempt(graph, {}, effects.get(graph.name, NONE), rows) for graph, _ in scored]
 
 
 def attempts(forms: Sequence[Form], rows: OptimizationRows, clock: Clock = time.perf_counter) -> list[Attempt]:
@@ -217,7 +217,7 @@ def unchanged(model: ModelPackage) -> Optimization:
     )
 
 
-def result(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows: OptimizationRows) -> Optimization:
+def summarize(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows: OptimizationRows) -> Optimization:
     """Return what came of some forms of a model's graph."""
     changed = model if chosen.name == ORIGINAL else replaced(model, chosen)
     return Optimization(
@@ -232,32 +232,32 @@ def result(model: ModelPackage, chosen: Form, tried: Sequence[Attempt], rows: Op
     )
 
 
-def verdict(found: Optimization) -> Verdict:
+def verdict(result: Optimization) -> Verdict:
     """Say what goes on; it blocks nothing, since the original always may."""
-    *_, last = found.attempts
-    chosen = next(each for each in found.attempts if each.name == found.chosen)
+    *_, last = result.attempts
+    chosen = next(attempt for attempt in result.attempts if attempt.name == result.chosen)
     kept = f"The graph stays as it was trained, and not {last.name!r}: {last.reason}"
     if last.name == ORIGINAL:
         kept = (
             "The graph is served as it was trained. To measure whether another form is faster, run nightshift optimize."
         )
     taken = f"The graph's form {chosen.name!r} takes the original's place: {chosen.reason}"
-    is_undecided = last.name != ORIGINAL and all(each.loss is None for each in found.attempts)
+    is_undecided = last.name != ORIGINAL and all(attempt.loss is None for attempt in result.attempts)
     return Verdict(
         gate="optimization",
         decision=Decision.UNDECIDED if is_undecided else Decision.PASS,
         reasons=[kept if chosen.name == ORIGINAL else taken],
-        measures=[_loss(found, last)] if last.name != ORIGINAL else [],
-        subject=found.sha256,
+        measures=[_loss(result, last)] if last.name != ORIGINAL else [],
+        subject=result.sha256,
         advisory=True,
     )
 
 
-def _loss(found: Optimization, attempt: Attempt) -> Measure:
+def _loss(result: Optimization, attempt: Attempt) -> Measure:
     if attempt.loss is None:
-        return Measure(name="loss", value=None, limit=found.limit)
+        return Measure(name="loss", value=None, limit=result.limit)
     interval = (attempt.loss.low, attempt.loss.high)
-    return Measure(name="loss", value=attempt.loss.value, limit=found.limit, interval=interval, higher_is_better=False)
+    return Measure(name="loss", value=attempt.loss.value, limit=result.limit, interval=interval, higher_is_better=False)
 
 
 def replaced(model: ModelPackage, form: Form) -> ModelPackage:

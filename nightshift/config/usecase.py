@@ -78,7 +78,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _amounts_are_exact(self) -> Self:
-        largest, decimals = self.limits.largest_amount, getattr(self.task, "amount_decimals", 0)
+        largest, decimals = self.limits.largest_amount, self._amount_decimals
         if largest and largest * 10**decimals > EXACT:
             raise ValueError(
                 f"limits.largest_amount: is {largest:,.16g}, and with task.amount_decimals {decimals} amounts "
@@ -89,7 +89,11 @@ class Config(Section):
     @property
     def largest_amount(self) -> float:
         """The largest amount of an event."""
-        return self.limits.largest_amount or LARGEST_UNITS / 10 ** getattr(self.task, "amount_decimals", 0)
+        return self.limits.largest_amount or LARGEST_UNITS / 10**self._amount_decimals
+
+    @property
+    def _amount_decimals(self) -> int:
+        return getattr(self.task, "amount_decimals", 0)
 
     @property
     def tabular(self) -> Tabular:
