@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nightshift.splits import Watched
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted
+    from nightshift.tensors import Tensors
 
 
 class Simulating(Protocol):
@@ -307,8 +308,8 @@ class ProfiledFit(Protocol):
         """Whether PyTorch trains it."""
 
     @property
-    def inputs(self) -> "npt.NDArray[Any]":
-        """What its graph takes of the training rows, (n, ...)."""
+    def inputs(self) -> "Tensors":
+        """What its graph takes of the training rows."""
 
     def fit(self) -> "Fitted":
         """Fit it, as the training does."""
@@ -407,8 +408,8 @@ class OptimizationRows(Protocol):
     many: ClassVar[int]  # rows of a large call
 
     @property
-    def inputs(self) -> "npt.NDArray[Any]":
-        """What the graph takes of the validation rows, (n, ...)."""
+    def inputs(self) -> "Tensors":
+        """What the graph takes of the validation rows."""
 
     @property
     def limit(self) -> float:
@@ -433,8 +434,8 @@ class Optimization(Protocol):
 
     def rows(
         self, config: Config, features: Table, uri: str, model: ModelPackage, limit: float, /
-    ) -> "tuple[npt.NDArray[Any], OptimizationRows]":
-        """Return a sample of training rows' inputs, (n, ...), by which scales are chosen, and the validation rows.
+    ) -> "tuple[Tensors, OptimizationRows]":
+        """Return a sample of training rows' inputs, by which scales are chosen, and the validation rows.
 
         Args:
             config: the use case.

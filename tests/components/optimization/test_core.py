@@ -13,12 +13,13 @@ from nightshift.contracts.optimization import ORIGINAL, Attempt, Latency, Optimi
 from nightshift.contracts.section import Estimate
 from nightshift.contracts.verdict import Decision, Measure
 from nightshift.tasks.tabular.optimization import Rows
+from nightshift.tensors import Tensors, by_name, row_count
 from tests import packages
 
 RANDOM = np.random.default_rng(0)
 LABELS = (RANDOM.random(2000) < 0.1).astype(np.int8)
 SCORES = np.clip(0.3 * LABELS + RANDOM.normal(0.4, 0.15, 2000), 0, 1).astype(np.float32)
-ROWS = Rows(SCORES[:, None], LABELS, threshold=0.5, limit=0.002)
+ROWS = Rows(by_name(SCORES[:, None]), LABELS, threshold=0.5, limit=0.002)
 
 
 class Column:
@@ -27,8 +28,8 @@ class Column:
     def __init__(self, change=lambda values: values) -> None:
         self.change = change
 
-    def score(self, matrix: np.ndarray) -> np.ndarray:
-        return self.change(matrix[:, 0]).astype(np.float32)
+    def score(self, inputs: Tensors) -> np.ndarray:
+        return self.change(inputs["inputs"][:, 0]).astype(np.float32)
 
 
 def form(name: str, change=lambda values: values, **given) -> Form:
@@ -102,10 +103,10 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
     now, asked, calls = [0.0], [], itertools.count()
 
     def running(name: str, seconds: float):
-        def score(matrix: np.ndarray) -> np.ndarray:
-            asked.append((name, len(matrix)))
+        def score(inputs: Tensors) -> np.ndarray:
+            asked.append((name, row_count(inputs)))
             now[0] += seconds + (1000 if next(calls) % 7 == 0 else 0)
-            return matrix[:, 0]
+            return inputs["inputs"][:, 0]
 
         return score
 
@@ -153,7 +154,7 @@ def test_a_form_that_is_not_clearly_faster_is_not_judged_by_all_rows() -> None:
     assert [each.accepted for each in tried] == [True, False, True]
     assert [each.loss is None for each in tried] == [False, True, False]
     assert tried[1].reason.startswith("A row takes 90% of the original's time")
-    assert asked["fast"] - asked["slow"] == len(ROWS.inputs)
+    assert asked["fast"] - asked["slow"] == len(LABELS)
 
 
 def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:

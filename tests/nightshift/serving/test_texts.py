@@ -85,8 +85,8 @@ def test_tokens_that_there_are_not_are_refused(url, number) -> None:
 
 
 def test_a_text_that_is_shown_in_json_is_read_back(uri) -> None:
-    found = tasks.of(package.load(uri), uri)
-    assert found.content(found.shown("né 🙂".encode())) == "né 🙂".encode()
+    (field,) = tasks.of(package.load(uri), uri).fields
+    assert field.content(field.shown("né 🙂".encode())) == "né 🙂".encode()
 
 
 def test_a_tokenizer_that_is_not_the_registered_one_is_not_served(tmp_path, uri) -> None:
