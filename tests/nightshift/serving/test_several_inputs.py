@@ -132,7 +132,7 @@ def of_tensors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def tensor(name: str, rows: slice = slice(3), **changes: Any) -> dict[str, Any]:
+def tensor(name: str, rows: slice = slice(3), /, **changes: Any) -> dict[str, Any]:
     values, datatype = ROWS[name][rows], {"pixels": "UINT8", "length": "FP32"}[name]
     return {"name": name, "datatype": datatype, "shape": [*values.shape], "data": values.ravel().tolist(), **changes}
 
@@ -204,7 +204,7 @@ SIZE = "inputs[1].parameters.binary_data_size"
         ([tensor("pixels"), tensor("length", name="size")], "inputs", "'pixels' and 'length'"),
         ([tensor("pixels"), tensor("length", datatype="FP64")], "inputs[1].datatype", "FP32 for 'length'"),
         ([tensor("pixels"), tensor("length", shape=[3])], "inputs[1].shape", "for 'length'"),
-        ([tensor("length"), tensor("pixels", slice(2))], "inputs[0].shape", "as many rows for 'length' as for 'pixels', 2"),
+        ([tensor("length"), tensor("pixels", slice(2))], "inputs[0].shape", "as many rows for 'length' as for 'pixels'"),
         ([tensor("pixels"), tensor("length", data=[1.0])], "inputs[1].data", "3, as the shape says"),
         ([tensor("pixels"), tensor("length", parameters={"binary_data_size": 4})], SIZE, "0, the bytes behind"),
         ([tensor("pixels", parameters={"binary_data_size": -1}), tensor("length")],
