@@ -123,10 +123,10 @@ def test_the_forms_take_turns_and_their_medians_are_told() -> None:
 def test_slow_forms_have_fewer_rounds(seconds: float, rounds: tuple[int, int]) -> None:
     now, asked = [0.0], []
 
-    def score(matrix: np.ndarray) -> np.ndarray:
-        asked.append(len(matrix))
+    def score(inputs: Tensors) -> np.ndarray:
+        asked.append(row_count(inputs))
         now[0] += seconds
-        return matrix[:, 0]
+        return inputs["inputs"][:, 0]
 
     core.latencies({"a": score, "b": score}, ROWS, lambda: now[0])
     assert asked.count(1) == pytest.approx(2 * rounds[0], abs=2)
@@ -160,8 +160,10 @@ def test_a_form_that_is_not_clearly_faster_is_not_judged_by_all_rows() -> None:
 def test_a_form_without_a_score_for_a_late_row_is_left_out() -> None:
     forms, clock, _ = timed(original=100, fast=50)
     late = np.where(np.arange(len(SCORES)) == len(SCORES) - 1, 2, SCORES)[:, None]
-    spoiled = form("spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(values[:, None])))
-    tried = core.attempts([forms[0], spoiled], Rows(late, LABELS, 0.5, 0.002), clock)
+    spoiled = form(
+        "spoiled", lambda values: np.where(values > 1, np.nan, forms[1].graph.score(by_name(values[:, None])))
+    )
+    tried = core.attempts([forms[0], spoiled], Rows(by_name(late), LABELS, 0.5, 0.002), clock)
     assert tried[1].reason == "It has no finite score for some rows."
     assert tried[1].loss is None
 

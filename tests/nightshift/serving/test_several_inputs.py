@@ -40,12 +40,10 @@ ROWS: Tensors = {
     "pixels": RANDOM.integers(0, 256, (40, SIDE, SIDE), dtype=np.uint8),
     "length": RANDOM.integers(0, 9, (40, 1)).astype(np.float32),
 }
-SIGNATURE = Signature(
-    inputs=[
-        Tensor(name="pixels", datatype=Datatype.UINT8, shape=[-1, SIDE, SIDE]),
-        Tensor(name="length", datatype=Datatype.FP32, shape=[-1, 1]),
-    ],
-    outputs=[Tensor(name=package.OUTPUT, datatype=Datatype.FP32, shape=[-1, len(CLASSES)])],
+SIGNATURE = Signature.of_scores(
+    Tensor.of_rows(Datatype.UINT8, SIDE, SIDE, name="pixels"),
+    Tensor.of_rows(Datatype.FP32, 1, name="length"),
+    classes=len(CLASSES),
 )
 
 
@@ -204,7 +202,7 @@ SIZE = "inputs[1].parameters.binary_data_size"
         ([tensor("pixels"), tensor("length", name="size")], "inputs", "'pixels' and 'length'"),
         ([tensor("pixels"), tensor("length", datatype="FP64")], "inputs[1].datatype", "FP32 for 'length'"),
         ([tensor("pixels"), tensor("length", shape=[3])], "inputs[1].shape", "for 'length'"),
-        ([tensor("length"), tensor("pixels", slice(2))], "inputs[0].shape", "as many rows for 'length' as for 'pixels'"),
+        ([tensor("length"), tensor("pixels", slice(2))], "inputs[0].shape", "rows for 'length' as for 'pixels', 2"),
         ([tensor("pixels"), tensor("length", data=[1.0])], "inputs[1].data", "3, as the shape says"),
         ([tensor("pixels"), tensor("length", parameters={"binary_data_size": 4})], SIZE, "0, the bytes behind"),
         ([tensor("pixels", parameters={"binary_data_size": -1}), tensor("length")],
