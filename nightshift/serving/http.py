@@ -241,13 +241,13 @@ class Server:
 
 async def serve(application: Application, listener: socket.socket) -> None:
     """Answer on a socket until the process is asked to end."""
-    server, loop = Server(application, max_connections=_allow_connections()), asyncio.get_running_loop()
+    server, loop = Server(application, max_connections=allow_connections()), asyncio.get_running_loop()
     for number in ENDING:
         loop.add_signal_handler(number, server.stop)
     await server.serve(listener)
 
 
-def _allow_connections() -> int:
+def allow_connections() -> int:
     """Allow the process to open as many files as it may need; return how many of them may be connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = max(soft, min(MAX_CONNECTIONS + OTHER_FILES, hard))

@@ -81,18 +81,19 @@ class Parser:
 
     def feed(self, data: bytes) -> None:
         """Parse what has come; what cannot be read on from is refused, and what follows it ignored."""
-        for start in range(0, len(data), PIECE):
-            if not self._has_ended:
-                self._feed_piece(data[start : start + PIECE])
+        while data and not self._has_ended:
+            piece, data = data[:PIECE], data[PIECE:]
+            data = self._parse(piece) + data
 
-    def _feed_piece(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> bytes:
+        """Parse some of it; return what is to be parsed once more."""
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
             if self._silent > HEAD_BYTES:
                 raise _large_head()
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
+            return self._without_upgrade() + data[upgrade.args[0] :]
         except RefusedError as error:
             self.refuse(error)
         except httptools.HttpParserCallbackError as error:
@@ -101,6 +102,7 @@ class Parser:
             self.refuse(error.__context__)
         except httptools.HttpParserError as error:
             self.refuse(RefusedError(f"this is not HTTP/1.1: {error}"))
+        return b""
 
     def refuse(self, error: RefusedError) -> None:
         """Refuse the request that is arriving; no other one can be read behind it."""
@@ -177,13 +179,13 @@ class Parser:
         self._has_ended = not keeps_alive
         self._clear()
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Parse a request again as one that wants no other protocol; its body is in the rest, or still to come."""
+    def _without_upgrade(self) -> bytes:
+        """Return the head of a request as of one that wants no other protocol: the parser has not read its body."""
         request = self._request
         headers = [b"%b: %b\r\n" % header for header in request.headers.items() if header[0] != b"upgrade"]
         line = b"%b %b HTTP/%b\r\n" % (request.method.encode(), self._target, self._version.encode())
         self._begin()
-        self.feed(b"".join([line, *headers, b"\r\n", rest]))
+        return b"".join([line, *headers, b"\r\n"])
 
     def _expect(self, request: Request) -> None:
         """Note that the client asks before it sends the body, which HTTP/1.0 cannot.

@@ -349,6 +349,9 @@ PIPELINES = [
            [post(LENGTH) + get() + chunked(CHUNKS)]),
     *group((EMPTY, EMPTY), "up to one that closes the connection", [get() + get("Connection: close") + get()]),
     *group((EMPTY, 400), "or that is refused", [get() + post(LENGTH, CHUNKED, body=CHUNKS) + get()]),
+    *group((EMPTY, 400), "also behind one that wanted another protocol",
+           [get("Connection: upgrade", "Upgrade: x") + raw("GET /a HTTP/1.1", *headers) for headers in (
+               (), ("Host: h", "Content-Length: -1"))]),
     *group(REFUSED, "what a refused request smuggles is not read",
            [post(LENGTH, CHUNKED, body=b"0\r\n\r\n" + get()), post("Content-Length : 3", body=get()),
             chunked(b"3;\nxx\r\nabc\r\n0\r\n\r\n" + get()), get("A: b\nContent-Length: 23", body=get())]),

@@ -13,7 +13,7 @@ from tests.nightshift.serving.conftest import answering
 from tests.processes import SECONDS
 
 LARGEST = 100_000  # bytes of a body
-HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r]+\r\n(?:date: [^\r]+\r\ncontent-length: (\d+)\r\n(?:[^\r]+\r\n)*)?\r\n")
+HEAD = re.compile(rb"HTTP/1\.1 (\d{3}) [^\r]+\r\n(?:date: [^\r]*\r\ncontent-length: (\d+)\r\n(?:[^\r]+\r\n)*)?\r\n")
 
 
 class Echo:
@@ -40,10 +40,36 @@ class Echo:
         return Response(body, headers={"content-type": "text/plain"})
 
 
+class Wire(asyncio.Transport):
+    """A transport in memory: whether more is read, whether nothing more is written, and what has been."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_reading, self.has_ended, self.written = True, False, b""
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += bytes(data)
+
+    def write_eof(self) -> None:
+        self.has_ended = True
+
+    def close(self) -> None:
+        self.has_ended = True
+
+    def is_closing(self) -> bool:
+        return False
+
+
 @contextmanager
-def serving(timeouts: Timeouts | None = None, echo: Echo | None = None) -> Iterator[int]:
-    """Serve it; yield the port."""
-    with answering(echo or Echo(), timeouts) as url:
+def serving(timeouts: Timeouts | None = None, echo: Echo | None = None, **options: int) -> Iterator[int]:
+    """Serve it, with options of `Server`; yield the port."""
+    with answering(echo or Echo(), timeouts=timeouts, **options) as url:
         yield int(url.rpartition(":")[2])
 
 

@@ -4,6 +4,8 @@ import asyncio
 import gc
 import resource
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from nightshift.serving.parser import HEAD_BYTES, MAX_HEADERS, PIECE
 from tests.nightshift.serving.echo import (
     LARGEST,
     Echo,
+    Wire,
     bodies,
     connected,
     exchange,
@@ -149,49 +152,43 @@ def is_gone(client: socket.socket) -> bool:
     return False
 
 
-class Gauge(asyncio.Transport):
-    """A transport that keeps whether it reads, and the answers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads, self.written = True, b""
-
-    def pause_reading(self) -> None:
-        self.reads = False
-
-    def resume_reading(self) -> None:
-        self.reads = True
-
-    def is_closing(self) -> bool:
-        return False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.written += bytes(data)
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
 def test_while_a_request_is_answered_little_more_is_read() -> None:
     async def talk() -> None:
-        echo, transport = Echo(), Gauge()
+        echo, transport = Echo(), Wire()
         connection = Connection(Server(echo))
         connection.connection_made(transport)
         await asyncio.sleep(0)
         connection.data_received(request("/held"))
         while not echo.requests:
             await asyncio.sleep(0)
-        assert transport.reads
+        assert transport.is_reading
         connection.data_received(request("/a", body=b"x"))
-        assert not transport.reads
+        assert not transport.is_reading
         echo.is_released = True
         while b"/a x" not in transport.written:
             await asyncio.sleep(0)
-        while not transport.reads:
+        while not transport.is_reading:
             await asyncio.sleep(0)
         connection.connection_lost(None)
 
     asyncio.run(asyncio.wait_for(talk(), SECONDS))
+
+
+def test_clients_beyond_the_limit_are_told_to_come_again_until_another_leaves() -> None:
+    with serving(max_connections=2) as port, connected(port) as one:
+        with connected(port) as other:
+            for client in (one, other):
+                client.sendall(request("/a"))
+                assert client.recv(65536).endswith(b"/a ")
+            refused = exchange(port, request("/a"))
+            assert (outcomes(refused), b"retry-after: 1\r\n" in refused) == ([503], True)
+        wait_until(lambda: outcomes(exchange(port, request("/a", last=True))) == [b"/a "], "there is room")
+
+
+def test_a_process_may_open_the_files_that_its_connections_need() -> None:
+    script = "from nightshift.serving import http; print(http.allow_connections())"
+    shell = f"ulimit -S -n 300; ulimit -H -n 5200; exec {sys.executable} -c '{script}'"
+    assert subprocess.run(["sh", "-c", shell], check=True, capture_output=True, text=True).stdout == "5000\n"
 
 
 def test_answers_that_are_read_late_come_whole(port) -> None:
