@@ -21,6 +21,7 @@ from tests.nightshift.serving.echo import (
     bodies,
     connected,
     exchange,
+    outcomes,
     raw,
     received,
     request,
