@@ -77,9 +77,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
         """Begin to read, unless there are too many connections already."""
         self._transport = transport
-        self._server.connections.add(self)
-        if len(self._server.connections) > self._server.max_connections:
+        self._has_room = len(self._server.connections) < self._server.max_connections
+        if not self._has_room:
             self._parser.refuse(OverloadedError(f"{self._server.max_connections} clients are connected; try again"))
+        self._server.connections.add(self)
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._serve())
 
@@ -158,10 +159,10 @@ class Connection(asyncio.Protocol):
         return keeps_alive
 
     async def _linger(self) -> None:
-        """Wait until the client closes: to close with bytes unread would take the last response from it."""
+        """Wait until the client closes, if there is room: to close before may take the last response from it."""
         if not self._is_half_closed:
             self._transport.write_eof()
-        while not (self._is_half_closed or self._server.is_stopping):
+        while self._has_room and not (self._is_half_closed or self._server.is_stopping):
             self._transport.resume_reading()
             await self._wait("linger")
 

@@ -175,15 +175,16 @@ def test_while_a_request_is_answered_little_more_is_read() -> None:
     asyncio.run(asyncio.wait_for(talk(), SECONDS))
 
 
-def test_clients_beyond_the_limit_are_told_to_come_again_until_another_leaves() -> None:
-    with serving(max_connections=2) as port, connected(port) as one:
-        with connected(port) as other:
-            for client in (one, other):
-                client.sendall(request("/a"))
-                assert client.recv(65536).endswith(b"/a ")
-            refused = exchange(port, request("/a"))
-            assert (outcomes(refused), b"retry-after: 1\r\n" in refused) == ([503], True)
-        wait_until(lambda: outcomes(exchange(port, request("/a", last=True))) == [b"/a "], "there is room")
+def test_clients_beyond_the_limit_are_told_to_come_again_and_take_no_room_from_others() -> None:
+    with serving(Timeouts(linger=SECONDS), max_connections=1) as port:
+        with connected(port) as client:
+            client.sendall(request("/a"))
+            assert client.recv(65536).endswith(b"/a ")
+            refused = connected(port)
+            response = refused.recv(65536)
+            assert (outcomes(response), b"retry-after: 1\r\n" in response) == ([503], True)
+        with refused:
+            wait_until(lambda: outcomes(exchange(port, request("/a", last=True))) == [b"/a "], "there is room")
 
 
 def test_a_process_may_open_the_files_that_its_connections_need() -> None:
