@@ -153,22 +153,23 @@ def is_gone(client: socket.socket) -> bool:
     return False
 
 
-def test_while_a_request_is_answered_little_more_is_read() -> None:
+@pytest.mark.parametrize(
+    "reads", [[request("/held"), request("/a", body=b"x")], [request("/held") + request("/a", body=b"x")]]
+)
+def test_while_requests_wait_for_their_responses_no_more_is_read(reads) -> None:
     async def talk() -> None:
         echo, transport = Echo(), Wire()
         connection = Connection(Server(echo))
         connection.connection_made(transport)
         await asyncio.sleep(0)
-        connection.data_received(request("/held"))
-        while not echo.requests:
-            await asyncio.sleep(0)
-        assert transport.is_reading
-        connection.data_received(request("/a", body=b"x"))
+        for data in reads:
+            assert transport.is_reading
+            connection.data_received(data)
+            while not echo.requests:
+                await asyncio.sleep(0)
         assert not transport.is_reading
         echo.is_released = True
-        while b"/a x" not in transport.written:
-            await asyncio.sleep(0)
-        while not transport.is_reading:
+        while b"/a x" not in transport.written or not transport.is_reading:
             await asyncio.sleep(0)
         connection.connection_lost(None)
 
