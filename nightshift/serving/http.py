@@ -116,6 +116,7 @@ class Connection(asyncio.Protocol):
         """Have the task look again, or raise an error, if it waits for the client."""
         if self._wake and not self._wake.done():
             self._wake.set_exception(error) if error else self._wake.set_result(None)
+            self._wake = None
 
     async def _serve(self) -> None:
         try:
@@ -175,10 +176,7 @@ class Connection(asyncio.Protocol):
         if phase != self._phase:
             self._phase, self.deadline = phase, self._server.now + getattr(self._server.timeouts, phase)
         self._wake = self._loop.create_future()
-        try:
-            await self._wake
-        finally:
-            self._wake = None
+        await self._wake
 
 
 def _encode(received: Received, response: Response, date: str, keeps_alive: bool) -> bytes:
