@@ -20,6 +20,7 @@ INSTALL := $(BIN)/uv pip install --quiet --python
 TORCH_BACKEND ?= $(if $(UV_FIND_LINKS),,--torch-backend cpu)
 # of the images; GPU builds of features and training need: make images IMAGES=rapids
 IMAGES ?= base serving airflow
+LABEL := org.opencontainers.image
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 DATA ?= simulator
 CONFIG ?= fraud
@@ -102,8 +103,9 @@ mutants: $(VENV)/.mutants ## Change cores and interpreters bit by bit; name what
 images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
 	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
 	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_BACKEND="$(TORCH_BACKEND)" \
-	  --build-arg SOURCE="$$(git config --get remote.origin.url)" --build-arg REVISION="$$(git rev-parse HEAD)" \
-	  --build-arg VERSION=$(VERSION) --file containers/$$name/Dockerfile --tag nightshift/$$name:$(VERSION) . || exit 1; done
+	  --label $(LABEL).title=nightshift/$$name --label $(LABEL).source="$$(git config --get remote.origin.url)" \
+	  --label $(LABEL).revision="$$(git rev-parse HEAD)" --label $(LABEL).version=$(VERSION) --label $(LABEL).licenses=Apache-2.0 \
+	  --file containers/Dockerfile --target $$name --tag nightshift/$$name:$(VERSION) . || exit 1; done
 
 sbom: $(VENV)/.dev ## List the contents of the images as CycloneDX, in runs/sbom/
 	@mkdir -p runs/sbom

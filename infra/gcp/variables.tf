@@ -34,8 +34,8 @@ variable "environment" {
   type        = string
 
   validation {
-    condition     = contains(["dev", "prod"], var.environment)
-    error_message = "environment is dev or prod."
+    condition     = can(regex("^[a-z][a-z0-9]+$", var.environment)) && length(var.name) + length(var.environment) <= 20
+    error_message = "environment is lowercase letters and digits, beginning with a letter, and with name at most 20 characters: names of service accounts are built from both."
   }
 }
 
