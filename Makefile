@@ -31,7 +31,7 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu lint format compile images sbom audit bench drift-bench \
+.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format compile images sbom audit bench drift-bench \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -64,6 +64,11 @@ test-dags:
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
 	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
+
+# in a namespace of its own, with the image `base` of the registry in pipelines/environments.py
+test-cluster: $(VENV)/.dev ## Run the cluster's tests on a real one: make test-cluster KUBECONFIG=file
+	@test -n "$(KUBECONFIG)" || { echo "KUBECONFIG is empty; name the file: make test-cluster KUBECONFIG=~/.kube/config"; exit 2; }
+	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v tests/cluster
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check

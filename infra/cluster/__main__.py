@@ -23,7 +23,10 @@ def main() -> None:
     charts = yaml.safe_load(CHARTS.read_text())
     try:
         commands = (
-            [f"REGISTRY={SITES[args.cloud].registry}", *core.install(charts, args.cloud, f"nightshift-{args.environment}")]
+            [
+                f"REGISTRY={SITES[args.cloud].registry}",
+                *core.install(charts, args.cloud, f"nightshift-{args.environment}"),
+            ]
             if args.action == "install"
             else core.uninstall(charts, args.cloud)
         )

@@ -25,6 +25,7 @@ from pipelines.engines.airflow.operators.kubernetes import USER
 from tests import postgresql, tracking
 from tests.cluster import docker
 from tests.cluster.cluster import Cluster, running
+from tests.cluster.kinds import POD
 from tests.cluster.samples import named
 from tests.cluster.services import Service, proxy
 from tests.dags import chart
@@ -212,7 +213,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
 def disturb(airflow: Inside) -> None:
     """Take a node away below one step of the training, and the pod of another."""
     airflow.nodes.remove_node(airflow.wait_for("features", "first")["spec"]["nodeName"])
-    airflow.nodes.delete_pod(airflow.wait_for("evaluation", "first")["metadata"]["name"], NAMESPACE)
+    airflow.nodes.delete(POD, airflow.wait_for("evaluation", "first")["metadata"]["name"], namespace=NAMESPACE)
 
 
 def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:

@@ -339,7 +339,9 @@ def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(s
 def test_images_come_from_the_registry_that_pipelines_are_compiled_for(script: Script) -> None:
     commands = core.install(CHARTS, "aws", "c")
     exporter = commands[-1].replace("kubectl kustomize", f"{shutil.which('kubectl')} kustomize")
-    done, asked = script([exporter.replace("kubectl apply --filename -", "grep image:")], REGISTRY="localhost:5000/acme")
+    done, asked = script(
+        [exporter.replace("kubectl apply --filename -", "grep image:")], REGISTRY="localhost:5000/acme"
+    )
 
     assert done.stdout.split() == ["image:", f"localhost:5000/acme/{AWS.placements[Role.LIGHT].image.split('/')[-1]}"]
     assert core.REGISTRY in (ROOT / "infra/monitoring/exporter.yaml").read_text()
@@ -347,7 +349,9 @@ def test_images_come_from_the_registry_that_pipelines_are_compiled_for(script: S
 
 
 def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: Script) -> None:
-    done, asked = script(core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", REGISTRY="r", fails="--install kserve-crd")
+    done, asked = script(
+        core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", REGISTRY="r", fails="--install kserve-crd"
+    )
 
     assert done.returncode and asked[-1].startswith("upgrade --install kserve-crd")
     assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
