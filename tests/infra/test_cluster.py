@@ -339,9 +339,7 @@ def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(s
 def test_images_come_from_the_registry_that_pipelines_are_compiled_for(script: Script) -> None:
     commands = core.install(CHARTS, "aws", "c")
     exporter = commands[-1].replace("kubectl kustomize", f"{shutil.which('kubectl')} kustomize")
-    done, asked = script(
-        [exporter.replace("kubectl apply --filename -", "grep image:")], REGISTRY="localhost:5000/acme"
-    )
+    done, _ = script([exporter.replace("kubectl apply --filename -", "grep image:")], REGISTRY="localhost:5000/acme")
 
     assert done.stdout.split() == ["image:", f"localhost:5000/acme/{AWS.placements[Role.LIGHT].image.split('/')[-1]}"]
     assert core.REGISTRY in (ROOT / "infra/monitoring/exporter.yaml").read_text()
