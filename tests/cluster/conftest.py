@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes import client, config
 
+from infra.cluster.core import REGISTRY
 from nightshift.image import image
 from pipelines.environments import AWS, KUBEFLOW_INSIDE
 from tests.cluster import docker
@@ -62,7 +63,8 @@ def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster
     if not docker.reachable():
         missing("no container engine answers")
     kubeflow = str(urlsplit(KUBEFLOW_INSIDE).hostname)
-    runtime = docker.DockerRuntime({image("base", AWS.registry): IMAGE}, hosts=(kubeflow,))
+    pulled = {image("base", registry): IMAGE for registry in (AWS.registry, REGISTRY)}
+    runtime = docker.DockerRuntime(pulled, hosts=(kubeflow,))
     if runtime.user(IMAGE) is None:
         missing(f"image {IMAGE} is not built, run: make images")
     with running(runtime, tmp_path) as found:

@@ -19,6 +19,7 @@ import psycopg2
 import pytest
 import yaml
 
+from nightshift.image import image
 from pipelines import environments
 from pipelines.engines.airflow import standalone
 from pipelines.engines.airflow.operators.kubernetes import USER
@@ -53,11 +54,8 @@ MANIFESTS = {
     ],
 }
 # what the registry of a cluster holds; the image for GPUs is not built here
-REGISTRY, STEPS = "registry.example.com/", environments.AWS.placements
-IMAGES = {
-    chart.IMAGE: chart.IMAGE.removeprefix(REGISTRY),
-    **{each.image: STEPS[environments.Role.LIGHT].image.removeprefix(REGISTRY) for each in STEPS.values()},
-}
+STEPS = environments.AWS.placements
+IMAGES = {chart.IMAGE: image("airflow"), **{each.image: image("base") for each in STEPS.values()}}
 CONFIG_FILE = "/etc/nightshift/small.yaml"
 
 
