@@ -45,7 +45,7 @@ def test_the_dockerfile_has_nothing_for_hadolint_to_say() -> None:
 def test_every_image_ends_as_a_user_that_is_not_root() -> None:
     stages = re.findall(r"^FROM [^\n]* AS (\S+)\n(.*?)(?=^FROM |\Z)", DOCKERFILE.read_text(), re.MULTILINE | re.DOTALL)
 
-    assert [name for name, body in stages if "\nUSER 10001:10001\n" not in body] == ["runtime", "source"]
+    assert [name for name, body in stages if "\nUSER 10001:10001\n" not in body] == ["runtime", "source", "endpoint"]
 
 
 def test_the_dockerfile_has_nothing_for_trivy_to_say() -> None:
