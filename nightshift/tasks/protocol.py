@@ -101,6 +101,7 @@ class FeatureSetup:
         events: by day.
         device: `cpu` or `cuda`.
         scratch: URI where workers leave what others need.
+        dask: the cluster whose workers those are; empty for this process.
     """
 
     config: Config
@@ -108,6 +109,7 @@ class FeatureSetup:
     events: Table
     device: str
     scratch: str
+    dask: str
 
 
 @dataclass(frozen=True)
