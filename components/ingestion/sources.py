@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from components.ingestion.digests import Digests
 from nightshift import storage, tasks
 from nightshift.config import Config
-from nightshift.config.source import Columns, Simulator
+from nightshift.config.columns import Columns, Holds
+from nightshift.config.source import Simulator
 from nightshift.errors import UnavailableError, UserError
 from nightshift.splits import Days, lookback
 
@@ -91,7 +92,9 @@ def connect(data: str, config: Config, labels_due: date, digests: Digests | None
         raise UserError(f"source.{key} is {config.source.pattern!r}; it has to end in one of {', '.join(FORMATS)}")
     known = {} if digests is None else digests
     source: Source = Folder(data, config, known) if config.source.files else OneTable(data, config)
-    return Files(source, data, config.columns.image) if config.columns.image else source
+    for column in config.columns.holding(Holds.FILE).values():
+        source = Files(source, data, column)
+    return source
 
 
 def _require_simulated(config: Config) -> None:
@@ -165,7 +168,7 @@ class Simulated:
     alike: ClassVar = True
     config: Simulator
     labels_due: date
-    kind: str = "tabular"
+    kind: str
 
     def name(self, day: date) -> str:
         """Return what to call the day's rows in a message."""

@@ -159,7 +159,9 @@ def _labeled(job: Job, record: Release) -> Days:
 def _compared(job: Job, record: Release, table: Table, day: date) -> Tally:
     """Return what a day's labels say: each version's loss, event by event."""
     uris = [_version(job, served).uri for served in record.versions]
-    return sequential.paired(*tasks.find(job.config.task.kind).release.losses(table, day, uris))
+    task = tasks.find(job.config.task.kind).release
+    champion, challenger = task.losses(table, day, uris)
+    return sequential.paired(champion, challenger, task.WORST)
 
 
 def _advanced(job: Job, verdicts: Sequence[Verdict]) -> Release:

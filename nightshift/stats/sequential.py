@@ -45,14 +45,15 @@ class Tally:
         return cls(len(observations), float(observations.sum()), float(np.square(observations).sum()))
 
 
-def paired(champion: Floats, challenger: Floats) -> Tally:
+def paired(champion: Floats, challenger: Floats, worst: float = 1.0) -> Tally:
     """Return a day's tally of events that both versions scored.
 
     Args:
-        champion: the loss of each event, between 0 and 1, float of shape (n,); a squared error, for example.
+        champion: the loss of each event, not negative, float of shape (n,); a squared error, for example.
         challenger: the same of the challenger.
+        worst: the loss that higher ones count as, since observations are bounded.
     """
-    return Tally.of(champion - challenger)
+    return Tally.of((np.minimum(champion, worst) - np.minimum(challenger, worst)) / worst)
 
 
 def assigned(loss: Floats, by_challenger: npt.NDArray[np.bool_], share: float) -> Tally:

@@ -10,7 +10,7 @@ import pandas as pd
 from onnx import TensorProto, helper, numpy_helper
 
 from nightshift.config import parse
-from nightshift.config.classes import Texts
+from nightshift.config.texts import Texts
 from nightshift.contracts import package, tables
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.tasks.texts import candidates
@@ -50,7 +50,7 @@ def config(**task: Any) -> dict[str, Any]:
 
 
 def task(**fields: Any) -> Texts:
-    found = parse(config(**fields)).classes
+    found = parse(config(**fields)).task
     assert isinstance(found, Texts)
     return found
 

@@ -13,14 +13,14 @@ from scipy.stats import wasserstein_distance
 from sklearn.metrics import average_precision_score
 
 from components.drift import core
-from nightshift.config.policy import Drift
+from nightshift.config.tabular import TabularDrift
 from nightshift.contracts.drift import Column, Promise, Signal
 from nightshift.contracts.verdict import Measure, Verdict
 from nightshift.stats import shift
 from nightshift.tasks.tabular import drift
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "data" / "handbook" / "golden_features"
-LIMITS = Drift(psi=0.2, wasserstein=0.2, max_drifted_share=0.5)
+LIMITS = TabularDrift(psi=0.2, wasserstein=0.2, max_drifted_share=0.5)
 SHARES = arrays(float, 5, elements=st.floats(0, 1)).filter(lambda counts: counts.sum() > 0).map(lambda c: c / c.sum())
 # few distinct values make ties, the wide range makes none, and some values are missing
 SAMPLES = arrays(float, st.integers(1, 60), elements=st.sampled_from([0, 1, 2, np.nan]) | st.floats(-1e9, 1e9))
@@ -320,9 +320,9 @@ def test_the_published_features_are_stable_over_two_weeks_and_raised_amounts_are
     reference, current = pd.concat(days[:7])[inputs], pd.concat(days[-7:])[inputs]
     assert len(inputs) == 15
 
-    found = shift.compare(reference, [current], inputs, Drift())
+    found = shift.compare(reference, [current], inputs, TabularDrift())
     dearer = current.assign(TX_AMOUNT=current["TX_AMOUNT"] * 1.5)
-    raised = shift.compare(reference, [dearer], inputs, Drift())
+    raised = shift.compare(reference, [dearer], inputs, TabularDrift())
 
     assert max(moved.psi for moved in found) < 0.05
     assert max(moved.wasserstein or 0 for moved in found) < 0.1

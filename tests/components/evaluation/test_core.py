@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import precision_recall_curve
 
-from nightshift.config.policy import Evaluation
+from nightshift.config.tabular import TabularEvaluation
 from nightshift.contracts.evaluation import Cost, PrecisionRecall
 from nightshift.contracts.verdict import Opponent
 from nightshift.errors import UserError
@@ -19,7 +19,7 @@ from nightshift.stats.ranking import Metrics
 from nightshift.tasks.tabular import judging
 from tests import packages
 
-GATE = Evaluation(top_k=20, min_positives=50, min_average_precision=0.3, max_average_precision=0.99, tolerance=0.02)
+GATE = TabularEvaluation(top_k=20)
 OLD, NEW = "2024-03-01", "2024-03-02"
 NONE_YET = "There was no champion to compare with."
 
@@ -209,7 +209,7 @@ def test_the_measures_are_the_figures_with_their_limits_and_intervals() -> None:
 
 
 def test_an_alert_costs_its_check_and_a_missed_fraud_its_amount() -> None:
-    limits = Evaluation(cost_missed_positive=2, cost_alert=3)
+    limits = TabularEvaluation(cost_missed_positive=2, cost_alert=3)
     labels, amounts = np.array([1, 1, 0, 0]), np.array([100.0, 40.0, 70.0, 10.0])
 
     assert judging.costs(labels, amounts, np.array([True, False, True, False]), limits).tolist() == [3, 80, 3, 0]

@@ -10,7 +10,7 @@ from pandera.errors import SchemaError, SchemaErrors
 
 from components.ingestion import core
 from nightshift.config import parse
-from nightshift.config.source import Simulator
+from nightshift.config.tabular import TabularSimulator
 from nightshift.errors import UserError
 from nightshift.tasks.columns import IDENTIFIERS
 from nightshift.tasks.tabular import simulator
@@ -18,7 +18,7 @@ from nightshift.tasks.tabular import simulator
 from .conftest import CONFIG
 
 DAY = date(2024, 3, 10)
-WORLD = Simulator(customers=60, terminals=120)
+WORLD = TabularSimulator(customers=60, terminals=120)
 SPOILED = {
     "missing_key": ("customer_id", None),
     "unparsable_time": ("time", "yesterday"),
@@ -240,7 +240,7 @@ def test_no_row_is_lost_and_no_bad_one_is_kept(spoiling, due):
 
 def test_the_simulator_corrupts_rows_for_every_rule_in_turn():
     share = 0.5
-    frame = simulator.day(Simulator(customers=600, terminals=1200, corrupt_share=share), DAY)
+    frame = simulator.day(TabularSimulator(customers=600, terminals=1200, corrupt_share=share), DAY)
     quarantined = split(frame).quarantined
     each = share * len(frame) / 7
     assert set(quarantined) == {*SPOILED, "duplicate_id"}

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 from nightshift.contracts.profile import PhaseName
-from nightshift.errors import UserError
 from shop_counts import training
 
 
@@ -14,7 +13,3 @@ def selected_fit(setup, model, phase):
         matrix, kind = sample.matrix, model.candidates[name].kind
     fit = {"fit": lambda: sample.fit(name), "brief": lambda: lambda: sample.fit(name)}
     return SimpleNamespace(name=name, kind=kind, device="cpu", is_network=False, inputs=matrix, batch=1024, **fit)
-
-
-def network(_, name, __):
-    raise UserError(f"task.candidates.{name} is no network")
