@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.release.targets import Part
-from components.release.targets.standard import PRIORITY, Scaled, Standard
+from components.release.targets import VersionShare
+from components.release.targets.kserve_raw import PRIORITY, RawDeploymentSettings, Standard
 from infra.terraform import INFRA
 from nightshift.errors import UserError
 from nightshift.registry import Version
@@ -19,12 +19,12 @@ from tests.cluster import security
 from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json, Kind
 from tests.cluster.operations import is_ready
-from tests.components.release.targets.standard import NAME, deployment
+from tests.components.release.targets.kserve_raw import NAME, deployment
 from tests.infra import kustomize
 from tests.infra.test_installed import Idle
 
 IMAGE, SECRET = "registry.example.com/nightshift/serving:0.2.0", "nightshift-serving"
-PLACE = Scaled("nightshift", IMAGE, "serving", SECRET)
+PLACE = RawDeploymentSettings("nightshift", IMAGE, "serving", SECRET)
 pytestmark = [
     pytest.mark.skipif(not CRDS.exists(), reason=f"{CRDS} is missing"),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH: nothing was rendered"),
@@ -81,8 +81,8 @@ def asked(*_: object) -> bytes:
     raise AssertionError("nothing is asked here")
 
 
-def part(number: int) -> Part:
-    return Part(Version("fraud", number, f"s3://bucket/mlflow/{number}", str(number) * 64, {}), 1.0, {}, 0.5)
+def part(number: int) -> VersionShare:
+    return VersionShare(Version("fraud", number, f"s3://bucket/mlflow/{number}", str(number) * 64, {}), 1.0, {}, 0.5)
 
 
 def served(cluster: Cluster) -> list[Json]:

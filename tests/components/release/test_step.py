@@ -15,7 +15,7 @@ import pytest
 from components.release import core, manage
 from components.release.__main__ import advance
 from components.release.core import Moment
-from components.release.targets import BadVersionError, Part, Target, places
+from components.release.targets import BadVersionError, VersionShare, Target, factory
 from components.release.targets.local import Local
 from components.release.targets.sagemaker import Clients, Place, SageMaker
 from nightshift import registry, release
@@ -72,7 +72,7 @@ def begin(stocked: str, champion: int, challenger: int, at: datetime = BEGAN, na
     release.change(place, lambda record: core.start(record, served, Moment(at, "test")))
 
 
-def step(args: Namespace, days: float = 3, find_target: FindTarget = places.of, began: datetime = BEGAN) -> Release:
+def step(args: Namespace, days: float = 3, find_target: FindTarget = factory.find_target, began: datetime = BEGAN) -> Release:
     advance(args, began + timedelta(days=days), find_target)
     return Release.read(args.release)
 
@@ -172,20 +172,20 @@ class One:
         self.served: list[int] = []
         self._shares: dict[int, float] = {}
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, parts: Sequence[VersionShare]) -> None:
         self._shares = {part.version.version: part.traffic for part in parts}
         self.served += self._shares
 
     def serving(self) -> dict[int, float]:
         return self._shares
 
-    def ask(self, part: Part) -> Any:
+    def ask(self, part: VersionShare) -> Any:
         return {"predictions": [{"score": part.score}]}
 
     def measured(self, *_: object) -> None:
         pass
 
-    def clean(self, parts: Sequence[Part]) -> None:
+    def clean(self, parts: Sequence[VersionShare]) -> None:
         pass
 
 
@@ -204,7 +204,7 @@ class Bad(One):
         super().__init__()
         self._error = error
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, parts: Sequence[VersionShare]) -> None:
         if parts[0].version.version == 3:
             raise self._error
         super().apply(parts)
@@ -228,10 +228,10 @@ def test_a_version_that_is_wrong_is_rolled_back_unless_the_champion_does_not_ans
     use_case: UseCase, stocked: str
 ) -> None:
     class Mute(Bad):
-        def ask(self, part: Part) -> Any:
+        def ask(self, part: VersionShare) -> Any:
             raise BadVersionError("it does not answer")
 
-        def clean(self, parts: Sequence[Part]) -> None:
+        def clean(self, parts: Sequence[VersionShare]) -> None:
             assert parts  # or the endpoint would be gone
 
     begin(stocked, 1, 3)
@@ -251,7 +251,7 @@ def test_a_challenger_in_shadow_is_not_to_blame_for_a_champion_that_does_not_ans
     class Brief(One):
         answers = iter([BadVersionError("it does not answer")])
 
-        def ask(self, part: Part) -> Any:
+        def ask(self, part: VersionShare) -> Any:
             for error in self.answers:
                 raise error
             return super().ask(part)
@@ -274,7 +274,7 @@ def test_on_a_target_with_shares_it_goes_through_them_and_back_at_once_when_it_i
         for number in (1, 3):
             version = registry.find(stocked, "fraud", number)
             server = serving(version.uri, tmp_path / str(number) / "current.json")
-            fleet.add(FEATURES, places.part("", version, 1.0), stack.enter_context(server).url)
+            fleet.add(FEATURES, factory.build_share("", version, 1.0), stack.enter_context(server).url)
         account = stack.enter_context(aws(fleet))
 
         def sagemaker(_: State, name: str) -> SageMaker:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import requests
 
-from components.release.targets import places
+from components.release.targets import factory
 from components.release.targets.cloudrun import Access
 from tests.components.release.targets.versions import Counted, Fleet
 
@@ -322,7 +322,7 @@ def cloud_run(fleet: Fleet) -> Iterator[tuple[Run, Access]]:
 
     def ask(url: str, audience: str, body: bytes) -> bytes:
         run.counted.count("invoke")
-        return places._post(url, body, f"for {audience}", "it needs a role")
+        return factory._post(url, body, f"for {audience}", "it needs a role")
 
     try:
         with Session(run.counted) as session:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from components.release.targets import Part
+from components.release.targets import VersionShare
 from nightshift.contracts import package
 from nightshift.local import examples
 from nightshift.registry import Version
@@ -29,7 +29,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
                 running = stack.enter_context(serving(uri, folder / f"{kind}-{number}.json"))
                 asked = examples.without_state(str(folder / "lake"), name, uri)
                 version = Version("fraud", number, f"s3://registry/{kind}/{number}", package.load(uri).sha256, {})
-                found.add(kind, Part(version, 1.0, asked.request, asked.score), running.url)
+                found.add(kind, VersionShare(version, 1.0, asked.request, asked.score), running.url)
         yield found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from components.release.targets import bring
+from components.release.targets import rollout
 from components.release.targets.kserve import NEWEST, KServe, Place, notes
 from nightshift.errors import UnavailableError, UserError
 from tests.cluster.api import Api
@@ -147,16 +147,16 @@ def waits_for_room(serving: Serving, fleet: Fleet) -> None:
     full = {"hard": {"count/inferenceservices.serving.kserve.io": "0"}}
     said = "create inferenceservices .*exceeded quota"
     with bounded(serving, QUOTA, full), pytest.raises(UnavailableError, match=said):
-        bring(serving.target(), fleet.parts(v1=1))
-    bring(serving.target(), fleet.parts(v1=1))
+        rollout(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     with bounded(serving, QUOTA, {"hard": {"pods": "0"}}):
         with pytest.raises(UnavailableError, match=r"pods .* is forbidden: exceeded quota: bound, .*; run it again"):
-            bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
+            rollout(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
         assert notes(serving.objects[0])[NEWEST].startswith("2:")  # nothing is taken back
         with pytest.raises(InterruptedError):
             serving.target(interrupted).apply(fleet.parts(v1=1))
         assert notes(serving.objects[0])[NEWEST].startswith("1:")  # unless it is asked for, without a wait before it
-    bring(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v2=1), fleet.parts(v1=1))
     assert serving.target().serving() == {2: 1}
 
 
@@ -169,12 +169,12 @@ def blames_no_version(serving: Serving, fleet: Fleet) -> None:
     refused = "gets no pods in 'nightshift', whatever the version: .*pods .* is forbidden: "
     serving.controller.adds = {"hostNetwork": True}
     with pytest.raises(UserError, match=f'{refused}violates PodSecurity "baseline:latest"') as security:
-        bring(serving.target(), fleet.parts(v1=1))
+        rollout(serving.target(), fleet.parts(v1=1))
     serving.controller.adds = {}
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     limits = {"limits": [{"type": "Container", "max": {"memory": "1Gi"}}]}
     with bounded(serving, LIMITS, limits), pytest.raises(UserError, match=f"{refused}maximum memory usage") as limit:
         serving.target().apply(fleet.parts(v2=1))
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     assert serving.target().serving() == {1: 1}
     assert {type(security.value), type(limit.value)} == {UserError}

@@ -8,7 +8,7 @@ import pytest
 import requests
 from google.auth.exceptions import RefreshError, TransportError
 
-from components.release.targets import BadVersionError, Part, bring
+from components.release.targets import BadVersionError, VersionShare, rollout
 from components.release.targets.cloudrun import Access, CloudRun, Place
 from nightshift.errors import UnavailableError, UserError
 from tests.components.release.targets.cloud_run import PARENT, RefusedError, Run, check, cloud_run
@@ -47,7 +47,7 @@ def project(server: Project) -> Project:
 def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(
     project: Project, versions: Fleet
 ) -> None:
-    before: list[Part] = []
+    before: list[VersionShare] = []
     for wanted, shares in (
         (versions.parts(v1=1), {1: 1}),
         (versions.parts(v1=0.95, v2=0.05), {1: 0.95, 2: 0.05}),
@@ -56,11 +56,11 @@ def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(
         (versions.parts(v2=0.75, v1=0.25), {2: 0.75, 1: 0.25}),
         (versions.parts(v2=1), {2: 1}),  # as after a rollback
     ):
-        bring(project.target(), wanted, before)
+        rollout(project.target(), wanted, before)
         assert project.target().serving() == shares
         assert len(project.there.revisions) == len(shares)
         project.there.counted.calls.clear()
-        bring(project.target(), wanted, before)
+        rollout(project.target(), wanted, before)
         assert project.there.counted.changes == []
         before = wanted
     project.target().clean(())
@@ -68,10 +68,10 @@ def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(
 
 
 def test_a_larger_percentage_is_one_call_and_makes_no_revision(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=0.95, v2=0.05))
+    rollout(project.target(), fleet.parts(v1=0.95, v2=0.05))
     before = set(project.there.revisions)
     project.there.counted.calls.clear()
-    bring(project.target(), fleet.parts(v1=0.75, v2=0.25))
+    rollout(project.target(), fleet.parts(v1=0.75, v2=0.25))
     assert project.there.counted.changes == [f"PATCH /v2/{PARENT}/services/fraud"]
     assert set(project.there.revisions) == before
 
@@ -79,7 +79,7 @@ def test_a_larger_percentage_is_one_call_and_makes_no_revision(project: Project,
 def test_a_version_runs_as_the_place_says_and_may_go_when_nobody_asks(project: Project, fleet: Fleet) -> None:
     (part,) = fleet.parts(v1=1)
     place = dataclasses.replace(PLACE, cpu=2, memory="2Gi", max_replicas=9, concurrency=16)
-    bring(CloudRun("fraud", place, project.access, project.there.pause), [part])
+    rollout(CloudRun("fraud", place, project.access, project.there.pause), [part])
     template = project.service["template"]
     assert template["scaling"] == {"minInstanceCount": 0, "maxInstanceCount": 9}
     assert template["maxInstanceRequestConcurrency"] == 16
@@ -92,13 +92,13 @@ def test_a_version_runs_as_the_place_says_and_may_go_when_nobody_asks(project: P
 def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
     project: Project, fleet: Fleet, how: str
 ) -> None:
-    bad: list[Part] = getattr(fleet, how)()
+    bad: list[VersionShare] = getattr(fleet, how)()
     said = {"broken": "Cloud Run refuses: .*failed to start", "wrong": "where its files score 0.123"}[how]
     with pytest.raises(UserError, match=said):
-        bring(project.target(), bad)
+        rollout(project.target(), bad)
     assert project.there.state() == NOTHING
 
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     before, shares = project.there.state(), []
 
     def watched(seconds: float) -> None:
@@ -107,7 +107,7 @@ def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
 
     target = CloudRun("fraud", PLACE, project.access, watched)
     with pytest.raises(UserError, match=said):
-        bring(target, bad, fleet.parts(v1=1))
+        rollout(target, bad, fleet.parts(v1=1))
     assert project.there.state() == before
     assert shares and all(each == {1: 1} for each in shares)
 
@@ -120,10 +120,10 @@ def unavailable() -> bytes:
 def test_a_version_that_starts_and_gives_no_answer_never_gets_a_request(
     project: Project, fleet: Fleet, answer: Callable[[], bytes]
 ) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     before = project.there.state()
     with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
-        bring(project.target(), bad, fleet.parts(v1=1))
+        rollout(project.target(), bad, fleet.parts(v1=1))
     assert project.there.state() == before
 
 
@@ -143,24 +143,24 @@ def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_ba
 ) -> None:
     for bad, said in ((fleet.broken(), "failed to start"), (fleet.wrong(), "where its files score")):
         project.there.clear()
-        bring(project.target(), fleet.parts(v1=1))
+        rollout(project.target(), fleet.parts(v1=1))
         before = project.there.state()
 
-        def act(bad: list[Part] = bad, said: str = said) -> None:
+        def act(bad: list[VersionShare] = bad, said: str = said) -> None:
             with pytest.raises(UserError, match=said):
-                bring(project.target(), bad, fleet.parts(v1=1))
+                rollout(project.target(), bad, fleet.parts(v1=1))
 
         assert killed_everywhere(project.there.counted, act, project.there.saved(), project.there.state) > 10
         assert project.there.state() == before
 
 
 def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     restore = project.there.saved()
 
     def refused(said: str) -> None:
         before = project.there.state()
-        for act in (lambda: bring(project.target(), fleet.parts(v2=1)), lambda: project.target().clean(())):
+        for act in (lambda: rollout(project.target(), fleet.parts(v2=1)), lambda: project.target().clean(())):
             with pytest.raises(UserError, match=said):
                 act()
         assert project.there.state() == before
@@ -175,13 +175,13 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(project: 
 
 
 def test_what_others_have_set_of_our_service_and_their_revisions_stay(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     theirs = f"{PARENT}/services/fraud/revisions/fraud-00002-abc"
     project.there.revisions[theirs] = {"name": theirs, "template": {}, "etag": "0"}
     project.service["ingress"] = "INGRESS_TRAFFIC_INTERNAL_ONLY"
     project.service["labels"]["team"] = "somebody"
-    bring(project.target("fraud-v2"), fleet.parts(v1=1))
-    bring(project.target(), fleet.parts(v2=1))
+    rollout(project.target("fraud-v2"), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v2=1))
     assert theirs in project.there.revisions
     assert project.service["ingress"] == "INGRESS_TRAFFIC_INTERNAL_ONLY"
     assert project.service["labels"] == {"nightshift": "fraud", "team": "somebody"}
@@ -190,7 +190,7 @@ def test_what_others_have_set_of_our_service_and_their_revisions_stay(project: P
 
 
 def test_who_has_changed_the_service_meanwhile_is_not_overwritten(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     found = project.target()._settled()
     project.service["etag"] = "7"
     before = project.there.state()
@@ -262,7 +262,7 @@ def test_the_server_of_these_tests_refuses_what_is_not_of_the_published_types(bo
 
 def test_an_instance_with_a_gpu_has_the_server_use_it(project: Project, fleet: Fleet) -> None:
     place = dataclasses.replace(PLACE, accelerator="nvidia-l4", cpu=4, memory="16Gi")
-    bring(CloudRun("fraud", place, project.access, project.there.pause), fleet.parts(v1=1))
+    rollout(CloudRun("fraud", place, project.access, project.there.pause), fleet.parts(v1=1))
     template = project.service["template"]
     assert template["nodeSelector"] == {"accelerator": "nvidia-l4"}
     (container,) = template["containers"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.release.targets import BadVersionError, Part, bring
+from components.release.targets import BadVersionError, VersionShare, rollout
 from components.release.targets.knative import Knative
 from components.release.targets.kserve import Place
 from nightshift.errors import UnavailableError, UserError
@@ -48,10 +48,10 @@ def test_a_release_goes_through_its_shares_to_one_version_and_back(serving: Serv
         (versions.parts(v2=1), {2: 1}),
     ]
     for parts, shares in steps:
-        bring(serving.target(), parts)
+        rollout(serving.target(), parts)
         assert serving.target().serving() == shares
         serving.counted.calls.clear()
-        bring(serving.target(), parts)
+        rollout(serving.target(), parts)
         assert serving.counted.changes == []
     assert "canaryTrafficPercent" not in serving.objects[0]["spec"]["predictor"]
     serving.target().clean(())
@@ -59,11 +59,11 @@ def test_a_release_goes_through_its_shares_to_one_version_and_back(serving: Serv
 
 
 def test_a_larger_share_makes_no_new_revision(serving: Serving, fleet: Fleet) -> None:
-    bring(serving.target(), fleet.parts(v1=0.95, v2=0.05))
+    rollout(serving.target(), fleet.parts(v1=0.95, v2=0.05))
     before = serving.objects[0]["status"]["components"]["predictor"]["latestCreatedRevision"]
     for parts in (fleet.parts(v1=0.75, v2=0.25), fleet.parts(v2=1)):
         serving.counted.calls.clear()
-        bring(serving.target(), parts)
+        rollout(serving.target(), parts)
         assert serving.counted.changes == ["replace_namespaced_custom_object"]
     assert serving.objects[0]["status"]["components"]["predictor"]["latestCreatedRevision"] == before
 
@@ -72,13 +72,13 @@ def test_a_larger_share_makes_no_new_revision(serving: Serving, fleet: Fleet) ->
 def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
     serving: Serving, fleet: Fleet, how: str
 ) -> None:
-    bad: list[Part] = getattr(fleet, how)()
+    bad: list[VersionShare] = getattr(fleet, how)()
     said = {"broken": "exited with code 2", "wrong": "where its files score 0.123"}[how]
     with pytest.raises(UserError, match=said):
-        bring(serving.target(), bad)
+        rollout(serving.target(), bad)
     assert serving.objects == []
 
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     shares = []
     pause = serving.controller.pause
 
@@ -88,7 +88,7 @@ def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
 
     endpoint = serving.target(watched)
     with pytest.raises(UserError, match=said):
-        bring(endpoint, bad, fleet.parts(v1=1))
+        rollout(endpoint, bad, fleet.parts(v1=1))
     assert serving.target().serving() == {1: 1}
     assert all(set(each) <= {1} for each in shares)
 
@@ -97,9 +97,9 @@ def test_a_version_that_does_not_start_or_answers_wrongly_never_gets_a_request(
 def test_a_version_that_starts_and_gives_no_answer_is_taken_back(
     serving: Serving, fleet: Fleet, answer: Callable[[], bytes]
 ) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
-        bring(serving.target(), bad, fleet.parts(v1=1))
+        rollout(serving.target(), bad, fleet.parts(v1=1))
     assert serving.target().serving() == {1: 1}
 
 
@@ -125,11 +125,11 @@ def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving:
 def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(
     serving: Serving, fleet: Fleet
 ) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
 
     def act() -> None:
         with pytest.raises(UserError):
-            bring(serving.target(), fleet.broken(), fleet.parts(v1=1))
+            rollout(serving.target(), fleet.broken(), fleet.parts(v1=1))
 
     assert killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state) > 10
     assert serving.target().serving() == {1: 1}
@@ -141,20 +141,20 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(serving: 
     serving.cluster.apply(
         {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": meta, "spec": spec}
     )
-    for act in (lambda: bring(serving.target(), fleet.parts(v1=1)), lambda: serving.target().clean(())):
+    for act in (lambda: rollout(serving.target(), fleet.parts(v1=1)), lambda: serving.target().clean(())):
         with pytest.raises(UserError, match="'fraud' exists and has no annotation nightshift/use-case=fraud"):
             act()
     assert [value["spec"] for value in serving.objects] == [spec]
 
 
 def test_ours_that_somebody_has_changed_is_made_what_it_should_be(serving: Serving, fleet: Fleet) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
 
     def edit(found: Json) -> None:
         found["spec"]["predictor"]["containers"][0]["image"] = "another"
 
     serving.edit(edit)
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     assert serving.objects[0]["spec"]["predictor"]["containers"][0]["image"] == PLACE.image
     assert serving.target().serving() == {1: 1}
 

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 
 from components.release.core import Slo
-from components.release.targets import BadVersionError, Part, bring
+from components.release.targets import BadVersionError, VersionShare, rollout
 from components.release.targets.sagemaker import AMI, Clients, Place, SageMaker
 from nightshift.errors import UnavailableError, UserError
 from tests.components.release.targets.aws import Aws, aws
@@ -44,12 +44,12 @@ def target(account: Aws) -> SageMaker:
 
 def test_versions_come_and_go_by_shares_and_nothing_of_the_old_ones_stays(account: Aws, versions: Fleet) -> None:
     endpoint = target(account)
-    bring(endpoint, versions.parts(v1=1))
+    rollout(endpoint, versions.parts(v1=1))
     assert endpoint.serving() == {1: 1}
-    bring(endpoint, versions.parts(v1=0.75, v2=0.25), versions.parts(v1=1))
+    rollout(endpoint, versions.parts(v1=0.75, v2=0.25), versions.parts(v1=1))
     assert endpoint.serving() == {1: 0.75, 2: 0.25}
     assert _answers(account, versions) == pytest.approx(0.25, abs=0.08)
-    bring(endpoint, versions.parts(v2=1), versions.parts(v1=0.75, v2=0.25))
+    rollout(endpoint, versions.parts(v2=1), versions.parts(v1=0.75, v2=0.25))
     assert endpoint.serving() == {2: 1}
     assert _answers(account, versions) == 1
 
@@ -72,12 +72,12 @@ def _answers(account: Aws, fleet: Fleet) -> float:
 
 
 def test_a_larger_share_is_one_call_and_no_change_is_none(account: Aws, fleet: Fleet) -> None:
-    bring(target(account), fleet.parts(v1=0.95, v2=0.05))
+    rollout(target(account), fleet.parts(v1=0.95, v2=0.05))
     account.counted.calls.clear()
-    bring(target(account), fleet.parts(v1=0.75, v2=0.25))
+    rollout(target(account), fleet.parts(v1=0.75, v2=0.25))
     assert account.counted.changes == ["UpdateEndpointWeightsAndCapacities"]
     account.counted.calls.clear()
-    bring(target(account), fleet.parts(v1=0.75, v2=0.25))
+    rollout(target(account), fleet.parts(v1=0.75, v2=0.25))
     assert account.counted.changes == []
 
 
@@ -85,16 +85,16 @@ def test_a_larger_share_is_one_call_and_no_change_is_none(account: Aws, fleet: F
 def test_a_version_that_does_not_start_or_answers_wrongly_leaves_what_was_there(
     account: Aws, fleet: Fleet, how: str
 ) -> None:
-    bad: list[Part] = getattr(fleet, how)()
+    bad: list[VersionShare] = getattr(fleet, how)()
     said = {"broken": "did not pass the ping health check", "wrong": "where its files score 0.123"}[how]
     with pytest.raises(UserError, match=said):
-        bring(target(account), bad)
+        rollout(target(account), bad)
     assert account.state() == {"models": [], "configs": [], "endpoints": {}}
 
-    bring(target(account), fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v1=1))
     before = account.state()
     with pytest.raises(UserError, match=said):
-        bring(target(account), bad, fleet.parts(v1=1))
+        rollout(target(account), bad, fleet.parts(v1=1))
     assert target(account).serving() == {1: 1}
     if how == "broken":  # the other one was put back under its configuration
         assert account.state() == before
@@ -104,9 +104,9 @@ def test_a_version_that_does_not_start_or_answers_wrongly_leaves_what_was_there(
 def test_a_version_that_starts_and_gives_no_answer_leaves_what_was_there(
     account: Aws, fleet: Fleet, answer: Callable[[], bytes]
 ) -> None:
-    bring(target(account), fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v1=1))
     with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
-        bring(target(account), bad, fleet.parts(v1=1))
+        rollout(target(account), bad, fleet.parts(v1=1))
     assert target(account).serving() == {1: 1}
 
 
@@ -122,19 +122,19 @@ def test_killed_before_any_call_it_is_brought_about_by_the_next_process(account:
 
 
 def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(account: Aws, fleet: Fleet) -> None:
-    bring(target(account), fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v1=1))
     before = account.state()
 
     def act() -> None:
         with pytest.raises(UserError):
-            bring(target(account), fleet.broken(), fleet.parts(v1=1))
+            rollout(target(account), fleet.broken(), fleet.parts(v1=1))
 
     assert killed_everywhere(account.counted, act, account.saved(), account.state) > 10
     assert account.state() == before
 
 
 def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(account: Aws, fleet: Fleet) -> None:
-    bring(target(account), fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v1=1))
     (model,), (config,) = (account.state()[kind] for kind in ("models", "configs"))
     account.backend._models[model].primary_container["Image"] = "another"
     account.backend.endpoints.clear()
@@ -144,10 +144,10 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(account: 
     assert account.state()["endpoints"] == {}
 
     account.backend._models.clear()
-    bring(target(account), fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v1=1))
     account.backend.endpoints["fraud"].tags = []
     before = account.state()
-    for act in (lambda: bring(target(account), fleet.parts(v2=1)), lambda: target(account).clean(())):
+    for act in (lambda: rollout(target(account), fleet.parts(v2=1)), lambda: target(account).clean(())):
         with pytest.raises(UserError, match="endpoint 'fraud' exists and has no tag nightshift=fraud"):
             act()
     assert account.state() == before and config in before["configs"]
@@ -155,9 +155,9 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(account: 
 
 def test_another_use_case_whose_name_begins_alike_keeps_what_is_its_own(account: Aws, fleet: Fleet) -> None:
     other = SageMaker("fraud-v2", PLACE, account.clients, account.pause)
-    bring(other, fleet.parts(v1=1))
-    bring(target(account), fleet.parts(v1=1))
-    bring(target(account), fleet.parts(v2=1))
+    rollout(other, fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v1=1))
+    rollout(target(account), fleet.parts(v2=1))
     target(account).clean(())
     state = account.state()
     assert [len(state[kind]) for kind in ("models", "configs", "endpoints")] == [1, 1, 1]
@@ -203,7 +203,7 @@ def test_what_a_variants_requests_were_like_is_what_cloudwatch_says_of_them(acco
 
 def test_an_instance_with_a_gpu_has_the_server_use_it(account: Aws, fleet: Fleet) -> None:
     place = dataclasses.replace(PLACE, instance="ml.g4dn.xlarge")
-    bring(SageMaker("fraud", place, account.clients, account.pause), fleet.parts(v1=1))
+    rollout(SageMaker("fraud", place, account.clients, account.pause), fleet.parts(v1=1))
     (config,) = account.state()["configs"]
     (variant,) = account.clients.sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
     assert (variant["InstanceType"], variant["InferenceAmiVersion"]) == (

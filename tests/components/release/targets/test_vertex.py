@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.release.targets import BadVersionError, Part, bring
+from components.release.targets import BadVersionError, VersionShare, rollout
 from components.release.targets.vertex import Clients, Place, Vertex
 from nightshift.errors import UnavailableError, UserError
 from tests.components.release.targets.versions import Fleet, downloaded, killed_everywhere, killed_on_the_way
@@ -51,13 +51,13 @@ def project(server: Project) -> Project:
 def test_versions_come_and_go_by_percentages_and_nothing_of_the_old_ones_stays(
     project: Project, versions: Fleet
 ) -> None:
-    before: list[Part] = []
+    before: list[VersionShare] = []
     for wanted, shares in (
         (versions.parts(v1=1), {1: 1}),
         (versions.parts(v1=0.75, v2=0.25), {1: 0.75, 2: 0.25}),
         (versions.parts(v2=1), {2: 1}),
     ):
-        bring(project.target(), wanted, before)
+        rollout(project.target(), wanted, before)
         assert project.shares == shares
         answered = Counter(_answers(project, versions))
         assert {number: answered[number] for number in shares} == {key: 100 * part for key, part in shares.items()}
@@ -82,10 +82,10 @@ def _answers(project: Project, fleet: Fleet) -> Iterator[int]:
 
 
 def test_a_larger_percentage_is_one_call_and_no_change_is_none(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=0.95, v2=0.05))
+    rollout(project.target(), fleet.parts(v1=0.95, v2=0.05))
     for changes in (["UpdateEndpoint"], []):
         project.there.counted.calls.clear()
-        bring(project.target(), fleet.parts(v1=0.75, v2=0.25))
+        rollout(project.target(), fleet.parts(v1=0.75, v2=0.25))
         assert project.there.counted.changes == changes
 
 
@@ -93,16 +93,16 @@ def test_a_larger_percentage_is_one_call_and_no_change_is_none(project: Project,
 def test_a_version_that_does_not_start_or_answers_wrongly_leaves_what_was_there(
     project: Project, fleet: Fleet, how: str
 ) -> None:
-    bad: list[Part] = getattr(fleet, how)()
+    bad: list[VersionShare] = getattr(fleet, how)()
     said = {"broken": "Vertex AI refuses: .*exit_code: 2", "wrong": "where its files score 0.123"}[how]
     with pytest.raises(UserError, match=said):
-        bring(project.target(), bad)
+        rollout(project.target(), bad)
     assert project.there.state() == {"models": [], "endpoints": {}}
 
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     before = project.there.state()
     with pytest.raises(UserError, match=said):
-        bring(project.target(), bad, fleet.parts(v1=1))
+        rollout(project.target(), bad, fleet.parts(v1=1))
     assert project.there.state() == before
 
 
@@ -111,12 +111,12 @@ def unavailable() -> bytes:
 
 
 def test_a_version_that_starts_and_gives_no_answer_leaves_what_was_there(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     before = project.there.state()
     said = r"version 3 has not answered any of 80 requests.* answers 503"
     with fleet.silent(unavailable) as bad, pytest.raises(BadVersionError, match=said):
         both = [*fleet.parts(v1=0.75), dataclasses.replace(bad[0], traffic=0.25)]
-        bring(project.target(), both, fleet.parts(v1=1))
+        rollout(project.target(), both, fleet.parts(v1=1))
     assert project.there.state() == before
 
 
@@ -130,14 +130,14 @@ def test_behind_a_tracking_server_a_container_reads_where_that_keeps_its_files(p
 
 
 def test_a_version_gets_requests_only_once_it_has_started(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     shares = []
 
     def watched(seconds: float) -> None:
         project.there.pause(seconds)
         shares.append(project.shares)
 
-    bring(Vertex("fraud", PLACE, project.clients, watched), fleet.parts(v2=1), fleet.parts(v1=1))
+    rollout(Vertex("fraud", PLACE, project.clients, watched), fleet.parts(v2=1), fleet.parts(v1=1))
     assert shares[0] == {1: 1}  # while it is uploaded and started
     assert shares[-1] == {2: 1}  # when the other one is taken away
     assert all(each in ({1: 1}, {2: 1}) for each in shares)
@@ -157,26 +157,26 @@ def test_killed_before_any_call_it_is_brought_about_by_the_next_process(project:
 def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(
     project: Project, fleet: Fleet
 ) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     before = project.there.state()
 
     def act() -> None:
         with pytest.raises(UserError, match="exit_code: 2"):
-            bring(project.target(), fleet.broken(), fleet.parts(v1=1))
+            rollout(project.target(), fleet.broken(), fleet.parts(v1=1))
 
     assert killed_everywhere(project.there.counted, act, project.there.saved(), project.there.state) > 10
     assert project.there.state() == before
 
 
 def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=1))
+    rollout(project.target(), fleet.parts(v1=1))
     (name,) = project.there.models
     (endpoint,) = project.there.endpoints.values()
     restore = project.there.saved()
 
     def refused(said: str) -> None:
         before = project.there.state()
-        for act in (lambda: bring(project.target(), fleet.parts(v2=1)), lambda: project.target().clean(())):
+        for act in (lambda: rollout(project.target(), fleet.parts(v2=1)), lambda: project.target().clean(())):
             with pytest.raises(UserError, match=said):
                 act()
         assert project.there.state() == before
@@ -200,11 +200,11 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(project: 
 def test_another_use_case_whose_name_begins_alike_and_somebody_elses_models_stay(
     project: Project, fleet: Fleet
 ) -> None:
-    bring(project.target("fraud-v2"), fleet.parts(v1=1))
+    rollout(project.target("fraud-v2"), fleet.parts(v1=1))
     theirs = api.Model(name=f"{PARENT}/models/fraud-v9-theirs", labels={"team": "somebody"})
     project.there.models[theirs.name] = theirs
     before = project.there.state()
-    bring(project.target(), fleet.parts(v1=0.5, v2=0.5))
+    rollout(project.target(), fleet.parts(v1=0.5, v2=0.5))
     project.target().clean(())
     assert project.there.state() == before
     assert project.target("fraud-v2").serving() == {1: 1}
@@ -220,7 +220,7 @@ def test_what_cannot_be_brought_about_is_said(project: Project, fleet: Fleet) ->
 
 
 def test_who_has_changed_the_endpoint_meanwhile_is_not_overwritten(project: Project, fleet: Fleet) -> None:
-    bring(project.target(), fleet.parts(v1=0.5, v2=0.5))
+    rollout(project.target(), fleet.parts(v1=0.5, v2=0.5))
     target = project.target()
     found = target._standing()
     target.apply(fleet.parts(v1=0.75, v2=0.25))
@@ -231,7 +231,7 @@ def test_who_has_changed_the_endpoint_meanwhile_is_not_overwritten(project: Proj
 
 def test_a_machine_with_a_gpu_has_the_server_use_it(project: Project, fleet: Fleet) -> None:
     place = dataclasses.replace(PLACE, machine="g2-standard-4", accelerator="NVIDIA_L4")
-    bring(Vertex("fraud", place, project.clients, project.there.pause), fleet.parts(v1=1))
+    rollout(Vertex("fraud", place, project.clients, project.there.pause), fleet.parts(v1=1))
     endpoint = project.clients.endpoints.get_endpoint(name=f"{PARENT}/endpoints/fraud")
     (deployed,) = endpoint.deployed_models
     machine = deployed.dedicated_resources.machine_spec

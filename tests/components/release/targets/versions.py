@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from components.release.targets import NoAnswerError, Part, Target, bring
+from components.release.targets import NoAnswerError, VersionShare, Target, rollout
 
 FEATURES, IMAGES, TEXTS = KINDS = ("features", "images", "texts")  # what versions are asked
 
@@ -18,11 +18,11 @@ class Fleet:
 
     def __init__(self) -> None:
         self._kind = FEATURES
-        self._parts: dict[tuple[str, int], Part] = {}
+        self._parts: dict[tuple[str, int], VersionShare] = {}
         self._servers: dict[str, str] = {}
         self.answers: dict[str, Callable[[], bytes]] = {}  # what versions do in place of their servers, by URI
 
-    def add(self, kind: str, part: Part, server: str) -> None:
+    def add(self, kind: str, part: VersionShare, server: str) -> None:
         self._parts[kind, part.version.version] = part
         self._servers[part.version.uri] = server
 
@@ -32,25 +32,25 @@ class Fleet:
         found._kind = kind
         return found
 
-    def parts(self, **shares: float) -> list[Part]:
+    def parts(self, **shares: float) -> list[VersionShare]:
         """`parts(v1=0.95, v2=0.05)`."""
         return [
             dataclasses.replace(self._parts[self._kind, int(name[1:])], traffic=share) for name, share in shares.items()
         ]
 
-    def broken(self) -> list[Part]:
+    def broken(self) -> list[VersionShare]:
         """A version whose container does not start."""
         (part,) = self.parts(v2=1)
         version = dataclasses.replace(part.version, version=3, uri="s3://registry/3", sha256="3" * 64)
         return [dataclasses.replace(part, version=version)]
 
-    def wrong(self) -> list[Part]:
+    def wrong(self) -> list[VersionShare]:
         """A version that starts, and answers what its files do not score."""
         (part,) = self.parts(v2=1)
         return [dataclasses.replace(part, score=0.123)]
 
     @contextmanager
-    def silent(self, answer: Callable[[], bytes]) -> Iterator[list[Part]]:
+    def silent(self, answer: Callable[[], bytes]) -> Iterator[list[VersionShare]]:
         """A version that starts, and does something else than its server when it is asked."""
         parts = self.broken()
         uri = parts[0].version.uri
@@ -73,11 +73,11 @@ class Fleet:
         with urllib.request.urlopen(request) as answer:
             return bytes(answer.read())
 
-    def score(self, uri: str, part: Part) -> float:
+    def score(self, uri: str, part: VersionShare) -> float:
         return float(json.loads(self.answer(uri, json.dumps(part.request).encode()))["predictions"][0]["score"])
 
 
-def downloaded(fleet: Fleet) -> Part:
+def downloaded(fleet: Fleet) -> VersionShare:
     """A version as it comes from a tracking server: its files are copied, anywhere."""
     (part,) = fleet.parts(v1=1)
     source = "mlflow-artifacts:/1/abc/artifacts/model"
@@ -144,7 +144,7 @@ def killed_everywhere(
 
 
 def killed_on_the_way(
-    states: list[list[Part]], find: Callable[[], Target], killed: Callable[[Callable[[], None]], int]
+    states: list[list[VersionShare]], find: Callable[[], Target], killed: Callable[[Callable[[], None]], int]
 ) -> int:
     """Go from one state of a release to the next, killed before each call of each; nothing is left in an empty one.
 
@@ -159,9 +159,9 @@ def killed_on_the_way(
     total = 0
     for before, wanted in zip([[], *states], states, strict=False):
 
-        def act(wanted: list[Part] = wanted, before: list[Part] = before) -> None:
+        def act(wanted: list[VersionShare] = wanted, before: list[VersionShare] = before) -> None:
             if wanted:
-                bring(find(), wanted, before)
+                rollout(find(), wanted, before)
             else:
                 find().clean(())
 

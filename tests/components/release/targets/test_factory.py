@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.release.targets import NoAnswerError, files, places
+from components.release.targets import NoAnswerError, files, factory
 from components.release.targets.cloudrun import CloudRun
 from components.release.targets.kserve import Place
 from components.release.targets.local import Local
@@ -27,7 +27,7 @@ KSERVE = {"kind": "kserve", "namespace": "nightshift", "image": IMAGE, "account"
 
 
 def found(folder: Path, **changed: Any) -> Any:
-    return places.of(State.parse(state(folder, **changed)), "fraud")
+    return factory.find_target(State.parse(state(folder, **changed)), "fraud")
 
 
 def test_without_a_place_it_is_this_machine_or_nowhere(tmp_path: Path) -> None:
@@ -111,15 +111,15 @@ def test_served_models_are_asked_with_their_token(monkeypatch: pytest.MonkeyPatc
     server = HTTPServer(("127.0.0.1", 0), Door)
     url = f"http://127.0.0.1:{server.server_port}"
     with serving(server):
-        monkeypatch.delenv(places.TOKEN, raising=False)
-        assert places.ask(url, b"{}") == b"nobody"
-        monkeypatch.setenv(places.TOKEN, "something")
-        assert places.ask(url, b"{}") == b"Bearer something"
+        monkeypatch.delenv(factory.TOKEN, raising=False)
+        assert factory.ask(url, b"{}") == b"nobody"
+        monkeypatch.setenv(factory.TOKEN, "something")
+        assert factory.ask(url, b"{}") == b"Bearer something"
         with pytest.raises(NoAnswerError, match="answers 503"):
-            places.ask(f"{url}/503", b"")
+            factory.ask(f"{url}/503", b"")
         for status in (401, 403):
-            with pytest.raises(UserError, match=rf"/{status} answers {status}; {places.TOKEN} has to hold") as refused:
-                places.ask(f"{url}/{status}", b"")
+            with pytest.raises(UserError, match=rf"/{status} answers {status}; {factory.TOKEN} has to hold") as refused:
+                factory.ask(f"{url}/{status}", b"")
             assert type(refused.value) is UserError
     with pytest.raises(NoAnswerError, match="does not answer"):
-        places.ask(url, b"{}")
+        factory.ask(url, b"{}")

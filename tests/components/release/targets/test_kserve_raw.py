@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.release.targets import BadVersionError, Part, bring, files, kserve
-from components.release.targets.standard import Scaled
-from components.release.targets.standard import Standard as Target
+from components.release.targets import BadVersionError, VersionShare, rollout, files, kserve
+from components.release.targets.kserve_raw import RawDeploymentSettings
+from components.release.targets.kserve_raw import Standard as Target
 from nightshift.errors import UnavailableError, UserError
 from nightshift.local import endpoint
 from nightshift.serving import options
@@ -18,10 +18,10 @@ from tests.cluster.cluster import CRDS, Cluster, running
 from tests.cluster.kinds import DEPLOYMENT, Json
 from tests.cluster.runtimes import ProcessRuntime
 from tests.components.release.targets.kserve import Serving, blames_no_version, furnish, waits_for_room
-from tests.components.release.targets.standard import NAME, Standard
+from tests.components.release.targets.kserve_raw import NAME, Standard
 from tests.components.release.targets.versions import Fleet, down, killed_everywhere, page
 
-PLACE = Scaled("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "nightshift-serving")
+PLACE = RawDeploymentSettings("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "nightshift-serving")
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,10 @@ def deployment(serving: Serving) -> Json:
 
 def test_a_version_takes_over_and_goes_back_and_nothing_is_written_twice(serving: Serving, versions: Fleet) -> None:
     for parts, version in ((versions.parts(v1=1), 1), (versions.parts(v2=1), 2), (versions.parts(v1=1), 1)):
-        bring(serving.target(), parts)
+        rollout(serving.target(), parts)
         assert serving.target().serving() == {version: 1.0}
         serving.counted.calls.clear()
-        bring(serving.target(), parts)
+        rollout(serving.target(), parts)
         assert serving.counted.changes == []
     serving.target().clean(())
     assert serving.objects == [] and serving.target().serving() == {}
@@ -59,7 +59,7 @@ def test_a_version_takes_over_and_goes_back_and_nothing_is_written_twice(serving
 def test_pods_are_replaced_one_at_a_time_beside_the_others_and_end_when_nobody_asks_them_any_more(
     serving: Serving, fleet: Fleet
 ) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     predictor, made = serving.objects[0]["spec"]["predictor"], deployment(serving)["spec"]
     assert made["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     assert [predictor[name] for name in ("minReplicas", "maxReplicas", "scaleMetric", "scaleTarget")] == [
@@ -75,7 +75,7 @@ def test_pods_are_replaced_one_at_a_time_beside_the_others_and_end_when_nobody_a
 
 
 def test_the_server_understands_what_its_container_is_given(serving: Serving, fleet: Fleet, tmp_path: Path) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     (container,) = serving.objects[0]["spec"]["predictor"]["containers"]
     token = tmp_path / "token"
     token.write_text("something")
@@ -88,7 +88,7 @@ def test_the_server_understands_what_its_container_is_given(serving: Serving, fl
 
 def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(serving: Serving, fleet: Fleet) -> None:
     """Until then KServe repeats that the version before was ready."""
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     said = []
 
     def watched(seconds: float) -> None:
@@ -106,16 +106,16 @@ def test_it_is_not_there_before_the_pods_of_this_change_are_and_no_others(servin
 def test_a_version_that_does_not_start_or_answers_wrongly_is_taken_back(
     serving: Serving, fleet: Fleet, how: str
 ) -> None:
-    bad: list[Part] = getattr(fleet, how)()
+    bad: list[VersionShare] = getattr(fleet, how)()
     said = {"broken": "has timed out progressing", "wrong": "where its files score 0.123"}[how]
     with pytest.raises(UserError, match=said):
-        bring(serving.target(), bad)
+        rollout(serving.target(), bad)
     assert serving.objects == []
 
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     for _ in range(2):
         with pytest.raises(UserError, match=said):
-            bring(serving.target(), bad, fleet.parts(v1=1))
+            rollout(serving.target(), bad, fleet.parts(v1=1))
         assert serving.target().serving() == {1: 1}
 
 
@@ -123,9 +123,9 @@ def test_a_version_that_does_not_start_or_answers_wrongly_is_taken_back(
 def test_a_version_that_starts_and_gives_no_answer_is_taken_back(
     serving: Serving, fleet: Fleet, answer: Callable[[], bytes]
 ) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     with fleet.silent(answer) as bad, pytest.raises(BadVersionError, match="version 3 does not answer: "):
-        bring(serving.target(), bad, fleet.parts(v1=1))
+        rollout(serving.target(), bad, fleet.parts(v1=1))
     assert serving.target().serving() == {1: 1}
 
 
@@ -141,7 +141,7 @@ def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving:
     for before, wanted in (([], fleet.parts(v1=1)), (fleet.parts(v1=1), fleet.parts(v2=1))):
         killed_everywhere(
             serving.counted,
-            lambda wanted=wanted, before=before: bring(serving.target(), wanted, before),
+            lambda wanted=wanted, before=before: rollout(serving.target(), wanted, before),
             serving.controller.saved(),
             serving.state,
         )
@@ -151,11 +151,11 @@ def test_killed_before_any_call_it_is_brought_about_by_the_next_process(serving:
 def test_killed_while_a_bad_version_is_tried_the_next_process_puts_everything_back(
     serving: Serving, fleet: Fleet
 ) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
 
     def act() -> None:
         with pytest.raises(UserError):
-            bring(serving.target(), fleet.broken(), fleet.parts(v1=1))
+            rollout(serving.target(), fleet.broken(), fleet.parts(v1=1))
 
     assert killed_everywhere(serving.counted, act, serving.controller.saved(), serving.state) > 10
     with fleet.silent(down):
@@ -185,23 +185,23 @@ def test_what_bears_the_name_and_is_not_ours_is_refused_and_left_alone(
 ) -> None:
     serving.cluster.apply(foreign())
     with pytest.raises(UserError, match=r"'fraud.*' exists and"):
-        bring(serving.target(), fleet.parts(v1=1))
+        rollout(serving.target(), fleet.parts(v1=1))
     assert serving.counted.changes == []
 
 
 def test_what_is_left_of_an_object_that_was_deleted_is_not_taken_for_that_of_the_new_one(
     serving: Serving, fleet: Fleet
 ) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     serving.cluster.api.operations.delete(serving.controller.kind, "fraud", "nightshift")
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     assert deployment(serving)["metadata"]["ownerReferences"][0]["uid"] == serving.objects[0]["metadata"]["uid"]
 
 
 def test_ours_that_somebody_has_changed_is_made_what_it_should_be(serving: Serving, fleet: Fleet) -> None:
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     serving.edit(lambda found: found["spec"]["predictor"]["containers"][0].update(image="another"))
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     assert deployment(serving)["spec"]["template"]["spec"]["containers"][0]["image"] == PLACE.image
 
 
@@ -219,7 +219,7 @@ def test_what_does_not_become_ready_is_said_and_so_is_what_no_container_can_read
 def test_a_replica_with_a_gpu_has_the_server_use_it(serving: Serving, fleet: Fleet) -> None:
     place = dataclasses.replace(PLACE, gpus=1)
     serving.place = place
-    bring(serving.target(), fleet.parts(v1=1))
+    rollout(serving.target(), fleet.parts(v1=1))
     predictor = serving.objects[0]["spec"]["predictor"]
     (container,) = predictor["containers"]
     assert container["resources"]["limits"] == {"cpu": "2", "memory": "2Gi", "nvidia.com/gpu": "1"}
