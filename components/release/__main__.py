@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from components.release import core, section
 from components.release.core import Moment
-from components.release.targets import BadVersionError, VersionShare, Target, rollout, factory
+from components.release.targets import BadVersionError, Target, VersionShare, factory, rollout
 from nightshift import registry, release, splits, step, storage, tasks
 from nightshift.config import Config, parse
 from nightshift.config.policy import Rollout

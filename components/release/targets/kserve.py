@@ -1,7 +1,8 @@
 """KServe: an InferenceService named after the use case, whose container is our model server.
 
 What KServe makes of it depends on its mode, and each mode is a target: `knative.Knative` splits the requests between
-revisions, `kserve_raw.KServeRawDeployment` has a Deployment replace its pods. Here is what both share, read off KServe 0.18.
+revisions, `kserve_raw.KServeRawDeployment` has a Deployment replace its pods. Here is what both share, read off
+KServe 0.18.
 """
 
 import json

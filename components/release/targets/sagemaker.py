@@ -19,8 +19,8 @@ from components.release.targets import (
     BadVersionError,
     NoAnswerError,
     VersionShare,
-    is_superset,
     ask_until_valid,
+    is_superset,
     parsed,
 )
 from nightshift import storage

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.release.targets import NoAnswerError, files, factory
+from components.release.targets import NoAnswerError, factory, files
 from components.release.targets.cloudrun import CloudRun
 from components.release.targets.kserve import Place
 from components.release.targets.local import Local

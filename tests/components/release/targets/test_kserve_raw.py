@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
-from components.release.targets import BadVersionError, VersionShare, rollout, files, kserve
+from components.release.targets import BadVersionError, VersionShare, files, kserve, rollout
 from components.release.targets.kserve_raw import RawDeploymentSettings
 from components.release.targets.kserve_raw import Standard as Target
 from nightshift.errors import UnavailableError, UserError
@@ -21,7 +21,9 @@ from tests.components.release.targets.kserve import Serving, blames_no_version, 
 from tests.components.release.targets.kserve_raw import NAME, Standard
 from tests.components.release.targets.versions import Fleet, down, killed_everywhere, page
 
-PLACE = RawDeploymentSettings("nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "nightshift-serving")
+PLACE = RawDeploymentSettings(
+    "nightshift", "registry.example.com/nightshift/serving:0.2.0", "serving", "nightshift-serving"
+)
 
 
 @pytest.fixture(scope="module")
