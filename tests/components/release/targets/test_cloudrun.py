@@ -56,7 +56,7 @@ def test_what_others_have_set_of_our_service_and_their_revisions_stay(project: R
 
 
 def test_a_refusal_is_no_fault_of_the_version(project: Run, fleet: Fleet) -> None:
-    with pytest.raises(UserError, match="Cloud Run refuses: .*name Fraud; look at its log") as refused:
+    with pytest.raises(UserError, match=r"Cloud Run refuses: .*name Fraud; look at its log") as refused:
         project.target("Fraud").apply(fleet.split(v1=1))
     assert not isinstance(refused.value, BadVersionError)
 

@@ -11,7 +11,7 @@ from nightshift.serving.__main__ import parser
 from tests.components.release.targets.platform import Killed, Platform
 from tests.components.release.targets.versions import KINDS, Fleet
 
-MODULES = ("cloud_run",)
+MODULES = ("aws",)
 STEPS = (
     {"v1": 1},
     {"v1": 0.95, "v2": 0.05},
