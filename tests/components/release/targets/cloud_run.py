@@ -212,11 +212,9 @@ class Run(Platform):
         resource.delete_time = "2026-01-01T00:00:00Z"
 
         def effect() -> Any:
-            for name in [
-                name for name in self.revisions if name == request.name or name.startswith(f"{request.name}/")
-            ]:
-                del self.revisions[name], self.templates[name]
-            self.services.pop(request.name, None)
+            for kind in (self.services, self.revisions, self.templates):
+                for name in [name for name in kind if f"{name}/".startswith(f"{request.name}/")]:
+                    del kind[name]
             return resource
 
         return self.operations.begin(PARENT, effect)
