@@ -43,8 +43,8 @@ class Local:
         if self.serving() == {share.version.version: share.traffic for share in split}:
             return
         version, challenger = split[0].version, _challenger(split)
-        example = examples.of(self._state, self._name, version.uri)
         try:
+            example = examples.of(self._state, self._name, version.uri)
             endpoint.start_or_update(self._state, version, example, self._port, challenger, self._patience)
         except UserError as error:
             raise BadVersionError(str(error)) from None

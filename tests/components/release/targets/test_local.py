@@ -1,0 +1,33 @@
+"""What is peculiar to this machine; the rest is in `test_targets.py`."""
+
+from pathlib import Path
+from unittest.mock import ANY
+
+from components.release.targets import rollout
+from nightshift import registry
+from nightshift.local import endpoint
+from nightshift.serving import files
+from nightshift.serving.files import Challenger
+from tests.components.release.targets import local
+from tests.components.release.targets.versions import Fleet
+
+
+def test_one_server_goes_from_version_to_version_by_its_pointer(fleet: Fleet, tmp_path: Path) -> None:
+    with local.platform(fleet, tmp_path) as machine:
+        target, versions, folder = machine.target(), machine.fleet, machine.fleet.registry
+        rollout(target, versions.split(v1=1))
+        process = endpoint.running(folder, "fraud")
+        rollout(target, versions.split(v1=0.75, v2=0.25))
+        challenger = registry.find(folder, "fraud", 2)
+        expected = Challenger(2, challenger.uri, ANY, 0.25)
+        assert endpoint.beside(folder, registry.find(folder, "fraud", 1)) == expected
+
+        # killed after the pointer was written, before anybody looked: the server has moved on, or will
+        pointer = Path(files.pointer_uri(folder, "fraud"))
+        before = pointer.read_bytes()
+        rollout(target, versions.split(v2=1))
+        pointer.write_bytes(before)
+        rollout(target, versions.split(v2=1))
+        assert target.serving() == {2: 1}
+        assert endpoint.running(folder, "fraud") == process
+    assert endpoint.running(folder, "fraud") is None
