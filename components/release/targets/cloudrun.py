@@ -180,7 +180,7 @@ class CloudRun:
         content = {"template": self._template(share), "traffic": traffic}
         if service:
             changed = {"name": self._service, "etag": service.etag, **content}
-            request = {"service": changed, "update_mask": {"paths": list(content)}}
+            request: dict[str, Any] = {"service": changed, "update_mask": {"paths": list(content)}}
             return self._api.change(self._clients.services.update_service, request)
         created = {"labels": {LABEL: self._name}, **content}
         request = {"parent": self._parent, "service_id": self._name, "service": created}

@@ -134,8 +134,8 @@ def _cloudrun(serving: dict[str, Any], name: str) -> Target:
     from components.release.targets.google_cloud import find_credentials
 
     settings, credentials = _settings(CloudRunSettings, serving), find_credentials()
-    clients = (kind(credentials=credentials) for kind in (api.ServicesClient, api.RevisionsClient))
-    return CloudRun(name, settings, Clients(*clients, ask=_ask_with_identity))
+    services, revisions = (kind(credentials=credentials) for kind in (api.ServicesClient, api.RevisionsClient))
+    return CloudRun(name, settings, Clients(services, revisions, _ask_with_identity))
 
 
 def _ask_with_identity(url: str, audience: str, body: bytes) -> bytes:

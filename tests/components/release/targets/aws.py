@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.components.release.targets.versions import Fleet, page
 
 SETTINGS = SageMakerSettings("arn:aws:iam::123456789012:role/serving", "example.com/nightshift/serving:0.2.0")
 ACCOUNT, REGION = "123456789012", "us-east-1"
+LOOKS = 3  # until a change has ended
 KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": REGION}
 
 
@@ -63,12 +65,12 @@ class Aws(Platform):
         super().__init__(fleet)
         self.stands_still = False
         self._pending: dict[str, str] = {}  # endpoint -> the configuration that is coming, or "" for none
-        self._seen: set[str] = set()
+        self._looks: Counter[str] = Counter()  # since each of them began
         self.client, runtime, self.cloudwatch = (
             boto3.client(service, endpoint_url=url, **KEYS)
             for service in ("sagemaker", "sagemaker-runtime", "cloudwatch")
         )
-        self.clients = Clients(self.client, runtime, self.cloudwatch, {"Delay": 0, "MaxAttempts": 3})
+        self.clients = Clients(self.client, runtime, self.cloudwatch, {"Delay": 0, "MaxAttempts": 5})
         for client in (self.client, runtime):
             name = client.meta.service_model.service_id.hyphenize()
             client.meta.events.register_first(f"before-send.{name}", self._count)
@@ -151,10 +153,10 @@ class Aws(Platform):
         self.counted.count(event_name.rpartition(".")[2])
 
     def _DescribeEndpoint(self, _: dict[str, Any]) -> None:
-        """Time passes: what has been looked at before becomes what it was asked to."""
-        for name in [] if self.stands_still else self._seen & set(self._pending):
+        """Time passes: what has been looked at often enough becomes what it was asked to."""
+        self._looks = Counter({name: 0 if self.stands_still else self._looks[name] + 1 for name in self._pending})
+        for name in [name for name in self._pending if self._looks[name] == LOOKS]:
             self._settle(self.backend.endpoints[name], self._pending.pop(name))
-        self._seen = set(self._pending)
 
     def _settle(self, endpoint: FakeEndpoint, config: str) -> None:
         if not config:

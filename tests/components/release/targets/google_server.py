@@ -1,6 +1,7 @@
 """What the stand-ins of Google's APIs share: a gRPC server of the real messages, and operations that take time."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from tests.components.release.targets.platform import Counted
 
 POLLING = DEFAULT_POLLING.with_delay(0.001, 0.001).with_timeout(60)
 IMPATIENT = POLLING.with_timeout(0.05)
+LOOKS = 3  # until a change has ended
 Methods = Mapping[str, tuple[Any, Any, Callable[[Any], Any]]]  # what each takes, what it answers, and how
 Effect = Callable[[], Any]  # makes a change and returns what the operation answers, or why it has failed
 
@@ -40,16 +42,16 @@ def last(name: str) -> str:
 
 
 class Operations:
-    """Changes that are under way: each ends when it, or what it changes, is looked at for the second time."""
+    """Changes that are under way: each ends when it, or what it changes, is looked at for the third time."""
 
     def __init__(self) -> None:
         self.stands_still = False
         self._operations: dict[str, operations_pb2.Operation] = {}
         self._pending: dict[str, Effect] = {}
-        self._seen: set[str] = set()
+        self._looks: Counter[str] = Counter()
 
     def clear(self) -> None:
-        for kind in (self._operations, self._pending, self._seen):
+        for kind in (self._operations, self._pending, self._looks):
             kind.clear()
 
     def is_busy(self, resource: str) -> bool:
@@ -64,7 +66,8 @@ class Operations:
         """Time passes."""
         if self.stands_still:
             return
-        for name in self._seen:
+        self._looks.update(self._pending.keys())
+        for name in [name for name in self._pending if self._looks[name] == LOOKS]:
             operation, answer = self._operations[name], self._pending.pop(name)()
             operation.done = True
             if isinstance(answer, str):
@@ -72,7 +75,6 @@ class Operations:
                 operation.error.CopyFrom(status_pb2.Status(code=code, message=answer))
             else:
                 operation.response.Pack(answer if isinstance(answer, empty_pb2.Empty) else type(answer).pb(answer))
-        self._seen = set(self._pending)
 
     @property
     def methods(self) -> Methods:
