@@ -102,6 +102,7 @@ class Aws(Platform):
         for kind in ("_models", "endpoint_configs", "endpoints"):
             getattr(self.backend, kind).clear()
         self._pending = {}
+        self._looks.clear()
 
     def state(self) -> dict[str, Any]:
         backend = self.backend
@@ -131,6 +132,7 @@ class Aws(Platform):
             for kind, content in copy.deepcopy(before).items():
                 setattr(self.backend, kind, content)
             self._pending = {}
+            self._looks.clear()
 
         return restore
 
@@ -157,6 +159,7 @@ class Aws(Platform):
         self._looks = Counter({name: 0 if self.stands_still else self._looks[name] + 1 for name in self._pending})
         for name in [name for name in self._pending if self._looks[name] == LOOKS]:
             self._settle(self.backend.endpoints[name], self._pending.pop(name))
+            del self._looks[name]
 
     def _settle(self, endpoint: FakeEndpoint, config: str) -> None:
         if not config:
