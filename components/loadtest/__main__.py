@@ -14,7 +14,7 @@ from nightshift import registry, release, step, storage, strict_json
 from nightshift.config import Config, parse
 from nightshift.contracts import loadtest as contract
 from nightshift.contracts import verdict
-from nightshift.contracts.loadtest import LoadTest, Point, Settings, Share, Trial
+from nightshift.contracts.loadtest import UTILIZATION, LoadTest, Point, Settings, Share, Trial
 from nightshift.contracts.section import write_section
 from nightshift.contracts.state import State, Target
 from nightshift.costs.prices import machines
@@ -31,7 +31,7 @@ def parser() -> step.Parser:
     return step.Parser("loadtest", "Measure what a server of the champion withstands, and how to start it.").takes(
         config="the use case's config (JSON)",
         state="where things are kept (JSON)",
-        load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates, peak",
+        load="what differs from the usual load (JSON): p99_ms, seconds, connections, rates",
         loadtest="URI of the folder to write",
     )
 
@@ -113,11 +113,11 @@ def _found(version: Version, load: Load, trials: Sequence[Trial]) -> LoadTest:
         trials=list(trials),
         chosen=best and best.settings,
         capacity=best.capacity if best else 0.0,
-        utilization=core.UTILIZATION,
-        peak=load.peak,
+        utilization=UTILIZATION,
+        requests_per_second=0.0,
+        concurrency=1,
         breakdown=[],
         costs=[],
-        policies=[],
     )
     return found if best is None else found.model_copy(update=core.consequences(found, best, machines().values()))
 

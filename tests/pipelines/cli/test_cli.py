@@ -96,7 +96,7 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--runner", "docker", "--target", "local"], "leave out --runner docker"),
         (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
-        (["loadtest", "--peak", "5", "--set", "load={}"], "--set load=... and flags (peak) say what the load is"),
+        (["loadtest", "--seconds", "5", "--set", "load={}"], "--set load=... and flags (seconds) say what the load is"),
         (["loadtest", "--set", "laod=1"], "has no parameter 'laod'"),
         (["release", "status"], "holds no model yet; `nightshift run` registers one"),
         (["release", "start"], "release start takes a version"),
@@ -122,11 +122,11 @@ def test_a_load_test_is_given_what_was_asked_for_and_needs_a_champion(tmp_path: 
 
 
 def test_a_load_test_takes_parameters_by_name_too(tmp_path: Path) -> None:
-    words = ["--set", 'load={"peak": 5}', "--set", f"state.registry={tmp_path}/other", "--workspace", str(tmp_path)]
+    words = ["--set", 'load={"seconds": 5}', "--set", f"state.registry={tmp_path}/other", "--workspace", str(tmp_path)]
     assert f"{tmp_path}/other" in "".join(nightshift("loadtest", *words).stdout.split())
     (record,) = (tmp_path / "runs").glob("fraud-loadtest-*/run.json")
     parameters = json.loads(record.read_text())["parameters"]
-    assert (parameters["load"], parameters["state"]["registry"]) == ({"peak": 5}, f"{tmp_path}/other")
+    assert (parameters["load"], parameters["state"]["registry"]) == ({"seconds": 5}, f"{tmp_path}/other")
 
 
 def test_a_pipeline_without_a_report_says_so(tmp_path: Path) -> None:
