@@ -11,8 +11,19 @@ from nightshift.contracts.verdict import Decision
 from nightshift.errors import UserError
 from nightshift.figures import written
 from nightshift.profiler import tuning
-from nightshift.profiler.networks import Network
-from nightshift.profiler.tuning import AXES, PROCESSES, Search, Setting, Side, Speed, Start, Tried, Tuned, Variant
+from nightshift.profiler.tuning import (
+    AXES,
+    PROCESSES,
+    Network,
+    Search,
+    Setting,
+    Side,
+    Speed,
+    Start,
+    Tried,
+    Tuned,
+    Variant,
+)
 from pipelines import configs
 from pipelines.cli import options
 from pipelines.configs import edits

@@ -150,11 +150,6 @@ def _tensor_cores(name: str, precision: str | None) -> bool | None:
     return True if precision in LOW or precision == "tf32" else None
 
 
-def is_communication(name: str) -> bool:
-    """Return whether a name says that a kernel moves data between ranks."""
-    return classify(name).kind is Kind.COMMUNICATION
-
-
 def collective(name: str) -> str:
     """Return the collective operation of a kernel or of NCCL's own name of it, such as `all_reduce`."""
     plain = re.sub(r"[^a-z]", "", name.lower())
