@@ -45,7 +45,6 @@ def add(commands: options.Commands) -> None:
         "--checkpointing", choices=list(Checkpointing), help="activations to recompute (default: search all)"
     )
     command.add_argument("--precision", default="bf16", help="of the matrix products (default: bf16)")
-    command.add_argument("--eager", action="store_true", help="without torch.compile or fused kernels")
     command.add_argument("--samples", type=float, help="of an epoch: prints its hours, and its cost with a price")
     command.add_argument("--usd-per-gpu-hour", type=float, help="price of a GPU")
     command.add_argument("--output", metavar="FILE", help="where to write the recipe (YAML)")
@@ -112,7 +111,7 @@ def _planned(args: argparse.Namespace) -> Plan:
     cluster = Cluster(gpu(args.gpu), args.nodes, args.gpus_per_node, args.network / 8 * 1e9)
     if cluster.gpus < 1 or args.batch < 1 or args.network <= 0:
         raise UserError("nodes, gpus-per-node, batch and network have to be above 0")
-    like = Layout(args.batch, fused=not args.eager, precision=args.precision)
+    like = Layout(args.batch, precision=args.precision)
     given = {name: getattr(args, name) for name in STRATEGY if getattr(args, name) is not None}
     if not given and not args.checkpointing:
         return search.proposed(_model(args), cluster, like)
