@@ -109,7 +109,7 @@ def traced(variants: Mapping[str, Variant], start: Start, folder: Path) -> Itera
             longest = kernels.longest(kineto.read(file, str(paths[name])))
         said = ", ".join(f"{names.short(each)} {written(share, 'percent')}" for each, share in longest)
         yield f"longest {name}: {said}"
-    yield f"more of it: python -m components.profiling --trace {paths['after']} --output {folder / 'profile'}"
+    yield f"more of it: nightshift profile --trace {paths['after']} --output {folder / 'profile'}"
 
 
 def _said(decision: Decision) -> str:
