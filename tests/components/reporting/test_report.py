@@ -4,6 +4,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from components.reporting import report
 from nightshift.contracts.section import (
     Axis,
     Bars,
@@ -115,11 +116,27 @@ def test_the_page_is_well_formed_and_small(sample):
 
 def test_every_link_leads_to_a_file_below_the_run(sample):
     page = Page(sample.report()[1])
-    links = [unquote(attributes["href"]) for tag, attributes in page.elements if tag == "a"]
+    hrefs = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    links = [unquote(href) for href in hrefs if not href.startswith("#")]
     assert "quarantine: day #41.parquet" in links
     assert "drift/drift/evidently.html" in links
     assert [link for link in links if not (sample.folder / link).is_file()] == []
-    assert not [attributes["href"] for tag, attributes in page.elements if tag == "a" and "#" in attributes["href"]]
+    assert not [href for href in hrefs if "#" in href[1:]]
+
+
+def test_the_contents_lead_to_every_section_of_the_page(sample):
+    page = Page(sample.report()[1])
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a" and attributes["href"][0] == "#"]
+    assert links == [
+        f"#{attributes['id']}" for tag, attributes in page.elements if tag == "section" and "id" in attributes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "columns"), [(1, 4), (5, 4), (6, 3), (7, 4), (8, 4), (9, 3), (10, 5), (12, 4), (13, 3)]
+)
+def test_the_last_row_of_tiles_has_the_fewest_holes(tiles, columns):
+    assert report.tile_columns(tiles) == columns
 
 
 def test_what_lies_elsewhere_is_named_but_not_linked(sample, new_run, tmp_path):
