@@ -20,6 +20,7 @@ from nightshift.config.columns import Columns, Holds
 from nightshift.config.source import Simulator
 from nightshift.errors import UnavailableError, UserError
 from nightshift.splits import Days, lookback
+from nightshift.storage import clouds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ SIMULATOR = "simulator"
 # part of a simulated day's identity: raise it when simulator.py makes other rows from the same config
 SIMULATOR_VERSION = 1
 FORMATS = {".parquet": "Parquet", ".csv": "CSV", ".csv.gz": "CSV", ".tar": "tar"}
-STORED = re.compile(r"(?:s3|gs)://[^:]+")
+STORED = re.compile(f"(?:{'|'.join(clouds.SCHEMES)})://[^:]+")
 # of a name that no file can have, since it holds a NUL character, Python says ValueError
 ABSENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError)
 NO_FILES = storage.fingerprint([])  # identifies the rows of a day that needs no file and has none

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nightshift.contracts.preprocessing import Preprocessing
     from nightshift.contracts.section import Block, Fact
     from nightshift.graph import Graph
-    from nightshift.profiler.networks import Network
+    from nightshift.profiler.tuning import Network
     from nightshift.splits import Watched
     from nightshift.tasks.examples import Example
     from nightshift.tasks.fitting import Fitted

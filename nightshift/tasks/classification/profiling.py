@@ -15,7 +15,7 @@ from nightshift.config.task import Candidate
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.errors import UserError
-from nightshift.profiler.networks import Network
+from nightshift.profiler.tuning import Network
 from nightshift.tasks.classification import kinds
 from nightshift.tasks.classification.kinds import Candidates
 from nightshift.tasks.classification.networks import Setting

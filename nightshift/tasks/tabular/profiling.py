@@ -11,7 +11,7 @@ from nightshift.config.tabular import CandidateKind, TabularConfig
 from nightshift.contracts.package import ModelPackage
 from nightshift.contracts.profile import PhaseName
 from nightshift.neural.recipes import mlp
-from nightshift.profiler.networks import Network
+from nightshift.profiler.tuning import Network
 from nightshift.tabular import inputs, windows
 from nightshift.tabular.scaler import Matrix
 from nightshift.tasks.fitting import FitSpec, Fitted

@@ -7,6 +7,11 @@ import pytest
 import yaml
 
 from nightshift.errors import UserError
+from nightshift.hardware import gpu
+from nightshift.planning import search
+from nightshift.planning.layout import Checkpointing, Cluster, Layout
+from nightshift.planning.models import preset
+from pipelines.cli import plan
 from pipelines.cli.__main__ import parse_command_line
 
 
@@ -55,3 +60,14 @@ def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> No
 def test_what_cannot_be_planned_is_refused_with_the_next_step(words: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
         _called(*words)
+
+
+def test_a_recipe_says_what_was_planned() -> None:
+    found = search.proposed(preset("llama3-8b"), Cluster(gpu("h100-80gb"), 1, 8, 50e9), Layout(16))
+
+    written = yaml.safe_load(plan.recipe(found, "llama3-8b"))
+
+    layout = {name: value for name, value in written["layout"].items() if name not in ("data", "micro_batches")}
+    assert Layout(**layout | {"checkpointing": Checkpointing(layout["checkpointing"])}) == found.layout
+    assert written["expected"]["step_seconds"] == pytest.approx(found.timing.step, rel=1e-3)
+    assert written["layout"]["data"] * written["layout"]["micro_batches"] * written["layout"]["micro_batch"] == 16

@@ -534,7 +534,7 @@ def anything(draw: st.DrawFn) -> Found:
         run=few,
         pinned=st.sampled_from(["", "", "champion", "endpoint"]),
     )
-    part = st.builds(retention.Partition, name=few, since=ages, size=sizes, files=st.just(("x",)))
+    part = st.builds(retention.Files, name=few, since=ages, size=sizes, files=st.just(("x",)))
     by_name: dict[str, Any] = {"unique_by": lambda item: item.name, "max_size": 6}
     return Found(
         draw(st.lists(version, **by_name)),
