@@ -96,8 +96,12 @@ def file(
 ) -> bytes:
     """An image file of noise."""
     noise = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    return bytes_of(Image.fromarray(noise).convert(mode), kind, **options)
+
+
+def bytes_of(image: Image.Image, kind: str, **options: Any) -> bytes:
     buffer = BytesIO()
-    Image.fromarray(noise).convert(mode).save(buffer, kind, **options)
+    image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
