@@ -16,6 +16,7 @@ from PIL import Image
 
 from components.features import __main__ as features
 from components.ingestion import __main__ as ingestion
+from components.training import __main__ as training
 from nightshift import splits
 from nightshift.config import Config, parse
 from nightshift.contracts import package, tables
@@ -79,6 +80,14 @@ def feature(folder: Path, given: dict[str, Any]) -> tuple[tables.Table, dict[str
     flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
     found = features.body(Namespace(**flags, events=str(folder / "events.json"), features=place))
     return tables.read_table(place), found
+
+
+def train(folder: Path, given: dict[str, Any], name: str = "model") -> tuple[package.ModelPackage, dict[str, Any]]:
+    """Run the step on the features; return the package that it has written and what it reports."""
+    flags = {"config": json.dumps(given), "date": DATE, "device": "cpu", "state": state(folder)}
+    place = str(folder / name)
+    found = training.body(Namespace(**flags, features=str(folder / "features.json"), model=place))
+    return package.load(place), found
 
 
 def made(folder: Path) -> tables.Table:

@@ -51,15 +51,15 @@ def features(rows_a_day: int = 40, seed: int = 0) -> pd.DataFrame:
     return frame
 
 
-def write_features(folder: Path, frame: pd.DataFrame) -> str:
-    """Write a partition a day and the manifest, whose URI is returned."""
+def write_features(folder: Path, frame: pd.DataFrame, **details: Any) -> str:
+    """Write a partition a day and the manifest with some details, whose URI is returned."""
     parts = []
     for text, rows in frame.groupby(frame["event_time"].dt.strftime("%Y-%m-%d")):
         day = date.fromisoformat(str(text))
         uri = tables.partition_uri(str(folder / "lake"), "tiny", "features", day, "0" * 16)
         parts.append(tables.write_partition(uri, day, rows, {}))
     replay = {"day": DATE, "rows": 40, "differing": 0, "largest": 0.0, "worst": None}
-    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {"replay": replay}))
+    tables.write_table(str(folder / "features.json"), tables.Table("features", parts, {"replay": replay} | details))
     return str(folder / "features.json")
 
 

@@ -8,12 +8,7 @@ import yaml
 
 from nightshift.errors import UserError
 from pipelines import configs
-from pipelines.cli.__main__ import parse_command_line
-
-
-def called(*words: str) -> int:
-    args = parse_command_line(["scale", *words])
-    return int(args.command(args))
+from tests.pipelines.samples import called
 
 
 @pytest.mark.parametrize(
@@ -28,7 +23,7 @@ def test_a_planted_fault_is_found(
     config: str, trained: str, fault: str, title: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = trained.split()[3]
-    assert called("--config", config, "--rows", rows, "--fault", fault) == 0
+    assert called("scale", "--config", config, "--rows", rows, "--fault", fault) == 0
 
     first, headings, one, two, *findings = capsys.readouterr().out.splitlines()
     assert first == f"{trained} a process and step"
@@ -48,7 +43,7 @@ def test_a_planted_fault_is_found(
 )
 def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        called(*words)
+        called("scale", *words)
 
 
 @pytest.mark.parametrize("layout", [{"shard": 2}, {"zero": 2}])
@@ -59,4 +54,4 @@ def test_a_network_that_processes_split_is_not_measured(layout: dict[str, int], 
     file.write_text(yaml.safe_dump(value))
 
     with pytest.raises(UserError, match="splits a network, and this measures replicas"):
-        called("--config", str(file))
+        called("scale", "--config", str(file))

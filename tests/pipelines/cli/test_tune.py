@@ -12,16 +12,11 @@ from nightshift.errors import UserError
 from nightshift.profiler.traces import analysis, read
 from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
-from pipelines.cli.__main__ import parse_command_line
 from pipelines.cli.tune import kept
+from tests.pipelines.samples import called
 from tests.processes import SECONDS, engine
 
 NETWORK = "parameters: {hidden: 256, layers: 1, epochs: 15, batch_size: 256, learning_rate: 0.006}"
-
-
-def called(*words: str) -> int:
-    args = parse_command_line(words)
-    return int(args.command(args))
 
 
 def config(folder: Path, network: str = "parameters: {hidden: 8, batch_size: 4}") -> Path:

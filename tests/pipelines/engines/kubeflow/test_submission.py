@@ -1,8 +1,6 @@
 """`nightshift submit` and `nightshift schedule` against a server that speaks Kubeflow Pipelines' API."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from nightshift.errors import UnavailableError, UserError
 from pipelines import arguments, configs
 from pipelines.engines.kubeflow.submission import change, recurring, schedule, upload, watch
 from tests.kubeflow import Failure, Kubeflow
-from tests.pipelines.samples import compiled_file, shell
+from tests.pipelines.samples import command, compiled_file, one_step, shell
 
 DATE = "2025-07-01"
 AWS = ["--environment", "aws"]
@@ -33,9 +31,7 @@ STATE = {
 
 
 def nightshift(kubeflow: Kubeflow, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "pipelines.cli", *words]
-    environment = os.environ | {"KFP_ENDPOINT": kubeflow.url}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return command(*words, KFP_ENDPOINT=kubeflow.url)
 
 
 def server_of(kubeflow: Kubeflow) -> Server:
@@ -56,10 +52,7 @@ def use_case(folder: Path, **sections: Any) -> str:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Definition:
-    def pipeline() -> None:
-        shell(script="true")
-
-    return Definition.read(compiled_file(pipeline, tmp_path).read_bytes())
+    return Definition.read(compiled_file(one_step("true"), tmp_path).read_bytes())
 
 
 def test_a_run_is_submitted_with_the_environments_pipeline_and_typed_parameters(kubeflow: Kubeflow) -> None:
