@@ -190,10 +190,6 @@ def test_the_same_date_again_computes_no_day_gives_the_same_hashes_and_no_second
     assert features["artifacts"]["features"]["artifacts"][0]["metadata"]["computed_days"] == 0
 
 
-def test_models_lists_the_version(summary: dict[str, Any], workspace: Path) -> None:
-    assert str(summary["model_version"]) in nightshift(workspace, "models")
-
-
 def test_a_failed_run_still_gets_a_report(workspace: Path) -> None:
     config = small_world()
     config["quarantine"] = {"max_share": 0.0}

@@ -98,43 +98,28 @@ def test_the_bins_of_a_continuous_column_hold_equal_shares_of_the_reference() ->
     assert shares.tolist() == pytest.approx([*[0.1] * shift.BINS, 0], abs=2 / len(reference))
 
 
-def test_a_shift_of_one_standard_deviation_is_noticed_by_both_measures() -> None:
-    found = column(normal(), normal(mean=1, seed=1))
-
-    assert found.psi > 4 * LIMITS.psi
-    assert found.wasserstein == pytest.approx(1, abs=0.05)
-    assert found.drifted
-    assert (found.reference_mean, found.current_mean) == (pytest.approx(0, abs=0.05), pytest.approx(1, abs=0.05))
-
-
-def test_two_samples_of_one_distribution_have_not_drifted() -> None:
-    found = column(normal(), normal(seed=1))
-
-    assert found.psi < 0.02
-    assert found.wasserstein < 0.1
-    assert not found.drifted
+FEW = np.arange(5000) < 50
+SHIFTS = {  # reference, current, and whether the index and the distance notice it
+    "no shift": (normal(), normal(seed=1), False, False),
+    "of one standard deviation": (normal(), normal(mean=1, seed=1), True, True),
+    "of a tail that grows in few rows": (normal(), normal(seed=1) + 30 * FEW, False, True),
+    "that is small beside the outliers": (
+        np.where(FEW, 1000, normal()),
+        np.where(FEW, 1000, normal(mean=1, seed=1)),
+        True,
+        False,
+    ),
+}
 
 
-def test_a_tail_that_grows_in_few_rows_is_noticed_by_the_distance_alone() -> None:
-    current = normal(seed=1)
-    current[:50] += 30
-
-    found = column(normal(), current)
-
-    assert found.psi < LIMITS.psi
-    assert found.wasserstein > LIMITS.wasserstein
-    assert found.drifted
-
-
-def test_a_move_that_is_small_beside_the_outliers_is_noticed_by_the_index_alone() -> None:
-    reference, current = normal(), normal(mean=1, seed=1)
-    reference[:50] = current[:50] = 1000
-
+@pytest.mark.parametrize(("reference", "current", "by_index", "by_distance"), SHIFTS.values(), ids=SHIFTS)
+def test_a_shift_is_noticed_by_either_measure(
+    reference: np.ndarray, current: np.ndarray, by_index: bool, by_distance: bool
+) -> None:
     found = column(reference, current)
 
-    assert found.psi > LIMITS.psi
-    assert found.wasserstein < LIMITS.wasserstein
-    assert found.drifted
+    assert (found.psi > LIMITS.psi, found.wasserstein > LIMITS.wasserstein) == (by_index, by_distance)
+    assert found.drifted == (by_index or by_distance)
 
 
 @given(factor=st.floats(1e-3, 1e3), offset=st.floats(-1e3, 1e3))

@@ -9,8 +9,7 @@ import pytest
 
 from nightshift.errors import UserError
 from nightshift.profiler.traces import mending, texts
-from nightshift.profiler.traces.analysis import Known, analyze
-from tests.nightshift.profiler.traces.samples import CASES, Events, cases, read
+from tests.nightshift.profiler.traces.samples import Events, read
 
 ARGUMENT = '"mark": 1'
 BARE = [
@@ -167,10 +166,3 @@ STRANGERS = {
 def test_what_is_no_trace_is_named(content, message, tmp_path):
     with pytest.raises(UserError, match=re.escape(message)):
         read(tmp_path, content)
-
-
-@cases
-@pytest.mark.parametrize("name", ["control", "bare_na", "bom", "control_char"])
-def test_the_cases_have_the_figures_of_the_clean_trace(name, tmp_path):
-    profile = analyze([read(tmp_path, (CASES / f"{name}.json").read_bytes())], Known())
-    assert (profile.step_ms, profile.gpu_busy_pct) == (pytest.approx(10.0, abs=0.02), pytest.approx(79.94, abs=0.02))
