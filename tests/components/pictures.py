@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 from PIL import Image
 
 from components.features import __main__ as features
@@ -24,6 +24,7 @@ from nightshift.contracts import preprocessing as parts
 from nightshift.contracts.package import DecisionRule, Signature
 from nightshift.dates import parse_date
 from tests import packages
+from tests.components import samples
 from tests.components.states import state
 
 Weights = npt.NDArray[np.floating[Any]]
@@ -149,12 +150,9 @@ def graph(weights: Weights) -> bytes:
         helper.make_node("Softmax", ["logits"], [package.OUTPUT], axis=1),
     ]
     pixels, classes = weights.shape
-    taken = helper.make_tensor_value_info(package.INPUT, TensorProto.UINT8, [None, None, None, None])
+    taken = (package.INPUT, TensorProto.UINT8, [None, None, None, None])
     given = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, width])
-        for name, width in (("embedding", pixels), (package.OUTPUT, classes))
+        ("embedding", TensorProto.FLOAT, [None, pixels]),
+        (package.OUTPUT, TensorProto.FLOAT, [None, classes]),
     ]
-    constants = [numpy_helper.from_array(weights.astype(np.float32), "weights")]
-    made = helper.make_graph(nodes, "linear", [taken], given, constants)
-    found = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
-    return bytes(found.SerializeToString())
+    return samples.serialized(nodes, taken, given, {"weights": weights.astype(np.float32)})

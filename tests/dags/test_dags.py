@@ -4,7 +4,6 @@ import graphlib
 import json
 import subprocess
 import sys
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -90,12 +89,13 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) ->
     }
 
 
-def test_training_is_by_the_clock_and_one_at_a_time(load: Load) -> None:
+def test_training_is_by_the_clock_and_one_at_a_time_and_its_failures_are_told(load: Load) -> None:
     dag = load()["fraud_training"]
 
     assert dag.timetable == schedules.clock("0 2 * * *")
     assert dag.max_active_runs == 1
     assert edges(dag)["announce_model"] == {"deployment"}
+    assert all(task.on_failure_callback == [failed] for task in dag.tasks)
 
 
 def test_a_dag_that_is_turned_on_for_the_first_time_waits_for_its_next_time() -> None:
@@ -198,6 +198,8 @@ def test_the_form_has_what_a_person_chooses(load: Load) -> None:
     }
     assert dag.params.get_param("date").schema["format"] == "date"
     assert dag.params.get_param("device").schema["enum"] == ["cpu", "cuda"]
+    on_cluster = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"].params
+    assert (on_cluster["device"], on_cluster["target"]) == ("cuda", "register-only")
 
 
 @pytest.mark.parametrize(("name", "value"), [("date", "30.6.2025"), ("device", "tpu"), ("data", ""), ("target", "x")])
@@ -206,26 +208,6 @@ def test_the_form_refuses_what_is_not_allowed(name: str, value: str, load: Load)
 
     with pytest.raises(ParamValidationError):
         param.resolve(value)
-
-
-def test_a_task_has_the_tries_waits_and_pool_of_its_step_and_the_options_of_every_dag(load: Load) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
-    tasks = [dag.get_task(name) for name in ("ingestion", "training")]
-
-    assert [(task.retries, task.retry_delay, task.retry_exponential_backoff, task.pool) for task in tasks] == [
-        (2, timedelta(seconds=30), 2.0, "default_pool"),
-        (5, timedelta(seconds=60), 2.0, "gpu"),
-    ]
-    assert {task.owner for task in dag.tasks} == {"nightshift"}
-    assert all(task.on_failure_callback == [failed] for task in dag.tasks)
-    assert (dag.tags, dag.catchup) == ({"nightshift", "fraud"}, False)
-    assert dag.dag_id == "fraud_training"
-
-
-def test_a_clusters_runs_are_for_its_images_device(load: Load) -> None:
-    dag = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"]
-
-    assert (dag.params["device"], dag.params["target"]) == ("cuda", "register-only")
 
 
 def test_a_place_that_does_not_exist_is_named() -> None:

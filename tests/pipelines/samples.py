@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kfp import compiler, dsl
 
-from pipelines import ir
+from pipelines import configs, ir
 from pipelines.cli.__main__ import main, parse_command_line
 from pipelines.compiling import compile_pipelines
 from pipelines.engines.local.run import Outcome
@@ -114,6 +115,16 @@ def compiled_file(function: Callable[..., Any], folder: Path) -> Path:
 def run_of(pipeline: Callable[..., None], folder: Path, *more: str) -> list[str]:
     """The words that run a pipeline in a workspace."""
     return ["run", str(compiled_file(pipeline, folder)), "--workspace", str(folder), *more]
+
+
+def config_file(folder: Path, name: str = "fraud", **sections: Any) -> str:
+    """Write a shipped config with some fields of some sections replaced, and return the file's path."""
+    value = configs.load(name)
+    for section, fields in sections.items():
+        value[section] = value.get(section, {}) | fields
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump(value))
+    return str(path)
 
 
 def shipped(site: Site, folder: Path) -> list[Path]:

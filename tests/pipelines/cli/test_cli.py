@@ -89,7 +89,10 @@ def test_a_users_mistake_in_a_step_ends_the_run_with_exit_code_two(tmp_path: Pat
         (["run", "--runner", "docker", "--set", "state.target=local"], "leave out --runner docker"),
         (["show", "r1"], "there is no run 'r1'"),
         (["loadtest", "--peak", "5", "--set", "load={}"], "--set load=... and flags (peak) say what the load is"),
-        (["loadtest", "--set", "laod=1"], "has no parameter 'laod'; it has config, state, load; did you mean 'load'"),
+        (
+            ["loadtest", "--set", "laod=1"],
+            "has no parameter 'laod'; it has: config, data, date, device, load, state; did you mean 'load'?",
+        ),
         (["release", "status"], "holds no model yet; `nightshift run` registers one"),
         (["release", "start"], "release start takes a version"),
         (["release", "abort", "2"], "release abort takes no version"),

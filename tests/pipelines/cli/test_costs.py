@@ -51,20 +51,6 @@ def test_a_training_is_priced_on_every_machine_with_a_gpu_that_was_measured(
     assert f"{0.9776 * 100:.4f}" in said and "g2-standard-12 spot" in said
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    (
-        (["--samples", "5"], "takes both --samples and --measured"),
-        (["--samples", "5", "--measured", "l5=3"], "--measured is 'l5=3'; give GPU=RATE"),
-        (["--samples", "5", "--measured", "l4=x"], "--measured is 'l4=x'"),
-        (["--samples", "5", "--measured", "l4=1", "--restart-seconds", "0"], "above 0"),
-    ),
-)
-def test_what_cannot_be_priced_is_refused(words: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        called("costs", *words)
-
-
 def test_a_workspace_without_runs_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no run in .* has a summary yet; `nightshift run` makes one"):
         called("costs", "--workspace", str(tmp_path))

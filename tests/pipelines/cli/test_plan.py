@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nightshift.errors import UserError
 from tests.pipelines.samples import called
 
 
@@ -32,21 +31,3 @@ def test_a_model_is_given_by_its_sizes(capsys: pytest.CaptureFixture[str]) -> No
     assert called("plan", *sizes, "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8") == 0
 
     assert "0.163 billion" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    (
-        (["--model", "llama3-8b"], "plan needs --gpu"),
-        (["--layers", "2", "--gpu", "l4", "--batch", "8"], "--hidden, --heads, --vocabulary, --sequence missing"),
-        (["--model", "llama3-8b", "--gpu", "l4", "--batch", "8", "--nodes", "0"], "above 0"),
-        (["--model", "llama3-8b", "--gpu", "t4", "--batch", "8"], "precision is 'bf16'; t4 has fp32, fp16"),
-        (
-            ["--model", "llama3-8b", "--gpu", "l4", "--gpus-per-node", "1", "--batch", "8", "--zero", "0"],
-            "would fit|would on",
-        ),
-    ),
-)
-def test_what_cannot_be_planned_is_refused_with_the_next_step(words: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        called("plan", *words)

@@ -4,11 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from nightshift.errors import UserError
-from pipelines import configs
-from tests.pipelines.samples import called
+from tests.pipelines.samples import called, config_file
 
 
 @pytest.mark.parametrize(
@@ -33,25 +31,9 @@ def test_a_planted_fault_is_found(
     assert [each for each in findings if re.match(rf"\d\. {title}", each)]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--config", "fraud", "--processes", "1000"], "--processes is 1000, and there are .* cores, one for each"),
-        (["--config", "fraud", "--rows", "0"], "have to be above 0"),
-        (["--config", "handbook-best"], "'handbook-best' has these networks: none"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(words: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        called("scale", *words)
-
-
 @pytest.mark.parametrize("layout", [{"shard": 2}, {"zero": 2}])
 def test_a_network_that_processes_split_is_not_measured(layout: dict[str, int], tmp_path: Path) -> None:
-    value = configs.load("fraud")
-    value["task"]["trainer"] = layout
-    file = tmp_path / "split.yaml"
-    file.write_text(yaml.safe_dump(value))
+    file = config_file(tmp_path, task={"trainer": layout})
 
     with pytest.raises(UserError, match="splits a network, and this measures replicas"):
-        called("scale", "--config", str(file))
+        called("scale", "--config", file)
