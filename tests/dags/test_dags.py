@@ -17,7 +17,7 @@ from nightshift.errors import UserError
 from pipelines.engines.airflow.operators import schedules
 from pipelines.engines.airflow.operators.alerts import failed
 from pipelines.engines.airflow.operators.context import Place
-from tests.dags.samples import DAGS, Load, changed, use_case
+from tests.dags.samples import DAGS, Load, Shipped, changed, use_case
 
 PLACES = [
     {},
@@ -64,16 +64,16 @@ def test_the_shipped_use_cases_of_other_kinds_are_simulated_wherever_frauds_even
     assert data == {"fraud": "s3://bucket/fraud", "digits": "simulator", "topics": "simulator"}
 
 
-def test_ingestion_announces_the_day(load: Load) -> None:
-    dag = load()["fraud_ingestion"]
+def test_ingestion_announces_the_day(shipped: Shipped) -> None:
+    dag = shipped()["fraud_ingestion"]
 
     assert dag.timetable == schedules.clock("0 1 * * *")
     assert edges(dag) == {"ingestion": set(), "announce_day": {"ingestion"}, "reporting": {"ingestion"}}
     assert [asset.name for asset in dag.get_task("announce_day").outlets] == ["fraud/day"]
 
 
-def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) -> None:
-    dag = load()["fraud_monitoring"]
+def test_monitoring_follows_a_days_events_and_announces_a_request(shipped: Shipped) -> None:
+    dag = shipped()["fraud_monitoring"]
 
     assert isinstance(dag.timetable, PartitionedAssetTimetable)
     assert dag.timetable.asset_condition == Asset("fraud/day")
@@ -89,8 +89,8 @@ def test_monitoring_follows_a_days_events_and_announces_a_request(load: Load) ->
     }
 
 
-def test_training_is_by_the_clock_and_one_at_a_time_and_its_failures_are_told(load: Load) -> None:
-    dag = load()["fraud_training"]
+def test_training_is_by_the_clock_and_one_at_a_time_and_its_failures_are_told(shipped: Shipped) -> None:
+    dag = shipped()["fraud_training"]
 
     assert dag.timetable == schedules.clock("0 2 * * *")
     assert dag.max_active_runs == 1
@@ -186,7 +186,7 @@ def test_a_kubeflow_run_is_one_task_which_a_trigger_waits_for(load: Load) -> Non
     assert edges(dag) == {"run": set(), "announce_model": {"run"}}
 
 
-def test_the_form_has_what_a_person_chooses(load: Load) -> None:
+def test_the_form_has_what_a_person_chooses(load: Load, shipped: Shipped) -> None:
     dag = load(NIGHTSHIFT_DATA="s3://bucket/raw")["fraud_training"]
 
     assert {name: param.value for name, param in dag.params.items()} == {
@@ -198,13 +198,13 @@ def test_the_form_has_what_a_person_chooses(load: Load) -> None:
     }
     assert dag.params.get_param("date").schema["format"] == "date"
     assert dag.params.get_param("device").schema["enum"] == ["cpu", "cuda"]
-    on_cluster = load(NIGHTSHIFT_ENVIRONMENT="aws")["fraud_training"].params
+    on_cluster = shipped("aws")["fraud_training"].params
     assert (on_cluster["device"], on_cluster["target"]) == ("cuda", "register-only")
 
 
 @pytest.mark.parametrize(("name", "value"), [("date", "30.6.2025"), ("device", "tpu"), ("data", ""), ("target", "x")])
-def test_the_form_refuses_what_is_not_allowed(name: str, value: str, load: Load) -> None:
-    param = load()["fraud_training"].params.get_param(name)
+def test_the_form_refuses_what_is_not_allowed(name: str, value: str, shipped: Shipped) -> None:
+    param = shipped()["fraud_training"].params.get_param(name)
 
     with pytest.raises(ParamValidationError):
         param.resolve(value)

@@ -27,11 +27,6 @@ def job(parameters: dict[str, Any], seed: int = 0, device: str = "cpu") -> FitSp
     return FitSpec("task.candidates.mine.parameters", parameters, seed, 2, device)
 
 
-def unseen_rows() -> np.ndarray:
-    """Fresh rows, and the training rows, which hit thresholds exactly."""
-    return np.vstack([samples.matrix(seed=1)[0], MATRIX])
-
-
 VARIANTS = [
     *KINDS.items(),
     ("xgboost", {"n_estimators": 20, "tree_method": "exact", "max_depth": 6, "learning_rate": 0.3}),
@@ -45,7 +40,7 @@ VARIANTS = [
 @pytest.mark.parametrize(("kind", "parameters"), VARIANTS)
 def test_a_graph_scores_as_the_library_does(kind, parameters):
     fitted = estimators.fit(kind, job(parameters), MATRIX, LABELS)
-    rows = unseen_rows()
+    rows = np.vstack([samples.matrix(seed=1)[0], MATRIX])  # the training rows hit thresholds exactly
 
     scores = Graph(fitted.graph, threads=2).score(rows)
 

@@ -72,10 +72,6 @@ def test_what_was_launched_before_the_gap_waits_for_the_gpu_itself(tmp_path):
     assert (first.title, first.won_pct) == ("Waits on the GPU itself", 10)
 
 
-def test_a_busy_gpu_is_the_limit(tmp_path):
-    assert titles(said(busy().trace(tmp_path)))[-1] == "The GPU is the limit"
-
-
 @pytest.mark.parametrize(
     ("kernel", "end", "first"),
     [

@@ -151,18 +151,3 @@ def test_the_byte_is_that_of_the_file(tmp_path):
     at = content.index(b'"dur"', len(content) // 2)
     with pytest.raises(UserError, match=f"at byte {at:,} "):
         read(tmp_path, content[:at] + b"}" + content[at:])
-
-
-STRANGERS = {
-    "a web page": (b"<!DOCTYPE html><html>Sign in</html>", "is a web page"),
-    "a zip archive": (b"PK\x03\x04....", "unpack it first"),
-    "a program": (b"\x7fELF\x02\x01\x01\x00", "no list 'traceEvents'"),
-    "two traces": (b'{"traceEvents": []}{"traceEvents": []}', "two traces"),
-    "a text": (b"hello", "no list 'traceEvents': its text begins with b'hello'"),
-}
-
-
-@pytest.mark.parametrize(("content", "message"), STRANGERS.values(), ids=STRANGERS)
-def test_what_is_no_trace_is_named(content, message, tmp_path):
-    with pytest.raises(UserError, match=re.escape(message)):
-        read(tmp_path, content)
