@@ -6,14 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
+from nightshift.config import parse
 from nightshift.config.neural import Trainer
 from nightshift.errors import UserError
+from nightshift.neural import simulated
+from nightshift.neural.trial import Trial
 from nightshift.profiler.traces import analysis, read
 from nightshift.profiler.tuning import Tuned, Value, Variant
 from pipelines import configs
-from pipelines.cli.tune import kept
+from pipelines.cli.tune import kept, network_of, width
 from tests.pipelines.samples import called, config_file
 from tests.processes import SECONDS, engine
 
@@ -55,25 +59,23 @@ def test_a_batch_size_that_is_faster_is_written_into_the_config_with_its_comment
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "small", "said"),
+    ("name", "kind", "small", "wide"),
     [
-        ("digits", "resnet", {"stages": "1", "width": 4}, "resnet on cpu, 32 rows of 8 x 8 pixels"),
-        ("topics", "bert", {"width": 4, "heads": 1, "layers": 1}, "bert on cpu, 32 rows of 32 tokens"),
+        ("digits", "resnet", {"stages": "1", "width": 4}, "8 x 8 pixels"),
+        ("topics", "bert", {"width": 4, "heads": 1, "layers": 1}, "32 tokens"),
     ],
 )
-def test_networks_of_images_and_of_texts_are_tuned_too(
-    name: str, kind: str, small: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_networks_of_images_and_of_texts_are_trained_too(
+    name: str, kind: str, small: dict[str, Any], wide: str, tmp_path: Path
 ) -> None:
-    network = {"kind": kind, "parameters": {**small, "batch_size": 4, "threads": 1}}
-    file = config_file(tmp_path, name, task={"candidates": {kind: network}})
+    candidate = {"kind": kind, "parameters": {**small, "batch_size": 4, "threads": 1}}
+    config = parse(configs.load(config_file(tmp_path, name, task={"candidates": {"net": candidate}})))
 
-    words = ["--batch-size", "32", "--try", "recompute", "--rows", "32", "--traces", str(tmp_path)]
-    assert called("tune", "--config", file, *words) == 0
+    network = network_of(config, "net", None)
 
-    first, row, *_ = capsys.readouterr().out.splitlines()
-    assert first == said
-    assert re.match(r"  batch_size 32 +[\d,.]+ rows/s +\+[\d.]+ %  .*; faster", row)
-    assert configs.load(file)["task"]["candidates"][kind]["parameters"]["batch_size"] == 32
+    assert width(network.shape) == wide
+    with simulated.training({**vars(network), "rows": 8, "trainer": {}}, torch.device("cpu")) as training:
+        assert Trial(training).stretch()["rows"] > 0
 
 
 def test_a_frozen_network_has_no_training_to_make_faster(tmp_path: Path) -> None:

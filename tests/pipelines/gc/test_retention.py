@@ -513,44 +513,28 @@ def anything(draw: st.DrawFn) -> Found:
 
 
 @given(anything())
-def test_nothing_that_a_live_version_or_a_kept_run_needs_is_ever_planned(found: Found) -> None:
-    plan = retention.plan(found, LIMITS, NOW)
-    going = set(names(plan.runs))
-    runs_of_live = {version.run for version in found.versions if version not in plan.versions}
-    named = {name for run in found.runs if run.name not in going for name in run.partitions}
-
-    assert not going & (runs_of_live | {found.latest})
-    assert not named & set(names(plan.partitions))
-    for pipeline in {run.pipeline for run in found.runs if run.complete}:
-        newest = max(run.since for run in found.runs if run.pipeline == pipeline and run.complete)
-        assert any(
-            run.name not in going
-            for run in found.runs
-            if (run.since, run.pipeline, run.complete) == (newest, pipeline, True)
-        )
-
-
-@given(anything())
-def test_nothing_young_or_pinned_and_no_run_that_cannot_be_read_is_ever_planned(found: Found) -> None:
+def test_nothing_that_is_needed_young_or_cannot_be_read_is_ever_planned_and_what_is_left_needs_no_other_plan(
+    found: Found,
+) -> None:
     plan = retention.plan(found, LIMITS, NOW)
 
-    assert not [version for version in plan.versions if version.pinned]
-    assert not [run for run in plan.runs if run.problem]
-    for items, days in ((plan.versions, 18), (plan.runs, 9), (plan.partitions, 3)):
-        assert all(NOW - item.since >= timedelta(days=days) for item in items)
-
-
-@given(anything())
-def test_what_is_left_once_a_plan_is_carried_out_needs_no_other(found: Found) -> None:
-    plan = retention.plan(found, LIMITS, NOW)
-    left = Found(
+    kept = Found(
         [version for version in found.versions if version not in plan.versions],
         [run for run in found.runs if run not in plan.runs],
         [part for part in found.partitions if part not in plan.partitions],
         found.latest,
     )
-
-    assert retention.plan(left, LIMITS, NOW).empty
+    assert not set(names(plan.runs)) & {found.latest, *(version.run for version in kept.versions)}
+    assert not set(names(plan.partitions)) & {name for run in kept.runs for name in run.partitions}
+    complete = [run for run in found.runs if run.complete]
+    for pipeline in {run.pipeline for run in complete}:
+        newest = max(run.since for run in complete if run.pipeline == pipeline)
+        assert any(run.complete and (run.since, run.pipeline) == (newest, pipeline) for run in kept.runs)
+    assert not [version for version in plan.versions if version.pinned]
+    assert not [run for run in plan.runs if run.problem]
+    for items, days in ((plan.versions, 18), (plan.runs, 9), (plan.partitions, 3)):
+        assert all(NOW - item.since >= timedelta(days=days) for item in items)
+    assert retention.plan(kept, LIMITS, NOW).empty
 
 
 @given(anything())

@@ -31,6 +31,10 @@ def probe() -> dsl.ContainerSpec:
     return dsl.ContainerSpec(image="alpine:3", command=[*PROBE, "exit", "0"])
 
 
+def probing() -> None:
+    probe()
+
+
 @pytest.fixture
 def task(tmp_path: Path) -> ir.Task:
     (task,) = ir.load(compiled_file(one_step("true"), tmp_path)).tasks
@@ -155,14 +159,14 @@ def test_a_run_whose_steps_are_no_components_starts_no_server(server, tmp_path):
 
 
 def test_the_components_of_a_run_are_forks(server, tmp_path):
-    run = Run(compiled(probe, tmp_path), {}, tmp_path / "run")
+    run = Run(compiled(probing, tmp_path), {}, tmp_path / "run")
 
     assert runs.forked(run, server).execute(Silent())
     assert server.process
 
 
 def test_steps_in_containers_are_no_forks(server, tmp_path):
-    run = runs.in_containers(Run(compiled(probe, tmp_path), {}, tmp_path / "run"))
+    run = runs.in_containers(Run(compiled(probing, tmp_path), {}, tmp_path / "run"))
 
     assert runs.forked(run, server) is run
 
