@@ -30,7 +30,7 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu lint format compile images sbom audit bench drift-bench \
+.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu lint format docs compile images sbom audit bench drift-bench \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -73,6 +73,12 @@ lint: $(VENV)/.dev ## Check style, types and the dependency rules
 format: $(VENV)/.dev ## Format the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+docs: $(VENV)/.dev ## Build the documentation as a site, check its links: runs/docs/site/index.html
+	@rm -rf runs/docs && mkdir -p runs/docs/source
+	@git ls-files -- ':!tests' | tar -cf - -T - | tar -xf - -C runs/docs/source
+	$(BIN)/zensical build --strict
+	$(BIN)/lychee --offline --include-fragments --no-progress --root-dir "$(CURDIR)/runs/docs/site" 'runs/docs/site/**/*.html'
 
 compile: $(VENV)/.dev ## Compile the pipelines to pipelines/compiled/, and the schemas of config and artifacts to docs/schemas/
 	$(BIN)/nightshift compile
