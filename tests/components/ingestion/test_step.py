@@ -218,7 +218,6 @@ BAD_FILES = {
         "its first value is 'cheap'; fix the file",
     ),
     "numbers for times": (change(lambda frame: frame.assign(time=range(len(frame)))), "holds no time; write"),
-    "missing": (Path.unlink, "does not exist"),
 }
 
 
@@ -232,13 +231,21 @@ def test_a_bad_file_is_named_in_one_line_beside_the_days_that_are_missing(step, 
     gone.unlink()
     with pytest.raises(UserError) as besides:
         step.ingest(config, folder)
-    days, _, fault = str(besides.value).partition("; besides, ")
+    days, fault = str(besides.value).split("; besides, ")
     assert gone.stem in days
-    for said in (str(alone.value), fault or f"{file} {complaint}"):
+    for said in (str(alone.value), fault):
         assert said.startswith(f"{file} ")
         assert complaint in said
         assert "\n" not in said
-    assert bool(fault) == (kind != "missing")
+    assert not Path(step.events).exists()
+
+
+def test_a_newest_day_that_is_missing_is_named_in_one_line(step, config, folder):
+    (file := folder / f"{DATE}.parquet").unlink()
+    with pytest.raises(UserError) as refused:
+        step.ingest(config, folder)
+    assert str(refused.value).startswith(f"{file} does not exist, ")
+    assert "\n" not in str(refused.value)
     assert not Path(step.events).exists()
 
 
