@@ -20,6 +20,7 @@ INSTALL := $(BIN)/uv pip install --quiet --python
 TORCH_BACKEND ?= $(if $(UV_FIND_LINKS),,--torch-backend cpu)
 # of the images; GPU builds of features and training need: make images IMAGES=rapids
 IMAGES ?= base serving airflow
+LABEL := org.opencontainers.image
 VERSION := $(shell sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)
 DATA ?= simulator
 CONFIG ?= fraud
@@ -30,7 +31,8 @@ ENV ?= dev
 # threads that wait for each other sleep instead of spinning, which on shared cores makes fits many times slower
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu lint format docs compile images sbom audit bench drift-bench \
+.PHONY: help run stop airflow airflow-stop test test-project test-dags test-gpu test-cluster lint format docs compile images sbom audit \
+  bench drift-bench \
   kill-points reproduce search mutants clean constraints infra-plan infra-check infra-golden infra-mutants cluster-secrets cluster-install cluster-uninstall
 
 help: ## Show this help
@@ -63,6 +65,11 @@ test-dags:
 # what is fitted and computed on a GPU beside its CPU twin; that there is none, or a library is missing, is a failure
 test-gpu: $(GPU_VENV)/.installed ## Compare what runs on this machine's GPU with the CPU
 	NIGHTSHIFT_TEST_GPU=1 $(GPU_VENV)/bin/pytest -m gpu $$(grep -rl --include='*.py' mark.gpu tests)
+
+# in a namespace of its own, with the image `base` of the registry in pipelines/environments.py
+test-cluster: $(VENV)/.dev ## Run the cluster's tests on a real one: make test-cluster KUBECONFIG=file
+	@test -n "$(KUBECONFIG)" || { echo "KUBECONFIG is empty; name the file: make test-cluster KUBECONFIG=~/.kube/config"; exit 2; }
+	NIGHTSHIFT_TEST_KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v tests/cluster
 
 lint: $(VENV)/.dev ## Check style, types and the dependency rules
 	$(BIN)/ruff check
@@ -108,8 +115,9 @@ mutants: $(VENV)/.mutants ## Change cores and interpreters bit by bit; name what
 images: ## Build all images except the GPU one: make images [BASE_IMAGE=...] [BUILD_OPTIONS=...]
 	@for name in $(IMAGES); do echo "building nightshift/$$name:$(VERSION)"; docker build $(BUILD_OPTIONS) \
 	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) --build-arg TORCH_BACKEND="$(TORCH_BACKEND)" \
-	  --build-arg SOURCE="$$(git config --get remote.origin.url)" --build-arg REVISION="$$(git rev-parse HEAD)" \
-	  --build-arg VERSION=$(VERSION) --file containers/$$name/Dockerfile --tag nightshift/$$name:$(VERSION) . || exit 1; done
+	  --label $(LABEL).title=nightshift/$$name --label $(LABEL).source="$$(git config --get remote.origin.url)" \
+	  --label $(LABEL).revision="$$(git rev-parse HEAD)" --label $(LABEL).version=$(VERSION) --label $(LABEL).licenses=Apache-2.0 \
+	  --file containers/Dockerfile --target $$name --tag nightshift/$$name:$(VERSION) . || exit 1; done
 
 sbom: $(VENV)/.dev ## List the contents of the images as CycloneDX, in runs/sbom/
 	@mkdir -p runs/sbom

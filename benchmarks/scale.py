@@ -64,13 +64,13 @@ class Case:
     Attributes:
         name: what the table calls it.
         folder: where events.json lies; each case has a lake of its own below it.
-        cluster: of `NIGHTSHIFT_DASK`.
+        dask: of the state.
         meanwhile: is called every tenth of a second.
     """
 
     name: str
     folder: Path
-    cluster: str = ""
+    dask: str = ""
     meanwhile: Callable[[], None] = field(default=lambda: None)
 
     @property
@@ -82,7 +82,9 @@ class Case:
             "config": json.dumps(CONFIG),
             "date": str(DATE),
             "device": "cpu",
-            "state": json.dumps({root: str(self.lake / root) for root in ROOTS} | {"target": "record-only"}),
+            "state": json.dumps(
+                {root: str(self.lake / root) for root in ROOTS} | {"target": "record-only", "dask": self.dask}
+            ),
             "events": str(self.folder / "events.json"),
             "features": str(self.lake / "features.json"),
         }
@@ -94,8 +96,7 @@ class Case:
         storage.remove_folder(str(self.lake))
         self.lake.mkdir()
         started = time.monotonic()
-        environment = os.environ | {"NIGHTSHIFT_DASK": self.cluster}
-        process = subprocess.Popen(self.command(), stderr=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(self.command(), stderr=subprocess.DEVNULL)
         written, (_, status, usage) = self._watched(process.pid)
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, f"{self.name} failed; run {self.command()}"

@@ -35,7 +35,7 @@ def _metric(value: float, unit: str) -> str:
 
 
 def _plain(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 WRITERS: dict[Format, Callable[[float], str]] = {

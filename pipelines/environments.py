@@ -121,6 +121,11 @@ class Site:
     placements: Mapping[Role, Placement]
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def registry(self) -> str:
+        """Where its images are pulled from, `infra/cluster` those of its manifests too."""
+        return self.placements[Role.LIGHT].image.rpartition("/")[0]
+
     def with_variables(self, **variables: str) -> Self:
         """Return the site with more environment variables for all steps."""
         placements = {

@@ -83,10 +83,10 @@ class Target:
     def swap(self) -> None:
         """Have the next version take over, and wait until it is said to serve."""
         model.point(self._folder, version=self.version + 1)
-        wait_until(lambda: self._serves(self.version + 1), "the next version serves")
+        wait_until(lambda: self.serves(self.version + 1), "the next version serves")
         self.version += 1
 
-    def _serves(self, version: int) -> bool:
+    def serves(self, version: int) -> bool:
         health = httpx.get(f"{self.url}/healthz").json()
         return bool(health["version"] == version and not health["behind"])
 
@@ -166,7 +166,7 @@ def _watch(target: Target, ended: threading.Event, found: Found) -> None:
 
 def _answers(target: Target) -> bool:
     with suppress(httpx.TransportError):
-        return target._serves(1)
+        return target.serves(1)
     return False
 
 

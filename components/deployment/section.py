@@ -15,7 +15,7 @@ def build(record: Deployment) -> Section:
     columns = [Column(title="What"), Column(title="Which", format="code")]
     blocks: list[Block] = [Table(title="Versions", columns=columns, rows=_rows(record))]
     if record.curl:
-        blocks.append(Code(title="Score an event", text=record.curl, is_key=True))
+        blocks.append(Code(title="Send a request", text=record.curl, is_key=True))
     return Section(title="Release", weight=WEIGHT, outcome=_outcome(record), blocks=blocks)
 
 

@@ -10,6 +10,7 @@ from nightshift.contracts.verdict import Verdict
 
 WEIGHT = 30
 SHOWN = 8
+FLOORS = ("labels",)  # signals whose limit is the least they may be
 
 
 def build(verdict: Verdict, found: Drift, limits: Limits, page: str, extremes: Sequence[Block] = ()) -> Section:
@@ -22,7 +23,7 @@ def build(verdict: Verdict, found: Drift, limits: Limits, page: str, extremes: S
         page: URI of Evidently's page, empty without one.
         extremes: the least and the most usual rows, of images and texts.
     """
-    links = [Links(title="Distributions", links=[Link(name="drift", uri=page)], is_key=True)] if page else []
+    links = [Links(title="", links=[Link(name="distributions by Evidently", uri=page)], is_key=True)] if page else []
     said = "stable" if verdict.passed else "drifted"
     highlight = Fact(label="Drift", value=said, note=f"{found.drifted_share:.0%} of the inputs drifted")
     # what has changed first: a reader may see the first few only
@@ -70,15 +71,20 @@ def _effects(columns: Sequence[Column], limits: Limits) -> Table:
     return Table(title=f"Inputs and score, {moved} drifted", columns=headings, rows=rows, shown=SHOWN)
 
 
+def _bound(signal: Signal) -> str:
+    return "at least" if signal.name in FLOORS else "at most"
+
+
 def _signals(signals: Sequence[Signal]) -> Table:
     headings = [
         Heading(title="Signal"),
+        Heading(title="Observation"),
         Heading(title="Effect", format="plain"),
         Heading(title="Limit", format="plain"),
     ]
     rows = [
         Row(
-            cells=[signal.name, signal.value, signal.limit],
+            cells=[signal.name, signal.reason, signal.value, f"{_bound(signal)} {signal.limit:g}"],
             tag="raised" if signal.raised else "",
             tone="bad" if signal.raised else "neutral",
         )

@@ -8,7 +8,7 @@ WEIGHT = 20
 
 def build(report: EvaluationReport, card: str) -> Section:
     """Return the section of an evaluation, with the link to the model card, a URI, at its end."""
-    link = Links(title="Model card", links=[Link(name="card", uri=card)], is_key=True)
+    link = Links(title="", links=[Link(name="model card", uri=card)], is_key=True)
     return Section(
         title="Model quality",
         weight=WEIGHT,

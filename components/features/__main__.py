@@ -27,8 +27,8 @@ def body(args: argparse.Namespace) -> dict[str, float]:
     """Compute the days that are missing in the lake and list all days in the manifest."""
     context = StepContext(args)
     config, events = context.config, tables.read_table(args.events)
-    lake = context.state.lake
-    setup = FeatureSetup(config, lake, events, args.device, scratch(lake, config.name, args.features))
+    lake, dask = context.state.lake, context.state.dask
+    setup = FeatureSetup(config, lake, events, args.device, scratch(lake, config.name, args.features), dask)
     daily = tasks.find(config.task.kind).features.features(setup)
     uris = {day: daily.uri(day) for day in context.plan.features}
     kept = {day: part for day, uri in uris.items() if (part := tables.find_partition(uri))}

@@ -1,7 +1,8 @@
 """Charts and bars laid out for inline SVG: the page colors them, so they suit light, dark and paper."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from math import log10, sqrt
 
 from nightshift.contracts.section import Axis, Bars, Chart, Series
@@ -10,6 +11,7 @@ from nightshift.figures import written
 SIDE = 240.0  # of the square that charts are drawn in, in units of the SVG
 WIDTH, HEIGHT = 560.0, 120.0  # of bars
 LABELS = 8  # at most so many below bars, or they run into each other
+DASHES = ("5 4", "2 3", "9 3 2 3")  # of references, in turn
 HEADROOM = 1.1  # above the highest bar, for its value
 
 
@@ -24,9 +26,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A series: an SVG path, empty when there is no point or only markers are wanted, and its markers."""
+    """A series: an SVG path and its dashes, the path empty without points or where markers are wanted; its markers."""
 
+    name: str
     style: str
+    dashes: str
     path: str
     markers: list[Point]
 
@@ -58,7 +62,9 @@ def chart(block: Chart) -> Plot:
     return Plot(
         x_ticks=[Point(_along(block.x, tick), 0, f"{tick:g}") for tick in block.x.ticks],
         y_ticks=[Point(0, _up(block.y, tick), f"{tick:g}") for tick in block.y.ticks],
-        series=[_drawn(block, each) for each in block.series],
+        series=[
+            _drawn(block, series, dashes) for series, dashes in zip(block.series, _dashes(block.series), strict=True)
+        ],
     )
 
 
@@ -80,12 +86,19 @@ def bars(block: Bars) -> list[Bar]:
     ]
 
 
-def _drawn(block: Chart, series: Series) -> Drawn:
-    places = [(_along(block.x, x), _up(block.y, y)) for x, y in series.points]
+def _dashes(all_series: Sequence[Series]) -> Iterator[str]:
+    """Yield the dashes of each series: those of references differ."""
+    patterns = cycle(DASHES)
+    return (next(patterns) if series.style == "reference" else "none" for series in all_series)
+
+
+def _drawn(block: Chart, series: Series, dashes: str) -> Drawn:
+    points = [(_along(block.x, x), _up(block.y, y)) for x, y in series.points]
     if series.style != "points":
-        return Drawn(series.style, _path(places), [])
+        return Drawn(series.name, series.style, dashes, _path(points), [])
     texts = series.notes or [f"{x:g}, {y:g}" for x, y in series.points]
-    return Drawn(series.style, "", [Point(x, y, text) for (x, y), text in zip(places, texts, strict=True)])
+    markers = [Point(x, y, text) for (x, y), text in zip(points, texts, strict=True)]
+    return Drawn(series.name, series.style, dashes, "", markers)
 
 
 def _along(axis: Axis, value: float) -> float:

@@ -62,6 +62,11 @@ def whole(column: Column, position: int, rows: list[Row]) -> float:
     return max([*limits, *(formats.number(row.cells[position]) for row in rows)], default=0) or 1.0
 
 
+def tile_columns(count: int) -> int:
+    """Return how many tiles stand side by side, so that the last row of so many has the fewest holes."""
+    return min((4, 3, 5), key=lambda columns: -count % columns) if count > 5 else 4
+
+
 def _environment(folder: str) -> Environment:
     environment = Environment(
         loader=PackageLoader("components.reporting"),
@@ -72,6 +77,7 @@ def _environment(folder: str) -> Environment:
     )
     environment.filters |= {"shown": formats.shown, "moment": formats.moment, "place": lambda u: Place.of(u, folder)}
     environment.filters |= {"chart": plots.chart, "bars": plots.bars, "whole": whole, "number": formats.number}
+    environment.filters["tile_columns"] = tile_columns
     return environment
 
 

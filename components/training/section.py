@@ -18,8 +18,9 @@ def build(package: ModelPackage, metrics: Mapping[str, str]) -> Section:
     lineage = package.lineage
     train, chosen_on = lineage.train, lineage.validation
     days = (
-        f"Fitted on {train.rows:,} rows of {train.first} to {train.last} on {lineage.device}, seed {lineage.seed}; "
-        f"chosen on {chosen_on.rows:,} rows of {chosen_on.first} to {chosen_on.last}."
+        f"Candidates were fitted on earlier days and compared on {chosen_on.rows:,} rows of {chosen_on.first} to "
+        f"{chosen_on.last}; then each was fitted anew on {train.rows:,} rows of {train.first} to {train.last}, on "
+        f"{lineage.device}, seed {lineage.seed}."
     )
     blocks: list[Block] = [Text(sentences=[_sentence(lineage.reason), days]), _candidates(package, metrics)]
     if any(entry.losses for entry in package.candidates.values()):
@@ -50,7 +51,7 @@ def _losses(package: ModelPackage) -> Chart:
     found = {name: entry.losses for name, entry in package.candidates.items() if entry.losses}
     points = [point for losses in found.values() for point in losses]
     return Chart(
-        title="Training loss (dashed: candidates that were not selected)",
+        title="Training loss",
         x=Axis.from_zero("steps", [step for step, _ in points]),
         y=Axis.from_zero("mean loss", [loss for _, loss in points]),
         series=[

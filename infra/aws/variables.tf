@@ -14,8 +14,8 @@ variable "environment" {
   type        = string
 
   validation {
-    condition     = contains(["dev", "prod"], var.environment)
-    error_message = "environment must be dev or prod."
+    condition     = can(regex("^[a-z][a-z0-9]{1,7}$", var.environment))
+    error_message = "environment must be 2 to 8 lower-case letters and digits, beginning with a letter."
   }
 }
 

@@ -8,6 +8,7 @@ import yaml
 
 from infra.cluster import core
 from nightshift.errors import UserError
+from pipelines.environments import SITES
 
 CHARTS = Path(__file__).with_name("charts.yaml")
 
@@ -22,7 +23,10 @@ def main() -> None:
     charts = yaml.safe_load(CHARTS.read_text())
     try:
         commands = (
-            core.install(charts, args.cloud, f"nightshift-{args.environment}")
+            [
+                f"REGISTRY={SITES[args.cloud].registry}",
+                *core.install(charts, args.cloud, f"nightshift-{args.environment}"),
+            ]
             if args.action == "install"
             else core.uninstall(charts, args.cloud)
         )

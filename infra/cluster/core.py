@@ -13,6 +13,8 @@ STOPPED = (
     "trap 'echo \"cluster-install: the command above failed, and nothing after it was done; fix it, then run the same"
     " command again\" >&2' ERR"
 )
+# what is committed names an example in the place of the registry
+REGISTRY = "registry.example.com/nightshift"
 ESTABLISHED = "kubectl wait --for=condition=established customresourcedefinitions --all --timeout=2m"
 
 
@@ -31,10 +33,10 @@ def install(charts: Sequence[Chart], cloud: str, cluster: str) -> list[str]:
     disks = ["kubectl apply -k infra/cluster/storage"] if cloud == "aws" else []
     wanted = [chart for chart in charts if cloud in chart["clouds"]]
     commands = [command for chart in wanted for command in _install(chart, cloud, cluster)]
+    last = [*_for_runs(f"infra/kubernetes/{cloud}-{cluster.rpartition('-')[2]}"), _with_images("infra/monitoring")]
     # missed before the first change, not in the middle
-    variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join(commands))))
+    variables = sorted(set(re.findall(r"\$([A-Z_]+)", " ".join([*commands, *last]))))
     given = [f': "${{{name}:?is not set; see docs/runbooks/bring-up.md}}"' for name in variables]
-    last = [*_for_runs(f"infra/kubernetes/{cloud}-{cluster.rpartition('-')[2]}"), "kubectl apply -k infra/monitoring"]
     # Kubeflow brings its own namespace object: ours again, for the labels it lacks
     return [STOPPED, *given, namespaces, *disks, *commands, namespaces, *last]
 
@@ -79,9 +81,13 @@ def _for_runs(folder: str) -> list[str]:
     # a Job never changes: a new one hands the file system's root to the steps, who can write from then on
     return [
         f"kubectl delete --ignore-not-found {owner}",
-        f"kubectl apply -k {folder}",
+        _with_images(folder),
         f"kubectl wait --for=condition=complete --timeout=10m {owner}",
     ]
+
+
+def _with_images(folder: str) -> str:
+    return f'kubectl kustomize {folder} | sed "s|{REGISTRY}/|$REGISTRY/|" | kubectl apply --filename -'
 
 
 def _install(chart: Chart, cloud: str, cluster: str) -> list[str]:

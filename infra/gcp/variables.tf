@@ -24,8 +24,8 @@ variable "name" {
   default     = "nightshift"
 
   validation {
-    condition     = can(regex("^[a-z][a-z0-9-]{1,14}[a-z0-9]$", var.name))
-    error_message = "name is 3 to 16 lowercase letters, digits and hyphens, beginning with a letter: names of service accounts are built from it."
+    condition     = can(regex("^[a-z][a-z0-9-]{1,10}[a-z0-9]$", var.name))
+    error_message = "name is 3 to 12 lowercase letters, digits and hyphens, beginning with a letter: names of service accounts are built from it."
   }
 }
 
@@ -34,8 +34,8 @@ variable "environment" {
   type        = string
 
   validation {
-    condition     = contains(["dev", "prod"], var.environment)
-    error_message = "environment is dev or prod."
+    condition     = can(regex("^[a-z][a-z0-9]{1,7}$", var.environment))
+    error_message = "environment is 2 to 8 lowercase letters and digits, beginning with a letter: names of service accounts are built from it."
   }
 }
 

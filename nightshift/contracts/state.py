@@ -1,7 +1,8 @@
 """Where things are kept and models go: one parameter of every pipeline, one flag (`--state`) of every step."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
@@ -33,6 +34,8 @@ class State:
         target: where models are deployed.
         kubeflow: where a step starts runs, see `nightshift.cluster.kubeflow.Place`; empty where there is no Kubeflow.
         serving: where a release has versions answer, see `components.release.targets.places`; empty for the target.
+        dask: the cluster on which features of tables are made: a scheduler's address, or `local:<workers>`; empty for
+            the process of the step.
     """
 
     lake: str
@@ -43,6 +46,7 @@ class State:
     target: Target
     kubeflow: Mapping[str, str] = field(default_factory=dict)
     serving: Mapping[str, Any] = field(default_factory=dict)
+    dask: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -69,6 +73,7 @@ class State:
             target=target(value.get("target")),
             kubeflow=_place("kubeflow", value),
             serving=_place("serving", value),
+            dask=dask(value.get("dask", "")),
         )
 
     def dump(self) -> dict[str, Any]:
@@ -81,7 +86,20 @@ class State:
 
 
 _NAMES = [each.name for each in fields(State)]
-ROOTS = tuple(each.name for each in fields(State) if each.type is str)
+ROOTS = tuple(each.name for each in fields(State) if each.type is str and each.default is MISSING)
+_DASK = re.compile(r"|(?:tcp|tls)://\S+:\d+|local:[1-9]\d*")
+
+
+def dask(value: Any) -> str:
+    """Check the address of a Dask cluster.
+
+    Raises:
+        UserError: when it is none.
+    """
+    if not isinstance(value, str) or not _DASK.fullmatch(value):
+        allowed = "tcp://<host>:<port>, tls://<host>:<port> or local:<workers>, such as local:2"
+        raise UserError(f"state.dask is {value!r}; write {allowed}, or leave it out")
+    return value
 
 
 def target(value: Any) -> Target:

@@ -99,7 +99,7 @@ def pieces(called: nn.Module) -> int:
     """Return in how many pieces replicas exchange gradients."""
     if not isinstance(called, DistributedDataParallel):
         return 1
-    told = called._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # nothing else tells
+    told = called._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001 nothing else tells
     return len(str(told["rebuilt_bucket_sizes"] or told["bucket_sizes"]).split(","))
 
 

@@ -6,6 +6,7 @@ ends those whose deadline is over, in place of a timer for each request.
 
 import asyncio
 import math
+import resource
 import signal
 import socket
 from contextlib import suppress
@@ -14,12 +15,14 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Literal, Protocol
 
-from nightshift.serving.errors import SlowRequestError
+from nightshift.serving.errors import OverloadedError, SlowRequestError
 from nightshift.serving.messages import Request, Response
 from nightshift.serving.parser import Admission, Parser, Received
 
-PIECE = 16 * 1024  # bytes that are parsed at a time
+MAX_CONNECTIONS = 10_000
+OTHER_FILES = 200  # that the process may need open beside connections
 LOOK_SECONDS = 1.0
+CONNECTION = {True: "connection: keep-alive\r\n", False: "connection: close\r\n"}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES = {int(status): f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 ENDING = (signal.SIGTERM, signal.SIGINT)
@@ -65,7 +68,6 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, server: "Server") -> None:
         self._server, self._parser = server, Parser(server.application)
-        self._unread = b""
         self._is_half_closed = False  # the client sends nothing any more
         self._is_full = False  # the client does not read its responses
         self._wake: asyncio.Future[None] | None = None  # of the task, while it waits for the client
@@ -73,8 +75,11 @@ class Connection(asyncio.Protocol):
         self.deadline = math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # of a socket
-        """Begin to read."""
+        """Begin to read, unless there are too many connections already."""
         self._transport = transport
+        self._has_room = len(self._server.connections) < self._server.max_connections
+        if not self._has_room:
+            self._parser.refuse(OverloadedError(f"{self._server.max_connections} clients are connected; try again"))
         self._server.connections.add(self)
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._serve())
@@ -82,13 +87,13 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         """End the task, once it has answered the request at hand."""
         self._server.connections.discard(self)
-        self._unread, self._is_half_closed, self._is_full = b"", True, False
+        self._is_half_closed, self._is_full = True, False
         self.wake()
 
     def data_received(self, data: bytes) -> None:
-        """Keep what has come; no more of it than a read of the socket brings."""
-        self._unread += data
-        if len(self._unread) > PIECE:
+        """Parse what has come; while requests wait for their responses, no more is read."""
+        self._parser.feed(data)
+        if self._wake is None or len(self._parser.requests) > 1:
             self._transport.pause_reading()
         self.wake()
 
@@ -111,6 +116,7 @@ class Connection(asyncio.Protocol):
         """Have the task look again, or raise an error, if it waits for the client."""
         if self._wake and not self._wake.done():
             self._wake.set_exception(error) if error else self._wake.set_result(None)
+            self._wake = None
 
     async def _serve(self) -> None:
         try:
@@ -126,32 +132,23 @@ class Connection(asyncio.Protocol):
             self._parser.close()
 
     async def _receive(self) -> Received | None:
-        """Return the next request, None when there is no other one."""
+        """Return the next request, None when there is no other one; one that comes too slowly is refused."""
         while not self._parser.requests:
-            if self._unread:
-                piece, self._unread = self._unread[:PIECE], self._unread[PIECE:]
-                self._parser.feed(piece)
-            elif not await self._read():
+            is_idle = self._parser.phase == "idle"
+            if self._is_half_closed or (is_idle and self._server.is_stopping):
                 return None
+            if self._parser.awaits_continue:
+                self._parser.awaits_continue = False
+                self._transport.write(CONTINUE)
+            self._transport.resume_reading()
+            try:
+                await self._wait(self._parser.phase)
+            except TimeoutError:
+                if is_idle:
+                    return None
+                self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
         self._phase, self.deadline = None, math.inf
         return self._parser.requests.popleft()
-
-    async def _read(self) -> bool:
-        """Wait for more of a request, which is refused after too long; return whether the connection goes on."""
-        is_idle = self._parser.phase == "idle"
-        if self._is_half_closed or (is_idle and self._server.is_stopping):
-            return False
-        if self._parser.awaits_continue:
-            self._parser.awaits_continue = False
-            self._transport.write(CONTINUE)
-        self._transport.resume_reading()
-        try:
-            await self._wait(self._parser.phase)
-        except TimeoutError:
-            if is_idle:
-                return False
-            self._parser.refuse(SlowRequestError("the request came too slowly; send it at once"))
-        return True
 
     async def _send(self, received: Received, response: Response) -> bool:
         """Write a response, and wait until the client reads; return whether another request may follow."""
@@ -163,11 +160,10 @@ class Connection(asyncio.Protocol):
         return keeps_alive
 
     async def _linger(self) -> None:
-        """Wait until the client closes: to close with bytes unread would take the last response from it."""
+        """Wait until the client closes, if there is room: to close before may take the last response from it."""
         if not self._is_half_closed:
             self._transport.write_eof()
-        while not (self._is_half_closed or self._server.is_stopping):
-            self._unread = b""
+        while self._has_room and not (self._is_half_closed or self._server.is_stopping):
             self._transport.resume_reading()
             await self._wait("linger")
 
@@ -180,19 +176,12 @@ class Connection(asyncio.Protocol):
         if phase != self._phase:
             self._phase, self.deadline = phase, self._server.now + getattr(self._server.timeouts, phase)
         self._wake = self._loop.create_future()
-        try:
-            await self._wake
-        finally:
-            self._wake = None
+        await self._wake
 
 
 def _encode(received: Received, response: Response, date: str, keeps_alive: bool) -> bytes:
     headers = "".join([f"{name}: {value}\r\n" for name, value in response.headers.items()])
-    connection = ""
-    if not keeps_alive:
-        connection = "connection: close\r\n"
-    elif received.version == "1.0":
-        connection = "connection: keep-alive\r\n"
+    connection = "" if keeps_alive and received.version == "1.1" else CONNECTION[keeps_alive]
     status, length = STATUS_LINES[response.status], len(response.body)
     head = f"{status}date: {date}\r\ncontent-length: {length}\r\n{headers}{connection}\r\n".encode("latin-1")
     return head if received.request.method == "HEAD" else head + response.body
@@ -204,14 +193,17 @@ class Server:
     Attributes:
         application: answers the requests.
         timeouts: of its clients.
+        max_connections: beyond which one is refused.
         connections: that are open.
         now: seconds of the event loop's clock, at the last look.
         date: header of responses.
         is_stopping: whether each connection's next response is its last one.
     """
 
-    def __init__(self, application: Application, timeouts: Timeouts | None = None) -> None:
-        self.application, self.timeouts = application, timeouts or Timeouts()
+    def __init__(
+        self, application: Application, timeouts: Timeouts | None = None, max_connections: int = MAX_CONNECTIONS
+    ) -> None:
+        self.application, self.timeouts, self.max_connections = application, timeouts or Timeouts(), max_connections
         self.connections: set[Connection] = set()
         self.is_stopping, self._stopped = False, asyncio.Event()
         self.now, self.date = 0.0, ""
@@ -248,7 +240,15 @@ class Server:
 
 async def serve(application: Application, listener: socket.socket) -> None:
     """Answer on a socket until the process is asked to end."""
-    server, loop = Server(application), asyncio.get_running_loop()
+    server, loop = Server(application, max_connections=allow_connections()), asyncio.get_running_loop()
     for number in ENDING:
         loop.add_signal_handler(number, server.stop)
     await server.serve(listener)
+
+
+def allow_connections() -> int:
+    """Allow the process to open as many files as it may need; return how many of them may be connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = max(soft, min(MAX_CONNECTIONS + OTHER_FILES, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return min(MAX_CONNECTIONS, files - OTHER_FILES)

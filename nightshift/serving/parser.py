@@ -11,11 +11,12 @@ import msgspec
 from nightshift.serving.errors import ExpectationError, LargeBodyError, LargeHeadError, RefusedError
 from nightshift.serving.messages import Request
 
+PIECE = 16 * 1024  # bytes that are parsed at a time: limits are looked at in between
 HEAD_BYTES = 64 * 1024
 MAX_HEADERS = 100
 MAX_DIGITS = 19  # of a length that 64 bits hold
 VERSIONS = frozenset({"1.0", "1.1"})
-HOST = re.compile(rb"[\w.~%!$&'()*+,;=:\[\]-]*", re.ASCII)
+HOST = re.compile(rb"([\w.~%!$&'()*+,;=-]*|\[[\w.:]+\])(:\d*)?", re.ASCII)
 NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 
 
@@ -63,6 +64,7 @@ class Parser:
         """
         self.requests: deque[Received] = deque()
         self._admission = admission
+        self._has_ended = False  # no other request can be read
         self._begin()
 
     def _begin(self) -> None:
@@ -78,14 +80,20 @@ class Parser:
         self._body, self._body_bytes = bytearray(), 0
 
     def feed(self, data: bytes) -> None:
-        """Parse what has come, some KiB at most; what cannot be read on from is refused."""
+        """Parse what has come; what cannot be read on from is refused, and what follows it ignored."""
+        while data and not self._has_ended:
+            piece, data = data[:PIECE], data[PIECE:]
+            data = self._parse(piece) + data
+
+    def _parse(self, data: bytes) -> bytes:
+        """Parse some of it; return what is to be parsed once more."""
         self._silent += len(data)
         try:
             self._parser.feed_data(data)
             if self._silent > HEAD_BYTES:
                 raise _large_head()
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(data[upgrade.args[0] :])
+            return self._without_upgrade() + data[upgrade.args[0] :]
         except RefusedError as error:
             self.refuse(error)
         except httptools.HttpParserCallbackError as error:
@@ -94,15 +102,16 @@ class Parser:
             self.refuse(error.__context__)
         except httptools.HttpParserError as error:
             self.refuse(RefusedError(f"this is not HTTP/1.1: {error}"))
+        return b""
 
     def refuse(self, error: RefusedError) -> None:
         """Refuse the request that is arriving; no other one can be read behind it."""
         self._request.refuse(error)
-        self.requests.append(Received(self._request, self._version, keeps_alive=False))
-        self._clear()
+        self._hand_over(keeps_alive=False)
 
     def close(self) -> None:
         """Let go of what refers to this parser, and of what it has read."""
+        self._has_ended = True
         self._clear()
         self.requests.clear()
         del self._parser
@@ -122,7 +131,7 @@ class Parser:
         self._fields += 1
         self._count(len(name) + len(value))
         if self.phase == "head":
-            headers, name = self._request.headers, name.lower()
+            headers, name, value = self._request.headers, name.lower(), value.rstrip()
             headers[name] = b"%b, %b" % (headers[name], value) if name in headers else value
 
     def _count(self, size: int) -> None:
@@ -144,7 +153,7 @@ class Parser:
         if b"expect" in headers:
             self._expect(request)
         if length := headers.get(b"content-length"):
-            self._check_length(length.strip())
+            self._check_length(length)
 
     def on_body(self, part: bytes) -> None:
         """Take a part of a body; that of a refused request is not kept."""
@@ -160,16 +169,23 @@ class Parser:
         if self._parser.should_upgrade():
             return
         self._request.body = bytes(self._body)
-        self.requests.append(Received(self._request, self._version, self._parser.should_keep_alive()))
+        keeps_alive = self._parser.should_keep_alive()
+        if self._version == "1.0":  # for the parser, keep-alive outweighs close
+            keeps_alive = self._request.header(b"connection").lower() == "keep-alive"
+        self._hand_over(keeps_alive)
+
+    def _hand_over(self, keeps_alive: bool) -> None:
+        self.requests.append(Received(self._request, self._version, keeps_alive))
+        self._has_ended = not keeps_alive
         self._clear()
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Parse a request again as one that wants no other protocol; its body is in the rest, or still to come."""
+    def _without_upgrade(self) -> bytes:
+        """Return the head of a request as of one that wants no other protocol: the parser has not read its body."""
         request = self._request
         headers = [b"%b: %b\r\n" % header for header in request.headers.items() if header[0] != b"upgrade"]
         line = b"%b %b HTTP/%b\r\n" % (request.method.encode(), self._target, self._version.encode())
         self._begin()
-        self.feed(b"".join([line, *headers, b"\r\n", rest]))
+        return b"".join([line, *headers, b"\r\n"])
 
     def _expect(self, request: Request) -> None:
         """Note that the client asks before it sends the body, which HTTP/1.0 cannot.

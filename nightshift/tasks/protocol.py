@@ -100,6 +100,7 @@ class FeatureSetup:
         events: by day.
         device: `cpu` or `cuda`.
         scratch: URI where workers leave what others need.
+        dask: the cluster whose workers those are; empty for this process.
     """
 
     config: Config
@@ -107,6 +108,7 @@ class FeatureSetup:
     events: Table
     device: str
     scratch: str
+    dask: str
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 from tests.cluster.access import Access, Certificate
 from tests.cluster.api import Api, served
 from tests.cluster.controllers import Controllers
-from tests.cluster.kinds import BUILT_IN, DEFINITION, NAMESPACE, NODE, POD, Json, custom, definitions
+from tests.cluster.kinds import BUILT_IN, DEFINITION, NAMESPACE, NODE, POD, Json, Kind, custom, definitions
 from tests.cluster.kubelet import Kubelet, Settings
 from tests.cluster.operations import condition
 from tests.cluster.problems import RefusedError, missing
@@ -135,9 +135,21 @@ class Cluster:
         """Send a signal to a pod's containers."""
         self._kubelet.kill(self.api.store.get(POD, pod, namespace), number)
 
-    def delete_pod(self, name: str, namespace: str) -> None:
-        """Do what `kubectl delete pod` does."""
-        self._operations.delete(POD, name, namespace)
+    def get(self, kind: Kind, name: str, namespace: str = "default") -> Json:
+        """Return an object.
+
+        Raises:
+            RefusedError: when there is none.
+        """
+        return self.api.store.get(kind, name, namespace if kind.namespaced else "")
+
+    def peek(self, kind: Kind, name: str, namespace: str = "default") -> Json | None:
+        """Return an object, if there is one."""
+        return self.api.store.peek(kind, name, namespace if kind.namespaced else "")
+
+    def delete(self, kind: Kind, name: str, options: Json | None = None, namespace: str = "default") -> None:
+        """Delete an object, as DeleteOptions say."""
+        self._operations.delete(kind, name, namespace if kind.namespaced else "", options)
 
     def pods(self, namespace: str = "") -> list[Json]:
         return self.api.store.copies(POD, namespace)

@@ -1,5 +1,6 @@
 """Clusters for tests, and the clients of the `kubernetes` package, which kfp brings."""
 
+import inspect
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,16 +9,34 @@ from urllib.parse import urlsplit
 import pytest
 from kubernetes import client, config
 
-from pipelines.environments import KUBEFLOW_INSIDE
+from infra.cluster.core import REGISTRY
+from nightshift.image import image
+from pipelines.environments import AWS, KUBEFLOW_INSIDE
 from tests.cluster import docker
 from tests.cluster.cluster import CRDS, Cluster, running
+from tests.cluster.remote import RemoteCluster, reached
 from tests.cluster.runtimes import ProcessRuntime
-from tests.cluster.samples import IMAGE
+from tests.cluster.samples import IMAGE, KUBECONFIG, NAMESPACE
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+def remote(request: pytest.FixtureRequest) -> Iterator[RemoteCluster | None]:
+    """The cluster of `make test-cluster`; None without one, when the stand-in is what is tested on."""
+    if not KUBECONFIG:
+        yield None
+        return
+    if "tmp_path" in inspect.signature(request.function).parameters:
+        pytest.skip("needs the stand-in, whose pods see this machine's folders")
+    with reached(Path(KUBECONFIG), NAMESPACE) as found:
+        yield found
+
+
+@pytest.fixture
+def cluster(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster | RemoteCluster]:
     """A cluster of one node, `cpu`, whose pods are processes of this machine; the image `none` is not there."""
+    if remote:
+        yield remote
+        return
     with running(ProcessRuntime(missing=("none",)), tmp_path) as found:
         found.add_node("cpu")
         yield found
@@ -26,6 +45,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def custom(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with the custom resources of all charts."""
+    if KUBECONFIG:
+        pytest.skip("needs the stand-in, which has the custom resources of all charts")
     if not CRDS.exists():
         pytest.skip(f"{CRDS} is missing")
     with running(ProcessRuntime(), tmp_path, CRDS) as found:
@@ -33,13 +54,17 @@ def custom(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def containers(tmp_path: Path) -> Iterator[Cluster]:
+def containers(remote: RemoteCluster | None, tmp_path: Path) -> Iterator[Cluster | RemoteCluster]:
     """A cluster of one node whose pods are containers."""
+    if remote:
+        yield remote
+        return
     missing = pytest.fail if os.environ.get("CI") else pytest.skip
     if not docker.reachable():
         missing("no container engine answers")
     kubeflow = str(urlsplit(KUBEFLOW_INSIDE).hostname)
-    runtime = docker.DockerRuntime({f"registry.example.com/{IMAGE}": IMAGE}, hosts=(kubeflow,))
+    pulled = {image("base", registry): IMAGE for registry in (AWS.registry, REGISTRY)}
+    runtime = docker.DockerRuntime(pulled, hosts=(kubeflow,))
     if runtime.user(IMAGE) is None:
         missing(f"image {IMAGE} is not built, run: make images")
     with running(runtime, tmp_path) as found:

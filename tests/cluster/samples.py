@@ -1,16 +1,25 @@
 """Objects for tests of the cluster."""
 
 import json
+import os
+import secrets
 from typing import Any
 
 import pytest
 from kubernetes.client import ApiException
 
+from nightshift.image import image
+from pipelines.environments import AWS
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import POD, Json
 from tests.processes import wait_until
 
-IMAGE = "nightshift/base:0.2.0"
+KUBECONFIG = os.environ.get("NIGHTSHIFT_TEST_KUBECONFIG", "")  # of a cluster other than the stand-in
+NAMESPACE = f"nightshift-tests-{secrets.token_hex(4)}" if KUBECONFIG else "default"
+IMAGE = image("base", AWS.registry) if KUBECONFIG else image("base")
+needs_the_stand_in = pytest.mark.skipif(
+    bool(KUBECONFIG), reason="needs the stand-in: another cluster has other nodes, volumes or names"
+)
 SAFE = {
     "runAsNonRoot": True,
     "allowPrivilegeEscalation": False,
@@ -25,7 +34,7 @@ def pod(script: str = "true", name: str = "step", *, container: Json | None = No
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": name}},
         "spec": {"restartPolicy": "Never", "containers": [base]} | spec,
     }
 
@@ -35,7 +44,7 @@ def gpu(count: int = 1, name: str = "step") -> Json:
 
 
 def named(kind: str, name: str, version: str = "v1", **fields: Any) -> Json:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}} | fields
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE}} | fields
 
 
 def phase(cluster: Cluster, wanted: str, name: str = "step") -> Json:
@@ -47,14 +56,14 @@ def until(cluster: Cluster, ask: Any, what: str, name: str = "step") -> Json:
     """Wait until something is true of a pod, and return it."""
 
     def look() -> Any:
-        found = cluster.api.store.peek(POD, name, "default")
+        found = cluster.peek(POD, name)
         return found if found and ask(found) else None
 
     return wait_until(look, what)
 
 
 def gone(cluster: Cluster, name: str = "step") -> bool:
-    return wait_until(lambda: cluster.api.store.peek(POD, name, "default") is None, f"{name} is gone")
+    return wait_until(lambda: cluster.peek(POD, name) is None, f"{name} is gone")
 
 
 def state(status: Json) -> Json:

@@ -6,7 +6,7 @@ from kubernetes import client
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import QUOTA, Json
 from tests.cluster.problems import RefusedError
-from tests.cluster.samples import SAFE, gpu, named, phase, pod, refused
+from tests.cluster.samples import NAMESPACE, SAFE, gpu, named, phase, pod, refused
 from tests.processes import wait_until
 
 MEMORY = {"resources": {"requests": {"memory": "2Gi"}, "limits": {"memory": "4Gi"}}}
@@ -22,14 +22,14 @@ def limits(**item: dict[str, str]) -> Json:
 
 def enforce(cluster: Cluster, level: str) -> None:
     labels = {"pod-security.kubernetes.io/enforce": level}
-    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default", "labels": labels}})
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}})
 
 
 def test_a_pod_of_an_account_that_is_not_there_is_forbidden(core: client.CoreV1Api) -> None:
-    refusal = refused(core.create_namespaced_pod, "default", pod(serviceAccountName="nobody"))
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, pod(serviceAccountName="nobody"))
 
     assert refusal.kind == (403, "Forbidden")
-    assert 'error looking up service account default/nobody: serviceaccount "nobody" not found' in refusal.message
+    assert f'service account {NAMESPACE}/nobody: serviceaccount "nobody" not found' in refusal.message
 
 
 def test_a_request_over_the_limit_that_a_limit_range_fills_in_is_invalid(
@@ -38,7 +38,7 @@ def test_a_request_over_the_limit_that_a_limit_range_fills_in_is_invalid(
     cluster.apply(limits(default={"memory": "1Gi"}))
     asked = {"resources": {"requests": {"memory": "2Gi"}}}
 
-    refusal = refused(core.create_namespaced_pod, "default", pod(container=asked))
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, pod(container=asked))
 
     assert refusal.kind == (422, "Invalid")
     assert "must be less than or equal to memory limit of 1Gi" in refusal.message
@@ -49,25 +49,22 @@ def test_a_pod_over_the_quota_is_forbidden_until_another_ends(cluster: Cluster, 
     cluster.apply(named("ResourceQuota", "runs", spec={"hard": {"requests.nvidia.com/gpu": "1"}}))
     first = gpu()
     first["spec"]["containers"][0]["command"] = ["sleep", "1000"]
-    core.create_namespaced_pod("default", first)
+    core.create_namespaced_pod(NAMESPACE, first)
 
-    refusal = refused(core.create_namespaced_pod, "default", gpu(name="second"))
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, gpu(name="second"))
     assert refusal.kind == (403, "Forbidden")
     assert refusal.message.endswith(
         "exceeded quota: runs, requested: requests.nvidia.com/gpu=1, "
         "used: requests.nvidia.com/gpu=1, limited: requests.nvidia.com/gpu=1"
     )
     wait_until(
-        lambda: (
-            cluster.api.store.get(QUOTA, "runs", "default").get("status", {}).get("used")
-            == {"requests.nvidia.com/gpu": "1"}
-        ),
+        lambda: cluster.get(QUOTA, "runs").get("status", {}).get("used") == {"requests.nvidia.com/gpu": "1"},
         "the quota is counted",
     )
     phase(cluster, "Running")
-    cluster.kill("step", "default")
+    cluster.kill("step", NAMESPACE)
     phase(cluster, "Failed")
-    core.create_namespaced_pod("default", gpu(name="second"))
+    core.create_namespaced_pod(NAMESPACE, gpu(name="second"))
     phase(cluster, "Succeeded", "second")
 
 
@@ -85,13 +82,13 @@ def test_a_limit_range_fills_in_and_bounds(cluster: Cluster, core: client.CoreV1
     cluster.apply(quota(requests_memory="3Gi"), limits(defaultRequest={"memory": "1Gi"}, max={"memory": "3Gi"}))
     small = pod(container={"resources": {"limits": {"memory": "2Gi"}}})
 
-    assert core.create_namespaced_pod("default", small).spec.containers[0].resources.requests == {"memory": "2Gi"}
-    refusal = refused(core.create_namespaced_pod, "default", pod(name="large", container=MEMORY))
+    assert core.create_namespaced_pod(NAMESPACE, small).spec.containers[0].resources.requests == {"memory": "2Gi"}
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, pod(name="large", container=MEMORY))
     assert "maximum memory usage per Container is 3Gi, but limit is 4Gi" in refusal.message
 
 
 def test_a_limit_without_a_request_asks_for_as_much(core: client.CoreV1Api) -> None:
-    made = core.create_namespaced_pod("default", gpu(2))
+    made = core.create_namespaced_pod(NAMESPACE, gpu(2))
 
     assert made.spec.containers[0].resources.requests == {"nvidia.com/gpu": "2"}
 

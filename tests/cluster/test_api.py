@@ -11,10 +11,10 @@ from kubernetes import client, watch
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.conftest import connected
-from tests.cluster.kinds import CLAIM, JOB, POD
+from tests.cluster.kinds import CLAIM, JOB
 from tests.cluster.problems import RefusedError
 from tests.cluster.rbac import User
-from tests.cluster.samples import named, phase, pod, refused
+from tests.cluster.samples import NAMESPACE, named, needs_the_stand_in, phase, pod, refused
 from tests.processes import wait_until
 
 SECONDS = 100  # of a watch that does not see what it waits for
@@ -26,27 +26,27 @@ def names(listed: Any) -> list[str]:
 
 
 def test_an_object_is_made_read_changed_and_deleted(core: client.CoreV1Api) -> None:
-    made = core.create_namespaced_config_map("default", CONFIG)
-    assert core.read_namespaced_config_map("settings", "default").metadata.uid == made.metadata.uid
+    made = core.create_namespaced_config_map(NAMESPACE, CONFIG)
+    assert core.read_namespaced_config_map("settings", NAMESPACE).metadata.uid == made.metadata.uid
 
-    core.patch_namespaced_config_map("settings", "default", {"data": {"b": "2"}})
-    assert core.read_namespaced_config_map("settings", "default").data == {"a": "1", "b": "2"}
+    core.patch_namespaced_config_map("settings", NAMESPACE, {"data": {"b": "2"}})
+    assert core.read_namespaced_config_map("settings", NAMESPACE).data == {"a": "1", "b": "2"}
 
-    core.delete_namespaced_config_map("settings", "default")
-    assert refused(core.read_namespaced_config_map, "settings", "default").kind == (404, "NotFound")
+    core.delete_namespaced_config_map("settings", NAMESPACE)
+    assert refused(core.read_namespaced_config_map, "settings", NAMESPACE).kind == (404, "NotFound")
 
 
 def test_what_is_there_is_not_made_twice(core: client.CoreV1Api) -> None:
-    core.create_namespaced_config_map("default", CONFIG)
+    core.create_namespaced_config_map(NAMESPACE, CONFIG)
 
-    assert refused(core.create_namespaced_config_map, "default", CONFIG).kind == (409, "AlreadyExists")
+    assert refused(core.create_namespaced_config_map, NAMESPACE, CONFIG).kind == (409, "AlreadyExists")
 
 
 def test_a_change_of_an_old_version_is_a_conflict(core: client.CoreV1Api) -> None:
-    old = core.create_namespaced_config_map("default", CONFIG)
-    core.patch_namespaced_config_map("settings", "default", {"data": {"b": "2"}})
+    old = core.create_namespaced_config_map(NAMESPACE, CONFIG)
+    core.patch_namespaced_config_map("settings", NAMESPACE, {"data": {"b": "2"}})
 
-    assert refused(core.replace_namespaced_config_map, "settings", "default", old).kind == (409, "Conflict")
+    assert refused(core.replace_namespaced_config_map, "settings", NAMESPACE, old).kind == (409, "Conflict")
 
 
 def test_nothing_is_made_in_a_namespace_that_is_not_there(core: client.CoreV1Api) -> None:
@@ -57,28 +57,28 @@ def test_nothing_is_made_in_a_namespace_that_is_not_there(core: client.CoreV1Api
 
 def test_lists_are_selected_by_labels_and_fields_and_come_in_pages(core: client.CoreV1Api) -> None:
     for name in ("a", "b", "c"):
-        core.create_namespaced_pod("default", pod(name=name, nodeSelector={"none": "such"}))
+        core.create_namespaced_pod(NAMESPACE, pod(name=name, nodeSelector={"none": "such"}))
 
-    assert names(core.list_namespaced_pod("default", label_selector="app in (a, b),app!=b")) == ["a"]
+    assert names(core.list_namespaced_pod(NAMESPACE, label_selector="app in (a, b),app!=b")) == ["a"]
     assert names(core.list_pod_for_all_namespaces(field_selector="metadata.name=c,status.phase=Pending")) == ["c"]
-    first = core.list_namespaced_pod("default", limit=2)
+    first = core.list_namespaced_pod(NAMESPACE, limit=2)
     assert names(first) == ["a", "b"]
-    assert names(core.list_namespaced_pod("default", limit=2, _continue=first.metadata._continue)) == ["c"]
-    refusal = refused(core.list_namespaced_pod, "default", field_selector="spec.hostname=x")
+    assert names(core.list_namespaced_pod(NAMESPACE, limit=2, _continue=first.metadata._continue)) == ["c"]
+    refusal = refused(core.list_namespaced_pod, NAMESPACE, field_selector="spec.hostname=x")
     assert refusal.kind == (400, "BadRequest")
 
 
 def test_a_watch_tells_what_happens_and_who_no_longer_matches_is_gone(core: client.CoreV1Api) -> None:
-    version = core.list_namespaced_config_map("default").metadata.resource_version
+    version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
     labeled = {**CONFIG, "metadata": {"name": "settings", "labels": {"app": "x"}}}
-    core.create_namespaced_config_map("default", labeled)
-    core.patch_namespaced_config_map("settings", "default", {"data": {"b": "2"}})
-    core.patch_namespaced_config_map("settings", "default", {"metadata": {"labels": {"app": "y"}}})
+    core.create_namespaced_config_map(NAMESPACE, labeled)
+    core.patch_namespaced_config_map("settings", NAMESPACE, {"data": {"b": "2"}})
+    core.patch_namespaced_config_map("settings", NAMESPACE, {"metadata": {"labels": {"app": "y"}}})
 
     stream = watch.Watch()
     selected = {"label_selector": "app=x", "resource_version": version, "timeout_seconds": SECONDS}
     seen = []
-    for event in stream.stream(core.list_namespaced_config_map, "default", **selected):
+    for event in stream.stream(core.list_namespaced_config_map, NAMESPACE, **selected):
         seen.append(event["type"])
         if event["type"] == "DELETED":
             stream.stop()
@@ -86,17 +86,17 @@ def test_a_watch_tells_what_happens_and_who_no_longer_matches_is_gone(core: clie
 
 
 def test_a_watch_from_a_forgotten_version_is_gone(cluster: Cluster, core: client.CoreV1Api) -> None:
-    version = core.list_namespaced_config_map("default").metadata.resource_version
-    core.create_namespaced_config_map("default", CONFIG)
+    version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
+    core.create_namespaced_config_map(NAMESPACE, CONFIG)
     cluster.api.store.forget()
 
     with pytest.raises(client.ApiException, match="too old resource version") as error:
-        list(watch.Watch().stream(core.list_namespaced_config_map, "default", resource_version=version))
+        list(watch.Watch().stream(core.list_namespaced_config_map, NAMESPACE, resource_version=version))
     assert error.value.status == 410
 
 
 def test_unknown_fields_are_refused(core: client.CoreV1Api) -> None:
-    refusal = refused(core.create_namespaced_pod, "default", pod(hostname="a", nodeSelectors={}))
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, pod(hostname="a", nodeSelectors={}))
 
     assert refusal.kind == (400, "BadRequest")
     assert 'unknown field "spec.nodeSelectors"' in refusal.message
@@ -104,11 +104,11 @@ def test_unknown_fields_are_refused(core: client.CoreV1Api) -> None:
 
 def test_missing_and_wrong_values_are_invalid(core: client.CoreV1Api) -> None:
     nameless = pod(container={"name": None})
-    refusal = refused(core.create_namespaced_pod, "default", nameless)
+    refusal = refused(core.create_namespaced_pod, NAMESPACE, nameless)
     assert refusal.kind == (422, "Invalid")
     assert "spec.containers[0].name: Required value" in refusal.message
-    assert refused(core.create_namespaced_pod, "default", pod(name="Step_1")).kind == (422, "Invalid")
-    assert refused(core.create_namespaced_pod, "default", pod(restartPolicy="Sometimes")).kind == (422, "Invalid")
+    assert refused(core.create_namespaced_pod, NAMESPACE, pod(name="Step_1")).kind == (422, "Invalid")
+    assert refused(core.create_namespaced_pod, NAMESPACE, pod(restartPolicy="Sometimes")).kind == (422, "Invalid")
 
 
 def test_custom_resources_are_checked_against_their_definitions(custom: Cluster) -> None:
@@ -122,17 +122,18 @@ def test_custom_resources_are_checked_against_their_definitions(custom: Cluster)
 
 
 def test_a_pod_and_a_job_keep_what_they_were_made_with(cluster: Cluster, core: client.CoreV1Api) -> None:
-    core.create_namespaced_pod("default", pod())
+    core.create_namespaced_pod(NAMESPACE, pod())
     patch = {"spec": {"serviceAccountName": "other"}}
-    assert refused(core.patch_namespaced_pod, "step", "default", patch).kind == (422, "Invalid")
+    assert refused(core.patch_namespaced_pod, "step", NAMESPACE, patch).kind == (422, "Invalid")
 
     template = {"spec": pod()["spec"]}
     cluster.apply(named("Job", "migrate", "batch/v1", spec={"template": template}))
     with pytest.raises(RefusedError, match=r"spec.template: Invalid value: .*field is immutable"):
         changed = {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 1}}}}
-        cluster.api.operations.patch(JOB, "migrate", changed, "application/merge-patch+json", "default")
+        cluster.api.operations.patch(JOB, "migrate", changed, "application/merge-patch+json", NAMESPACE)
 
 
+@needs_the_stand_in
 def test_a_claim_without_a_class_does_not_grow(cluster: Cluster) -> None:
     def claim(size: str) -> Any:
         spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": size}}}
@@ -141,17 +142,17 @@ def test_a_claim_without_a_class_does_not_grow(cluster: Cluster) -> None:
     cluster.apply(claim("1Gi"))
     with pytest.raises(RefusedError, match="only dynamically provisioned pvc can be resized"):
         cluster.apply(claim("2Gi"))
-    assert cluster.api.store.get(CLAIM, "lake", "default")["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    assert cluster.get(CLAIM, "lake")["spec"]["resources"]["requests"]["storage"] == "1Gi"
 
 
 def test_lists_are_merged_by_name_or_replaced_as_the_kind_of_patch_says(core: client.CoreV1Api) -> None:
-    core.create_namespaced_pod("default", pod(nodeSelector={"none": "such"}))
+    core.create_namespaced_pod(NAMESPACE, pod(nodeSelector={"none": "such"}))
     changed = {"spec": {"containers": [{"name": "base", "image": "other:1"}]}}
-    patched = core.patch_namespaced_pod("step", "default", changed)
+    patched = core.patch_namespaced_pod("step", NAMESPACE, changed)
     assert (patched.spec.containers[0].image, patched.spec.containers[0].command[0]) == ("other:1", "sh")
 
     operation = [{"op": "add", "path": "/metadata/labels/team~1x", "value": "y"}]
-    assert core.patch_namespaced_pod("step", "default", operation).metadata.labels["team/x"] == "y"
+    assert core.patch_namespaced_pod("step", NAMESPACE, operation).metadata.labels["team/x"] == "y"
 
 
 def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) 
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["settings"], "verbs": ["get"]},
     ]
-    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": NAMESPACE}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"}
     version = "rbac.authorization.k8s.io/v1"
     cluster.apply(
@@ -168,40 +169,40 @@ def test_an_account_may_do_what_its_role_says(cluster: Cluster, tmp_path: Path) 
         pod(),
         CONFIG,
     )
-    cluster.log_in("account", User.account("default", "default"))
+    cluster.log_in("account", User.account(NAMESPACE, "default"))
 
     (api,) = connected(cluster, tmp_path, "account")
-    assert names(api.list_namespaced_pod("default")) == ["step"]
-    assert api.read_namespaced_config_map("settings", "default").data == {"a": "1"}
-    assert refused(api.read_namespaced_config_map, "kube-root-ca.crt", "default").code == 403
-    refusal = refused(api.read_namespaced_pod_log, "step", "default")
+    assert names(api.list_namespaced_pod(NAMESPACE)) == ["step"]
+    assert api.read_namespaced_config_map("settings", NAMESPACE).data == {"a": "1"}
+    assert refused(api.read_namespaced_config_map, "kube-root-ca.crt", NAMESPACE).code == 403
+    refusal = refused(api.read_namespaced_pod_log, "step", NAMESPACE)
     assert refusal.kind == (403, "Forbidden")
     assert 'User "system:serviceaccount:default:default" cannot get resource "pods/log"' in refusal.message
-    assert refused(api.create_namespaced_pod, "default", pod(name="other")).code == 403
+    assert refused(api.create_namespaced_pod, NAMESPACE, pod(name="other")).code == 403
     assert refused(api.list_namespaced_pod, "kube-system").code == 403
     (stranger,) = connected(cluster, tmp_path, "other")
-    assert refused(stranger.list_namespaced_pod, "default").kind == (401, "Unauthorized")
+    assert refused(stranger.list_namespaced_pod, NAMESPACE).kind == (401, "Unauthorized")
 
 
 def test_what_an_object_owns_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
-    owner = core.create_namespaced_config_map("default", CONFIG).metadata.uid
+    owner = core.create_namespaced_config_map(NAMESPACE, CONFIG).metadata.uid
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "uid": owner}
     owned = named("Secret", "owned")
-    core.create_namespaced_secret("default", owned | {"metadata": {"name": "owned", "ownerReferences": [reference]}})
+    core.create_namespaced_secret(NAMESPACE, owned | {"metadata": {"name": "owned", "ownerReferences": [reference]}})
 
-    core.delete_namespaced_config_map("settings", "default")
+    core.delete_namespaced_config_map("settings", NAMESPACE)
 
-    assert wait_until(lambda: not core.list_secret_for_all_namespaces().items, "the secret is gone")
+    assert wait_until(lambda: not core.list_namespaced_secret(NAMESPACE).items, "the secret is gone")
 
 
 def test_what_a_namespace_holds_goes_with_it(cluster: Cluster, core: client.CoreV1Api) -> None:
     cluster.apply(pod("exec sleep 1000"))
     phase(cluster, "Running")
 
-    core.delete_namespace("default")
+    core.delete_namespace(NAMESPACE)
 
-    wait_until(lambda: "default" not in names(core.list_namespace()), "the namespace is gone")
-    assert not cluster.api.store.copies(POD)
+    wait_until(lambda: NAMESPACE not in names(core.list_namespace()), "the namespace is gone")
+    assert not cluster.pods()
 
 
 def test_kubectl_works(cluster: Cluster, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import POD
-from tests.cluster.samples import SAFE, gone, phase, pod, state, waiting
+from tests.cluster.samples import IMAGE, SAFE, gone, phase, pod, state, waiting
 from tests.processes import wait_until
 
 WHO = "echo $(id -u):$(id -g) > /dev/termination-log"
@@ -39,7 +39,7 @@ def test_a_first_process_that_does_not_listen_is_killed_after_the_grace(containe
     containers.apply(pod(container={"command": ["sleep", "1000"]}, terminationGracePeriodSeconds=1))
     phase(containers, "Running")
 
-    containers.api.operations.delete(POD, "step", "default")
+    containers.delete(POD, "step")
 
     assert gone(containers)
 
@@ -49,7 +49,7 @@ def test_volumes_are_shared_and_the_rest_can_be_read_only(containers: Cluster) -
     context = {"securityContext": SAFE | {"readOnlyRootFilesystem": True}}
     first = {
         "name": "first",
-        "image": "nightshift/base:0.2.0",
+        "image": IMAGE,
         "command": ["sh", "-c", "echo x > /scratch/a"],
     } | mounted
     script = "cat /scratch/a > /dev/termination-log; ! echo x > /file"

@@ -5,7 +5,7 @@ from kubernetes import client
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.kinds import NODE, Json
-from tests.cluster.samples import gone, gpu, named, phase, pod, refused, unplaced, until
+from tests.cluster.samples import NAMESPACE, gone, gpu, named, needs_the_stand_in, phase, pod, refused, unplaced, until
 from tests.processes import wait_until
 
 LONG = "exec sleep 1000"
@@ -15,10 +15,11 @@ def node_of(cluster: Cluster) -> str:
     return until(cluster, lambda found: found["spec"].get("nodeName"), "it has a node")["spec"]["nodeName"]
 
 
+@needs_the_stand_in
 def test_a_pod_waits_for_a_node_that_has_what_it_asks_for(cluster: Cluster, core: client.CoreV1Api) -> None:
-    core.create_namespaced_pod("default", gpu())
+    core.create_namespaced_pod(NAMESPACE, gpu())
     assert unplaced(cluster) == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    events = core.list_namespaced_event("default", field_selector="involvedObject.name=step").items
+    events = core.list_namespaced_event(NAMESPACE, field_selector="involvedObject.name=step").items
     assert [event.reason for event in events] == ["FailedScheduling"]
 
     cluster.add_node("gpu", gpus=1)
@@ -27,6 +28,7 @@ def test_a_pod_waits_for_a_node_that_has_what_it_asks_for(cluster: Cluster, core
     assert node_of(cluster) == "gpu"
 
 
+@needs_the_stand_in
 def test_a_pod_goes_where_the_labels_are(cluster: Cluster) -> None:
     cluster.apply(pod(nodeSelector={"pool": "spot"}))
     assert "1 node(s) didn't match Pod's node affinity/selector" in unplaced(cluster)
@@ -47,6 +49,7 @@ def test_a_taint_keeps_pods_away_that_do_not_tolerate_it(cluster: Cluster) -> No
     phase(cluster, "Succeeded")
 
 
+@needs_the_stand_in
 def test_a_pod_whose_claim_is_missing_waits_for_it(cluster: Cluster) -> None:
     cluster.apply(pod(volumes=[{"name": "lake", "persistentVolumeClaim": {"claimName": "lake"}}]))
     assert unplaced(cluster) == 'persistentvolumeclaim "lake" not found'
@@ -106,15 +109,15 @@ def test_a_budget_refuses_eviction_and_drain_as_long_as_it_is_needed(cluster: Cl
     budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "step"}}}
     cluster.apply(named("PodDisruptionBudget", "step", "policy/v1", spec=budget), pod(LONG))
     phase(cluster, "Running")
-    eviction = {"metadata": {"name": "step", "namespace": "default"}}
+    eviction = {"metadata": {"name": "step", "namespace": NAMESPACE}}
 
-    refusal = refused(core.create_namespaced_pod_eviction, "step", "default", eviction)
+    refusal = refused(core.create_namespaced_pod_eviction, "step", NAMESPACE, eviction)
     assert refusal.kind == (429, "TooManyRequests")
     assert refusal.message == "Cannot evict pod as it would violate the pod's disruption budget."
     assert cluster.drain("cpu") == ["step"]
 
-    client.PolicyV1Api(core.api_client).delete_namespaced_pod_disruption_budget("step", "default")
-    core.create_namespaced_pod_eviction("step", "default", eviction)
+    client.PolicyV1Api(core.api_client).delete_namespaced_pod_disruption_budget("step", NAMESPACE)
+    core.create_namespaced_pod_eviction("step", NAMESPACE, eviction)
     assert gone(cluster)
 
 
@@ -126,10 +129,10 @@ def test_a_lost_node_says_nothing_of_its_pods_which_go_with_its_object(
 
     cluster.lose("cpu")
 
-    conditions = cluster.api.store.get(NODE, "cpu")["status"]["conditions"]
+    conditions = cluster.get(NODE, "cpu")["status"]["conditions"]
     assert [item["status"] for item in conditions if item["type"] == "Ready"] == ["Unknown"]
-    assert refused(core.read_namespaced_pod_log, "step", "default").code == 500
-    assert core.read_namespaced_pod("step", "default").status.phase == "Running"
+    assert refused(core.read_namespaced_pod_log, "step", NAMESPACE).code == 500
+    assert core.read_namespaced_pod("step", NAMESPACE).status.phase == "Running"
     core.delete_node("cpu")
     assert gone(cluster)
 
@@ -142,11 +145,11 @@ def test_a_pod_deleted_on_a_lost_node_stays_unless_it_is_forced(
     phase(cluster, "Running")
     cluster.lose("cpu")
 
-    core.delete_namespaced_pod("step", "default", grace_period_seconds=seconds)
+    core.delete_namespaced_pod("step", NAMESPACE, grace_period_seconds=seconds)
 
     if seconds is None:
         assert wait_until(lambda: cluster.pods()[0]["metadata"].get("deletionTimestamp"), "it is to go")
-        core.delete_namespaced_pod("step", "default", grace_period_seconds=0)
+        core.delete_namespaced_pod("step", NAMESPACE, grace_period_seconds=0)
     assert gone(cluster)
 
 
@@ -157,8 +160,8 @@ def test_a_deleted_pod_stays_until_nobody_holds_it(cluster: Cluster, core: clien
     cluster.apply(held)
     phase(cluster, "Succeeded" if script == "true" else "Running")
 
-    core.delete_namespaced_pod("step", "default", grace_period_seconds=1)
+    core.delete_namespaced_pod("step", NAMESPACE, grace_period_seconds=1)
 
-    assert core.read_namespaced_pod("step", "default").metadata.deletion_timestamp
-    core.patch_namespaced_pod("step", "default", {"metadata": {"finalizers": None}})
+    assert core.read_namespaced_pod("step", NAMESPACE).metadata.deletion_timestamp
+    core.patch_namespaced_pod("step", NAMESPACE, {"metadata": {"finalizers": None}})
     assert gone(cluster)

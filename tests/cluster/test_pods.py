@@ -1,14 +1,12 @@
 """Pods that run as processes of this machine: their logs, messages, ends and what they wait for."""
 
-import base64
 from pathlib import Path
 from typing import Any
 
 from kubernetes import client, watch
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.kinds import SECRET
-from tests.cluster.samples import gone, named, phase, pod, state, until, waiting
+from tests.cluster.samples import IMAGE, NAMESPACE, gone, named, phase, pod, state, until, waiting
 from tests.processes import wait_until
 
 SCRATCH = [{"name": "scratch", "emptyDir": {}}]
@@ -34,11 +32,11 @@ def test_the_last_lines_are_the_message_of_a_step_that_fails_without_one(cluster
 
 
 def test_a_watch_sees_a_pod_come_run_and_succeed(core: client.CoreV1Api) -> None:
-    version = core.list_namespaced_pod("default").metadata.resource_version
-    core.create_namespaced_pod("default", pod())
+    version = core.list_namespaced_pod(NAMESPACE).metadata.resource_version
+    core.create_namespaced_pod(NAMESPACE, pod())
     stream, seen = watch.Watch(), []
 
-    for event in stream.stream(core.list_namespaced_pod, "default", resource_version=version, timeout_seconds=100):
+    for event in stream.stream(core.list_namespaced_pod, NAMESPACE, resource_version=version, timeout_seconds=100):
         seen.append(event["object"].status.phase)
         if seen[-1] == "Succeeded":
             stream.stop()
@@ -51,7 +49,7 @@ def test_logs_can_be_followed_while_a_step_runs(core: client.CoreV1Api, cluster:
     cluster.apply(pod(f"echo first; until [ -e {go} ]; do sleep 0.05; done; echo second"))
     phase(cluster, "Running")
 
-    stream = core.read_namespaced_pod_log("step", "default", follow=True, _preload_content=False)
+    stream = core.read_namespaced_pod_log("step", NAMESPACE, follow=True, _preload_content=False)
     lines = stream.stream(amt=None)
     assert next(lines) == b"first\n"
     go.touch()
@@ -62,9 +60,9 @@ def test_logs_are_cut_and_timed_as_asked_for(core: client.CoreV1Api, cluster: Cl
     cluster.apply(pod("echo first; echo second"))
     phase(cluster, "Succeeded")
 
-    assert core.read_namespaced_pod_log("step", "default", tail_lines=1) == "second\n"
-    assert core.read_namespaced_pod_log("step", "default", container="base", since_seconds=3600).startswith("first")
-    timed = core.read_namespaced_pod_log("step", "default", timestamps=True, tail_lines=1)
+    assert core.read_namespaced_pod_log("step", NAMESPACE, tail_lines=1) == "second\n"
+    assert core.read_namespaced_pod_log("step", NAMESPACE, container="base", since_seconds=3600).startswith("first")
+    timed = core.read_namespaced_pod_log("step", NAMESPACE, timestamps=True, tail_lines=1)
     assert timed.partition(" ")[0].endswith("Z") and timed.endswith(" second\n")
 
 
@@ -72,9 +70,9 @@ def test_a_deleted_step_is_asked_to_end(core: client.CoreV1Api, cluster: Cluster
     asked = tmp_path / "asked"
     cluster.apply(pod(f"trap 'touch {asked}; exit 75' TERM; echo ready; while :; do sleep 0.05; done"))
     phase(cluster, "Running")
-    wait_until(lambda: core.read_namespaced_pod_log("step", "default"), "the trap is set")
+    wait_until(lambda: core.read_namespaced_pod_log("step", NAMESPACE), "the trap is set")
 
-    core.delete_namespaced_pod("step", "default")
+    core.delete_namespaced_pod("step", NAMESPACE)
 
     assert gone(cluster)
     assert asked.exists()
@@ -83,9 +81,9 @@ def test_a_deleted_step_is_asked_to_end(core: client.CoreV1Api, cluster: Cluster
 def test_a_step_that_does_not_end_in_time_is_killed(core: client.CoreV1Api, cluster: Cluster) -> None:
     cluster.apply(pod("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
     phase(cluster, "Running")
-    wait_until(lambda: core.read_namespaced_pod_log("step", "default"), "the trap is set")
+    wait_until(lambda: core.read_namespaced_pod_log("step", NAMESPACE), "the trap is set")
 
-    core.delete_namespaced_pod("step", "default", grace_period_seconds=1)
+    core.delete_namespaced_pod("step", NAMESPACE, grace_period_seconds=1)
 
     assert gone(cluster)
 
@@ -94,7 +92,7 @@ def test_a_step_that_somebody_kills_fails_with_137(cluster: Cluster) -> None:
     cluster.apply(pod("exec sleep 1000"))
     phase(cluster, "Running")
 
-    cluster.kill("step", "default")
+    cluster.kill("step", NAMESPACE)
 
     assert state(phase(cluster, "Failed"))["terminated"]["exitCode"] == 137
 
@@ -116,13 +114,7 @@ def test_a_step_waits_for_the_key_of_a_secret(cluster: Cluster) -> None:
 
     cluster.apply(named("Secret", "login", stringData={"user": "x"}))
     wait_until(lambda: "find key password" in waiting(cluster, "CreateContainerConfigError"), "the key is missed")
-    cluster.api.operations.patch(
-        SECRET,
-        "login",
-        {"data": {"password": base64.b64encode(b"s").decode()}},
-        "application/merge-patch+json",
-        "default",
-    )
+    cluster.apply(named("Secret", "login", stringData={"password": "s"}))
 
     assert state(phase(cluster, "Succeeded"))["terminated"]["message"] == "x:s\n"
 
@@ -131,7 +123,7 @@ def test_an_image_that_is_not_there_is_waited_for(core: client.CoreV1Api, cluste
     cluster.apply(pod(container={"image": "none"}))
 
     assert "Back-off pulling image" in waiting(cluster, "ImagePullBackOff")
-    core.delete_namespaced_pod("step", "default")
+    core.delete_namespaced_pod("step", NAMESPACE)
     assert gone(cluster)
 
 
@@ -144,7 +136,7 @@ def test_a_command_that_is_not_there_cannot_start(cluster: Cluster) -> None:
 
 
 def test_init_containers_leave_something_for_the_step(cluster: Cluster) -> None:
-    first = {"name": "first", "image": "any", "command": ["sh", "-c", "echo x > /scratch/file"]} | MOUNTED
+    first = {"name": "first", "image": IMAGE, "command": ["sh", "-c", "echo x > /scratch/file"]} | MOUNTED
     cluster.apply(pod("cat /scratch/file", container=MOUNTED, volumes=SCRATCH, initContainers=[first]))
 
     assert phase(cluster, "Succeeded")["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
@@ -158,7 +150,7 @@ def test_a_claim_is_a_folder_that_outlives_its_pods(cluster: Cluster, tmp_path: 
 
     phase(cluster, "Succeeded")
 
-    assert (tmp_path / "claims" / "default" / "lake" / "file").read_text() == "x\n"
+    assert (tmp_path / "claims" / NAMESPACE / "lake" / "file").read_text() == "x\n"
 
 
 def test_a_container_that_fails_is_started_again_where_its_pod_says_so(cluster: Cluster) -> None:
@@ -177,6 +169,6 @@ def test_a_running_pod_is_ready_and_an_ended_one_is_not(cluster: Cluster) -> Non
     cluster.apply(pod("exec sleep 1000"))
     running = until(cluster, lambda found: found["status"]["phase"] == "Running", "it runs")
     assert ready(running) == dict.fromkeys(("PodScheduled", "Initialized", "ContainersReady", "Ready"), "True")
-    cluster.kill("step", "default")
+    cluster.kill("step", NAMESPACE)
     phase(cluster, "Failed")
     assert ready(cluster.pods()[0])["Ready"] == "False"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.cluster import Cluster
-from tests.cluster.kinds import EVENT, JOB, Json
+from tests.cluster.kinds import EVENT, JOB, POD, Json
 from tests.cluster.problems import RefusedError
-from tests.cluster.samples import gpu, named, pod
+from tests.cluster.samples import gpu, named, needs_the_stand_in, pod
 from tests.processes import wait_until
 
 
@@ -20,7 +20,7 @@ def ended(cluster: Cluster) -> tuple[str, Json]:
     """Wait until the job has ended; return how, and its status."""
 
     def look() -> Any:
-        status = cluster.api.store.get(JOB, "migrate", "default").get("status", {})
+        status = cluster.get(JOB, "migrate").get("status", {})
         return [(item["type"], status) for item in status.get("conditions", [])]
 
     return wait_until(look, "the job ends")[0]
@@ -70,12 +70,13 @@ def running(cluster: Cluster) -> list[Json]:
     return [found for found in cluster.pods() if found["status"]["phase"] == "Running"]
 
 
+@needs_the_stand_in
 def test_a_deployment_has_as_many_pods_as_it_wants_and_new_ones_of_a_new_template(cluster: Cluster) -> None:
     cluster.apply(forever("Deployment", replicas=2))
     wait_until(lambda: len(running(cluster)) == 2, "both run")
     before = {found["metadata"]["name"] for found in cluster.pods()}
 
-    cluster.delete_pod(min(before), "default")
+    cluster.delete(POD, min(before))
     wait_until(lambda: before <= {found["metadata"]["name"] for found in running(cluster)}, "another takes its place")
     cluster.apply(forever("Deployment", "exec sleep 2000", replicas=1))
 
@@ -101,7 +102,7 @@ def test_a_stateful_set_finds_what_it_has_claimed_again(cluster: Cluster, tmp_pa
     cluster.apply(value)
     wait_until(lambda: running(cluster), "it runs")
 
-    cluster.delete_pod("x-0", "default")
+    cluster.delete(POD, "x-0")
 
     tries = tmp_path / "claims/default/state-x-0/tries"
     assert wait_until(lambda: tries.read_text() == "once\n" * 2, "it has its folder")
@@ -152,8 +153,8 @@ def test_what_is_deleted_in_the_foreground_goes_after_what_it_owns(cluster: Clus
     cluster.apply(job(pod(slow)))
     wait_until(lambda: running(cluster), "it runs")
 
-    cluster.api.operations.delete(JOB, "migrate", "default", {"propagationPolicy": "Foreground"})
+    cluster.delete(JOB, "migrate", {"propagationPolicy": "Foreground"})
 
-    assert cluster.api.store.peek(JOB, "migrate", "default") and cluster.pods()
-    wait_until(lambda: cluster.api.store.peek(JOB, "migrate", "default") is None, "it is gone")
+    assert cluster.peek(JOB, "migrate") and cluster.pods()
+    wait_until(lambda: cluster.peek(JOB, "migrate") is None, "it is gone")
     assert cluster.pods() == []

@@ -15,13 +15,13 @@ from typing import Any
 import yaml
 
 from tests.cluster.samples import named
-from tests.infra.charts import CHARTS, given, made, real
+from tests.infra.charts import CHARTS, given, made, real, values
 from tests.infra.rebuilt import rebuilt
 
 NAMESPACE = "airflow"
 (CHART,) = [row for row in CHARTS if row["name"] == "airflow"]
 VALUES = given(CHART)
-IMAGE = "{repository}:{tag}".format(**VALUES["images"]["airflow"])
+IMAGE = "{repository}:{tag}".format(**values("airflow")["images"]["airflow"])
 HOME, THEN = VALUES["airflowHome"], "/tmp/airflow"
 RIGHTS = ("Role", "RoleBinding", "ServiceAccount")
 PARTS = {

@@ -19,12 +19,14 @@ import psycopg2
 import pytest
 import yaml
 
+from nightshift.image import image
 from pipelines import environments
 from pipelines.engines.airflow import standalone
 from pipelines.engines.airflow.operators.kubernetes import USER
 from tests import postgresql, tracking
 from tests.cluster import docker
 from tests.cluster.cluster import Cluster, running
+from tests.cluster.kinds import POD
 from tests.cluster.samples import named
 from tests.cluster.services import Service, proxy
 from tests.dags import chart
@@ -52,11 +54,8 @@ MANIFESTS = {
     ],
 }
 # what the registry of a cluster holds; the image for GPUs is not built here
-REGISTRY, STEPS = "registry.example.com/", environments.AWS.placements
-IMAGES = {
-    chart.IMAGE: chart.IMAGE.removeprefix(REGISTRY),
-    **{each.image: STEPS[environments.Role.LIGHT].image.removeprefix(REGISTRY) for each in STEPS.values()},
-}
+STEPS = environments.AWS.placements
+IMAGES = {chart.IMAGE: image("airflow"), **{each.image: image("base") for each in STEPS.values()}}
 CONFIG_FILE = "/etc/nightshift/small.yaml"
 
 
@@ -212,7 +211,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, by_hand: ByHand) -> Iterat
 def disturb(airflow: Inside) -> None:
     """Take a node away below one step of the training, and the pod of another."""
     airflow.nodes.remove_node(airflow.wait_for("features", "first")["spec"]["nodeName"])
-    airflow.nodes.delete_pod(airflow.wait_for("evaluation", "first")["metadata"]["name"], NAMESPACE)
+    airflow.nodes.delete(POD, airflow.wait_for("evaluation", "first")["metadata"]["name"], namespace=NAMESPACE)
 
 
 def probes(nodes: Cluster) -> dict[str, tuple[str, Any]]:

@@ -17,6 +17,7 @@ from kubernetes.client import models as k8s
 
 from pipelines.engines.airflow.operators.kubernetes import PreemptedError, failure
 from tests.cluster.cluster import Cluster, running
+from tests.cluster.kinds import POD
 from tests.cluster.runtimes import ProcessRuntime
 from tests.cluster.samples import named
 from tests.dags.samples import Load
@@ -133,7 +134,7 @@ def end(nodes: Cluster, pod: dict[str, Any], how: str) -> None:
     """Take a running pod away; a node that is left can run another one."""
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
     if how == "deleted":
-        nodes.delete_pod(name, NAMESPACE)
+        nodes.delete(POD, name, namespace=NAMESPACE)
     elif how == "drained":
         assert nodes.drain(node) == []
         nodes.cordon(node, unschedulable=False)

@@ -25,6 +25,7 @@ from pipelines.compiling import PIPELINES
 from pipelines.environments import AWS, GCP, Role
 from tests import tracking
 from tests.cluster.cluster import Cluster, running
+from tests.cluster.kinds import POD
 from tests.cluster.samples import named
 from tests.cluster.services import Service, proxy
 from tests.e2e.nights import GROUP, TRAINED, Nights
@@ -191,7 +192,7 @@ def trained(place: Place, config: tuple[str, ...]) -> Workflow:
     """A training whose first pod found no node and was deleted."""
     place.nodes.cordon("general")
     process = place.begin("submit", "training", "--date", TRAINED, *config, "--set", "device=cpu", "--wait")
-    place.nodes.delete_pod(place.pod("ingestion"), NAMESPACE)
+    place.nodes.delete(POD, place.pod("ingestion"), namespace=NAMESPACE)
     place.nodes.cordon("general", unschedulable=False)
     said, code = finished(process)
     assert code == 0, said

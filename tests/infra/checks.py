@@ -14,10 +14,12 @@ import pytest
 import yaml
 
 from infra import terraform
+from infra.cluster import core
+from nightshift.image import image
 from tests.infra.plans import Json
 
 CLOUDS = tuple(cloud for cloud in ("aws", "gcp") if (terraform.INFRA / cloud / "main.tf").exists())
-ENVIRONMENTS = ("dev", "prod")
+EXAMPLES = ("dev", "prod")  # what is shipped, and has golden pages; a user adds others beside them
 TOOLS = Path(__file__).parents[2] / ".venv-infra" / "bin"
 
 
@@ -27,6 +29,16 @@ class Policy(Protocol):
     __name__: str
 
     def __call__(self, plan: Json) -> Iterable[str]: ...
+
+
+def environments(cloud: str) -> list[str]:
+    """The environments of a cloud: the examples, and whatever a user has put beside them."""
+    return sorted(path.stem for path in (terraform.INFRA / cloud).glob("*.tfvars"))
+
+
+def example_image(name: str) -> str:
+    """An image as manifests name it; the installation puts the registry in."""
+    return image(name, core.REGISTRY)
 
 
 def missing(what: str) -> None:

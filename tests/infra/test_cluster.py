@@ -22,7 +22,7 @@ from tests import tracking
 from tests.cluster.kinds import BINDING, ROLE
 from tests.cluster.rbac import Action, User, allowed
 from tests.cluster.store import Store
-from tests.infra import kustomize
+from tests.infra import checks, kustomize
 from tests.infra.charts import CHARTS, FOLDER, ROOT, Json, values
 from tests.infra.test_kubernetes import FOLDER as KUBERNETES
 from tests.infra.test_kubernetes import files, objects
@@ -263,8 +263,8 @@ def test_namespaces_come_before_charts_and_again_after_kubeflow() -> None:
 
     first = next(line for line in commands if line.startswith("kubectl"))
     assert "infra/cluster/namespaces" in first and "infra/cluster/namespaces" in commands[-5]
-    assert commands[-3] == "kubectl apply -k infra/kubernetes/gcp-dev"
-    assert commands[-1] == "kubectl apply -k infra/monitoring"
+    assert commands[-3].startswith("kubectl kustomize infra/kubernetes/gcp-dev | ")
+    assert commands[-1].startswith("kubectl kustomize infra/monitoring | ")
     assert not any("nvidia" in command or "autoscaler" in command for command in commands)
 
 
@@ -330,14 +330,26 @@ def test_airflow_keeps_logs_where_its_pods_may_write_and_read() -> None:
 
 
 def test_a_store_that_nobody_has_named_stops_the_installation_before_it_starts(script: Script) -> None:
-    done, asked = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1")
+    done, asked = script(core.install(CHARTS, "aws", "c"), AWS_REGION="us-east-1", REGISTRY="r")
 
     assert done.returncode and "STORE: is not set; see docs/runbooks/bring-up.md" in done.stderr and asked == []
     assert "STORE=" in (ROOT / "docs" / "runbooks" / "bring-up.md").read_text()
 
 
+def test_images_come_from_the_registry_that_pipelines_are_compiled_for(script: Script) -> None:
+    commands = core.install(CHARTS, "aws", "c")
+    exporter = commands[-1].replace("kubectl kustomize", f"{shutil.which('kubectl')} kustomize")
+    done, _ = script([exporter.replace("kubectl apply --filename -", "grep image:")], REGISTRY="localhost:5000/acme")
+
+    assert done.stdout.split() == ["image:", f"localhost:5000/acme/{AWS.placements[Role.LIGHT].image.split('/')[-1]}"]
+    assert core.REGISTRY in (ROOT / "infra/monitoring/exporter.yaml").read_text()
+    assert any('--set "images.airflow.repository=$REGISTRY/airflow"' in command for command in commands)
+
+
 def test_an_installation_that_fails_says_that_what_follows_was_not_done(script: Script) -> None:
-    done, asked = script(core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", fails="--install kserve-crd")
+    done, asked = script(
+        core.install(CHARTS, "gcp", "c"), STORE="gs://bucket", REGISTRY="r", fails="--install kserve-crd"
+    )
 
     assert done.returncode and asked[-1].startswith("upgrade --install kserve-crd")
     assert done.stderr.strip().endswith("nothing after it was done; fix it, then run the same command again")
@@ -359,7 +371,7 @@ def test_make_ends_at_the_first_command_that_fails_and_only_prints_in_a_dry_run(
 
     assert done.returncode and failing in asked[-1] and not any(failing in each for each in asked[:-1])
     assert dry.returncode == 0 and nothing == []
-    assert dry.stdout.splitlines() == commands
+    assert dry.stdout.splitlines() == ([f"REGISTRY={GCP.registry}", *commands] if "un" not in target else commands)
 
 
 def test_make_hands_the_place_of_artifacts_on(script: Script) -> None:
@@ -372,9 +384,10 @@ def test_make_hands_the_place_of_artifacts_on(script: Script) -> None:
 
 def test_an_installation_gives_every_command_of_both_clouds(script: Script) -> None:
     for cloud in ("aws", "gcp"):
-        done, asked = script(core.install(CHARTS, cloud, "c"), AWS_REGION="us-east-1", STORE="s3://bucket")
+        named = {"AWS_REGION": "us-east-1", "STORE": "s3://bucket", "REGISTRY": "r"}
+        done, asked = script(core.install(CHARTS, cloud, "c"), **named)
         assert done.returncode == 0, done.stderr
-        assert asked[-1] == "apply -k infra/monitoring"
+        assert sorted(asked[-2:]) == ["apply --filename -", "kustomize infra/monitoring"]
 
 
 @pytest.mark.parametrize("there", ["", "customresourcedefinition/clusterstoragecontainers.serving.kserve.io"])
@@ -458,10 +471,10 @@ def test_prod_is_installed_as_dev_is_with_its_own_name_wherever_devs_stands(
 ) -> None:
     dev, prod = (printed(monkeypatch, capsys, "install", cloud, environment) for environment in ("dev", "prod"))
 
-    assert dev.splitlines() == core.install(CHARTS, cloud, "nightshift-dev")
+    assert dev.splitlines() == [f"REGISTRY={SITES[cloud].registry}", *core.install(CHARTS, cloud, "nightshift-dev")]
     assert re.sub(r"-dev\b", "-prod", dev) == prod != dev
     assert printed(monkeypatch, capsys, "uninstall", cloud, "dev").splitlines() == core.uninstall(CHARTS, cloud)
-    local = re.findall(r"-k (infra/\S+)", dev + prod)
+    local = re.findall(r"(?:-k|kustomize) (infra/\S+)", dev + prod)
     assert local and [path for path in local if not (ROOT / path / "kustomization.yaml").exists()] == []
 
 
@@ -547,7 +560,7 @@ def test_what_watches_gpus_runs_on_every_gpu_node_and_on_no_other(name: str) -> 
 
 
 def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
-    given, image = values("airflow"), (ROOT / "containers" / "airflow" / "Dockerfile").read_text()
+    given, image = values("airflow"), (ROOT / "containers" / "Dockerfile").read_text()
 
     pod, home = given["securityContexts"]["pod"], given["airflowHome"]
     assert f"USER {pod['runAsUser']}:{pod['runAsGroup']}" in image and pod["fsGroup"] == pod["runAsGroup"]
@@ -555,7 +568,7 @@ def test_airflow_runs_the_projects_image_as_its_user_with_its_dags() -> None:
     # a cluster mounts single files into it, which does not make it the user's
     assert f"install --directory --owner {pod['runAsUser']} --group {pod['runAsGroup']} {home} " in image
     wanted = f"{given['images']['airflow']['repository'].rpartition('/')[0]}/base:{given['images']['airflow']['tag']}"
-    assert wanted == AWS.placements[Role.LIGHT].image
+    assert wanted == checks.example_image("base")
     assert f"apache-airflow=={given['airflowVersion']}" in (ROOT / "pyproject.toml").read_text()
 
 

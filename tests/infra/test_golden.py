@@ -11,7 +11,7 @@ import yaml
 from infra import terraform
 from tests.infra import checks
 from tests.infra.golden import pages
-from tests.infra.golden.facts import Fact, text
+from tests.infra.golden.facts import Fact, differences, renamed, text
 
 CLUSTER = sorted(pages.of_cluster())
 CLOUDS = [
@@ -82,6 +82,23 @@ def test_texts_and_numbers_are_told_apart() -> None:
     assert text([Fact("x", "", {"text": "1", "number": 1, "word": "true", "bool": True})]) == (
         '\nx\n  bool: true\n  number: 1\n  text: "1"\n  word: "true"\n'
     )
+
+
+def test_an_environment_is_written_as_what_it_has_otherwise_than_another() -> None:
+    prod = [Fact("pool", "a", {"max": 8, "disk": {"size": 50, "fast": True}, "spot": True}), Fact("nat", "", {"id": 1})]
+    dev = [Fact("pool", "a", {"max": 2, "disk": {"size": 50, "fast": False}}), Fact("key", "", {"id": 2})]
+
+    assert text(differences(dev, prod)) == (
+        "\nkey\n  id: 2\n\nnat\n  is: <absent>\n\npool (a)\n  disk: {fast: false}\n  max: 2\n  spot: <absent>\n"
+    )
+
+
+def test_an_environments_name_is_no_difference_and_anothers_in_its_place_is_one() -> None:
+    def named(environment: str, role: str) -> list[Fact]:
+        return renamed([Fact("node", "", {"name": f"x-{environment}", "role": f"x-{role}-nodes"})], environment)
+
+    assert differences(named("dev", "dev"), named("prod", "prod")) == []
+    assert differences(named("dev", "prod"), named("prod", "prod")) == [Fact("node", "", {"role": "x-prod-nodes"})]
 
 
 @pytest.fixture(scope="session")

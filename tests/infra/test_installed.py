@@ -125,7 +125,7 @@ def tools(folder: Path, config: Path) -> dict[str, str]:
         (folder / name).write_text(text.format(charts=charts, real=shutil.which("kubectl")))
         (folder / name).chmod(0o755)
     given = {"KUBECONFIG": str(config), "PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
-    return given | {"STORE": "s3://bucket", "AWS_REGION": "us-east-1"}
+    return given | {"STORE": "s3://bucket", "AWS_REGION": "us-east-1", "REGISTRY": core.REGISTRY}
 
 
 def furnish(nodes: Cluster, cloud: str) -> None:

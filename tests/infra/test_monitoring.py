@@ -13,6 +13,7 @@ from nightshift.local.endpoint import PORT
 from pipelines.arguments import COMPILED
 from pipelines.cli.__main__ import parse_command_line
 from pipelines.environments import KUBEFLOW_INSIDE, SITES, Role
+from tests.infra import checks
 from tests.metrics import FOLDER, ROOT, Query, base, dashboards, documented, of_gpus, panels, rules
 from tests.prometheus import program
 
@@ -114,7 +115,7 @@ def monitored(name: str) -> dict[str, Any]:
 def test_what_alerts_ask_for_is_scraped_where_it_is_exposed() -> None:
     """By the beginning of a metric's name: who exposes it in a cluster, and what lets Prometheus know of it."""
     (served,) = monitored("serving.yaml")["podMetricsEndpoints"]
-    image = (ROOT / "containers/serving/Dockerfile").read_text()
+    image = (ROOT / "containers/Dockerfile").read_text()
     pushed = yaml.safe_load((ROOT / "infra/cluster/values/pushgateway.yaml").read_text())["serviceMonitor"]["enabled"]
     exported = manifest("ServiceMonitor")["spec"]["endpoints"]
     stack = yaml.safe_load((ROOT / "infra/cluster/values/kube-prometheus-stack.yaml").read_text())
@@ -181,7 +182,7 @@ def test_kubernetes_own_schema_takes_the_exporters_objects(kind: str) -> None:
 def test_the_exporter_runs_in_the_base_image_and_may_do_little() -> None:
     pod = manifest("Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    assert container["image"] == SITES["aws"].placements[Role.LIGHT].image
+    assert container["image"] == checks.example_image("base")
     assert pod["nodeSelector"] == SITES["aws"].placements[Role.LIGHT].nodes
     assert pod["automountServiceAccountToken"] is False
     assert pod["securityContext"]["runAsNonRoot"]

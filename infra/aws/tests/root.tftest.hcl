@@ -26,7 +26,7 @@ run "what_no_variable_may_be" {
 
   variables {
     name                = "Nightshift"
-    environment         = "staging"
+    environment         = "for-staging"
     region              = "us-east-1a"
     cidr                = "10.0.0.0/24"
     interface_endpoints = ["Amazon ECR"]

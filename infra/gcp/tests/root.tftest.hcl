@@ -35,7 +35,7 @@ run "each_input_is_refused_by_name" {
     project_id         = "Example-Project"
     billing_account    = "1234"
     name               = "nightshift-of-many-teams"
-    environment        = "test"
+    environment        = "for-tests"
     region             = "europe-west4-a"
     kubernetes_version = "1.33"
     release_channel    = "RAPID"

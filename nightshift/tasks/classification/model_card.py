@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from nightshift.contracts.evaluation import ClassEvaluation
 from nightshift.markdown import code, items, line, page, strong, table
 from nightshift.tasks.classification.judging import ItemTrial
+from nightshift.tasks.classification.quality import metric_titles
 from nightshift.tasks.model_cards import NOTHING, identity
 
 
@@ -29,22 +30,21 @@ def render(trial: ItemTrial, figures: ClassEvaluation) -> str:
 
 def _data(trial: ItemTrial) -> list[str]:
     lineage = trial.model.lineage
-    windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    windows = {"selection of a candidate": lineage.validation, "final training": lineage.train, "test": trial.test}
     cells = [(name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}") for name, seen in windows.items()]
     hashes = items([line("Events: ", code(lineage.events_sha256)), line("Features: ", code(lineage.features_sha256))])
     return [*table(("Days", "from .. to", "Rows"), cells), "", *hashes]
 
 
 def _metrics(trial: ItemTrial) -> list[str]:
+    titles = metric_titles(trial)
     cells = []
-    for name, found in trial.candidates.items():
-        sure, measured = found.estimates(), found.figures
-        label = strong(name) if name == trial.model.selected else name
-        shown = [_number(measured[key]) for key in ("top_5_accuracy", "auc_roc", "log_loss", "calibration_error")]
-        cells.append((label, str(sure["accuracy"]), str(sure["macro_f1"]), *shown))
-    head = ("Candidate", "Accuracy", "Macro F1", "Top 5", "ROC AUC", "Log loss", "Calibration error")
+    for name, candidate in trial.candidates.items():
+        estimates = candidate.estimates()
+        figures = [str(estimates[key]) if key in estimates else _number(candidate.figures[key]) for key in titles]
+        cells.append((strong(name) if name == trial.model.selected else name, *figures))
     note = "In brackets: 95 % intervals from a bootstrap of the test rows by group."
-    return [*table(head, cells), "", note]
+    return [*table(("Candidate", *titles.values()), cells), "", note]
 
 
 def _classes(figures: ClassEvaluation) -> list[str]:

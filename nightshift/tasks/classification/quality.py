@@ -1,6 +1,6 @@
 """What the evaluation shows where a task has classes: metrics with intervals, each class, what is taken for what."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nightshift.contracts import evaluation as contract
 from nightshift.contracts.section import Axis, Block, Chart, Column, Estimate, Fact, Row, Series, Table, Text
@@ -16,6 +16,12 @@ NAMES = {
 }
 CONFUSED = 10
 SHARES = [0, 0.2, 0.4, 0.6, 0.8, 1]
+
+
+def metric_titles(trial: ItemTrial) -> dict[str, str]:
+    """Return the metrics that have a meaning with so many classes -> their titles."""
+    figures = trial.challenger.figures
+    return {name: title for name, title in NAMES.items() if name != "top_5_accuracy" or figures[name] is not None}
 
 
 def highlights(trial: ItemTrial) -> Iterator[Fact]:
@@ -35,14 +41,7 @@ def highlights(trial: ItemTrial) -> Iterator[Fact]:
 def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Block]:
     """Yield all the rest: metrics, each class, slices, what is taken for what."""
     yield _metrics(trial)
-    yield Text(
-        sentences=[
-            "Brackets: 95 % intervals, from a bootstrap of the test rows by group.",
-            "Top 5: the class is among the five most probable ones. Macro F1 and ROC AUC are means over classes, "
-            "calibration error is that of the gap between confidence and accuracy.",
-        ],
-        is_fine_print=True,
-    )
+    yield Text(sentences=list(_explanations(trial)), is_fine_print=True)
     yield _classes(trial, figures)
     yield _slices(figures)
     if confused := _confused(figures):
@@ -50,20 +49,30 @@ def blocks(trial: ItemTrial, figures: contract.ClassEvaluation) -> Iterator[Bloc
     yield _reliability(figures.calibration)
 
 
+def _explanations(trial: ItemTrial) -> Iterator[str]:
+    yield "Brackets: 95 % intervals, from a bootstrap of the test rows by group."
+    if "top_5_accuracy" in metric_titles(trial):
+        yield "Top 5: the class is among the five most probable ones."
+    yield "Macro F1 and ROC AUC are means over classes; calibration error is the gap between confidence and accuracy."
+
+
 def _metrics(trial: ItemTrial) -> Table:
-    columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in NAMES.values())]
+    titles = metric_titles(trial)
+    columns = [Column(title="Candidate"), *(Column(title=title, format="score") for title in titles.values())]
     ranked = sorted(trial.candidates.items(), key=lambda item: -item[1].metrics["accuracy"])
-    rows = [_scored(name, found, name == trial.model.selected) for name, found in ranked]
+    rows = [_row(name, candidate, titles, name == trial.model.selected) for name, candidate in ranked]
     if trial.rival:
-        rows.append(_scored(f"champion, version {trial.rival.version}", trial.rival, is_selected=False))
+        rows.append(_row(f"champion, version {trial.rival.version}", trial.rival, titles, is_selected=False))
     return Table(title="Metrics on the test days", columns=columns, rows=rows, is_key=True)
 
 
-def _scored(name: str, found: ItemContender, is_selected: bool) -> Row:
-    sure = found.estimates()
+def _row(name: str, contender: ItemContender, metrics: Iterable[str], is_selected: bool) -> Row:
+    sure = contender.estimates()
     values = [
-        Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high) if key in sure else found.figures[key]
-        for key in NAMES
+        Estimate(value=sure[key].value, low=sure[key].low, high=sure[key].high)
+        if key in sure
+        else contender.figures[key]
+        for key in metrics
     ]
     return Row(cells=[name, *values], tag="selected" if is_selected else "", tone="good" if is_selected else "neutral")
 

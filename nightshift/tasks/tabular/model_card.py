@@ -34,7 +34,7 @@ def render(trial: RowTrial, explained: Explanation) -> str:
 
 def _data(trial: RowTrial) -> list[str]:
     lineage = trial.model.lineage
-    windows = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    windows = {"selection of a candidate": lineage.validation, "final training": lineage.train, "test": trial.test}
     cells = [
         (name, f"{seen.first} .. {seen.last}", f"{seen.rows:,}", f"{seen.positives:,}")
         for name, seen in windows.items()

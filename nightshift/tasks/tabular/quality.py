@@ -54,8 +54,7 @@ def blocks(trial: RowTrial, curves: contract.Curves, explanation: Explanation) -
     yield _reliability(curves.calibration)
     yield Text(
         sentences=[
-            f"Both charts show {trial.model.selected} on the test days. Dashed: a random order; in the calibration "
-            "chart, whose axes are square roots, a perfectly calibrated model."
+            f"Both charts show {trial.model.selected} on the test days. The calibration chart's axes are square roots."
         ],
         is_fine_print=True,
     )
@@ -161,7 +160,7 @@ def _slices(found: list[Slice]) -> Table:
 
 def _windows(trial: RowTrial) -> Table:
     lineage = trial.model.lineage
-    seen = {"train": lineage.train, "validation": lineage.validation, "test": trial.test}
+    seen = {"selection of a candidate": lineage.validation, "final training": lineage.train, "test": trial.test}
     columns = [
         Column(title="Window"),
         Column(title="Days (UTC)"),

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 import time
@@ -15,8 +14,9 @@ from nightshift.contracts import tables
 from nightshift.errors import UnavailableError, UserError
 from nightshift.tasks.tabular.features import shards, workers, write_days
 from nightshift.tasks.tabular.features.shards import Sizes
-from nightshift.tasks.tabular.features.workers import VARIABLE, Workers
+from nightshift.tasks.tabular.features.workers import Workers
 from tests.components.features.days import CONFIG, DATE, FEATURES, flags, job, sample, write_events
+from tests.components.states import state
 from tests.processes import content, started, wait_until
 from tests.servers import free_port
 
@@ -90,7 +90,7 @@ def test_each_worker_has_something_to_do_however_little_there_is(tmp_path):
 def test_more_events_than_one_pass_takes_are_sharded(tmp_path, whole, caplog):
     found = job(tmp_path, "lake")
     with caplog.at_level("INFO", "nightshift"):
-        assert hashes(write_days(found, missing(found), str(tmp_path / "scratch"), 449)) == whole
+        assert hashes(write_days(found, missing(found), str(tmp_path / "scratch"), at_once=449)) == whole
     assert "shards a side" in caplog.text
 
 
@@ -154,9 +154,8 @@ def test_when_a_task_fails_those_that_run_have_ended_before_it_is_said(tmp_path)
 
 
 def run(folder: Path, cluster: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "components.features", *flags(folder)]
-    environment = os.environ | {VARIABLE: cluster}
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300, env=environment)
+    line = [sys.executable, "-m", "components.features", *flags(folder), "--state", state(folder, dask=cluster)]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=300)
 
 
 @needs_dask
@@ -188,20 +187,13 @@ def test_a_worker_that_is_killed_in_any_of_the_tasks_changes_no_bit(tmp_path, wh
     )
 
 
-@pytest.mark.parametrize("cluster", ["scheduler:8786", "local", "local:0", "tcp://scheduler", "http://scheduler:8787"])
-def test_an_address_that_is_none_is_refused_with_what_is_allowed(cluster):
-    wanted = rf"NIGHTSHIFT_DASK is '{cluster}'; write tcp://<host>:<port>, .* local:2, or unset it"
-    with pytest.raises(UserError, match=wanted), workers.workers(cluster, "cpu"):
-        pass
-
-
 @pytest.mark.skipif(DASK, reason="Dask is installed here")
 def test_a_cluster_without_dask_is_refused_in_one_line(tmp_path):
     write_events(tmp_path)
     done = run(tmp_path, "local:2")
     assert done.returncode == 2
-    wanted = "Dask is missing; in the checkout run pip install -e '.[dask]', or unset it"
-    assert done.stderr.splitlines()[-1] == f"features: NIGHTSHIFT_DASK is 'local:2', and {wanted}"
+    wanted = "Dask is missing; in the checkout run pip install -e '.[dask]', or leave it out"
+    assert done.stderr.splitlines()[-1] == f"features: state.dask is 'local:2', and {wanted}"
 
 
 @needs_dask

@@ -24,7 +24,7 @@ from nightshift.figures import WRITERS, written
         ("size", 1_234_000_000, "1,234 MB"),
         ("flops", 9.1e9, "9.1 GFLOP/s"),
         ("flops", 12.0, "12 FLOP/s"),
-        ("plain", -0.000123456, "-0.0001235"),
+        ("plain", -0.000123456, "-0.000123"),
         ("plain", 123_456.7, "123,457"),
     ],
 )
@@ -40,7 +40,7 @@ def test_what_is_not_known_is_a_dash(name):
 
 
 def test_an_interval_stands_in_brackets():
-    assert written(Estimate(value=541.7, low=391.2, high=702.8), "plain") == "541.7 [391, 703]"
+    assert written(Estimate(value=541.7, low=391.2, high=702.8), "plain") == "542 [391, 703]"
     bounds = '<span class="interval">[0.61, 0.70]</span>'
     assert shown(Estimate(value=0.6579, low=0.61, high=0.7), "score").endswith(bounds)
 

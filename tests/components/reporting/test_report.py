@@ -4,6 +4,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from components.reporting import report
 from nightshift.contracts.section import (
     Axis,
     Bars,
@@ -28,19 +29,18 @@ from tests.components.reporting.conftest import SCORES
 
 AXIS = Axis(label="<script>", ticks=[0, 1])
 SPELL = "<script>alert('&\"')</script>"
-FILES = [
-    "events",
-    "features",
-    "model/model.json",
-    "profile/profile.json",
-    "evaluation/evaluation.json",
-    "evaluation/verdict.json",
-    "scores/scores.json",
-    "drift/drift.json",
-    "drift/verdict.json",
-    "deployment",
-]
-STEPS = ["ingestion", "features", "training", "profiling", *["evaluation"] * 2, "scoring", *["drift"] * 2, "deployment"]
+STEPS = {  # by the files that they leave
+    "events": "ingestion",
+    "features": "features",
+    "model/model.json": "training",
+    "profile/profile.json": "profiling",
+    "evaluation/evaluation.json": "evaluation",
+    "evaluation/verdict.json": "evaluation",
+    "scores/scores.json": "scoring",
+    "drift/drift.json": "drift",
+    "drift/verdict.json": "drift",
+    "deployment": "deployment",
+}
 VOID = {"meta", "br", "img"}
 
 
@@ -111,11 +111,27 @@ def test_the_page_is_well_formed_and_small_and_needs_nothing_from_outside(sample
 
 def test_every_link_leads_to_a_file_below_the_run(sample):
     page = Page(sample.report()[1])
-    links = [unquote(attributes["href"]) for tag, attributes in page.elements if tag == "a"]
+    hrefs = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    links = [unquote(href) for href in hrefs if not href.startswith("#")]
     assert "quarantine: day #41.parquet" in links
     assert "drift/drift/evidently.html" in links
     assert [link for link in links if not (sample.folder / link).is_file()] == []
-    assert not [attributes["href"] for tag, attributes in page.elements if tag == "a" and "#" in attributes["href"]]
+    assert not [href for href in hrefs if "#" in href[1:]]
+
+
+def test_the_contents_lead_to_every_section_of_the_page(sample):
+    page = Page(sample.report()[1])
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a" and attributes["href"][0] == "#"]
+    assert links == [
+        f"#{attributes['id']}" for tag, attributes in page.elements if tag == "section" and "id" in attributes
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "columns"), [(1, 4), (5, 4), (6, 3), (7, 4), (8, 4), (9, 3), (10, 5), (12, 4), (13, 3)]
+)
+def test_the_last_row_of_tiles_has_the_fewest_holes(tiles, columns):
+    assert report.tile_columns(tiles) == columns
 
 
 def test_what_lies_elsewhere_is_named_but_not_linked(sample, new_run, tmp_path):
@@ -175,7 +191,7 @@ def test_tables_have_headers_and_charts_have_titles(sample):
     assert "Caveats Land: 3 of 4 test rows are new." in texts(page)
 
 
-@pytest.mark.parametrize(("file", "step"), list(zip(FILES, STEPS, strict=True)))
+@pytest.mark.parametrize(("file", "step"), list(STEPS.items()))
 def test_a_report_is_made_without(sample, file, step):
     sample.file(file).unlink()
     summary, html = sample.report()
@@ -187,7 +203,7 @@ def test_a_report_is_made_without(sample, file, step):
 
 
 def test_a_report_is_made_of_nothing_but_the_flags(sample):
-    for file in FILES:
+    for file in STEPS:
         sample.file(file).unlink()
     (sample.folder / "run.json").unlink()
     for path in sample.folder.rglob("*.section.json"):
@@ -199,7 +215,7 @@ def test_a_report_is_made_of_nothing_but_the_flags(sample):
 
 
 def test_a_failed_step_is_named_with_its_error_and_log(sample):
-    for file in FILES[2:]:
+    for file in list(STEPS)[2:]:
         sample.file(file).unlink()
     record = json.loads((sample.folder / "run.json").read_text())
     steps = {name: record["steps"][name] for name in ("ingestion", "features", "training")}
@@ -222,7 +238,7 @@ def test_missing_measures_are_said_to_be_missing(sample):
         value["artifacts"][0]["metadata"] = {}
     _, bare = sample.report()
     assert "No measurements" not in complete
-    assert f"No measurements arrived from {', '.join(dict.fromkeys(STEPS))};" in bare
+    assert f"No measurements arrived from {', '.join(dict.fromkeys(STEPS.values()))};" in bare
 
 
 @pytest.mark.parametrize(

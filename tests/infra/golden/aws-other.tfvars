@@ -1,7 +1,7 @@
 # every value is another than in dev and prod, so that what should follow one and does not is seen; and every choice is
 # taken that neither takes
 name                = "moonlight"
-environment         = "prod"
+environment         = "other"
 region              = "eu-central-1"
 zones               = ["eu-central-1c", "eu-central-1a"]
 cidr                = "172.20.0.0/17"

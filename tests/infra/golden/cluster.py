@@ -23,6 +23,12 @@ def kustomizations(infra: Path) -> list[Path]:
     return [folder for folder in found if folder.resolve() not in parts]
 
 
+def environment(folder: Path) -> str:
+    """Return the environment that a kustomization is of, `dev` of `aws-dev` over `aws`; empty of one for all."""
+    base, _, name = folder.name.rpartition("-")
+    return name if _read(folder).get("resources") == [f"../{base}"] else ""
+
+
 def parts(folder: Path) -> list[Path]:
     """Return the folders that a kustomization is put together from, its own first."""
     named = [folder / name for name in _read(folder).get("resources", [])]

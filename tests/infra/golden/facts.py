@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 WIDTH = 120
+ABSENT = "<absent>"
 _PLAIN = re.compile(r"[\w./:<>@$*{}()=+%~&|!?;-][\w ./:<>@$*{}()\[\]=+%~&|!?;'-]*")
 
 
@@ -34,6 +35,31 @@ def text(facts: Sequence[Fact]) -> str:
         assert fact.key not in named.setdefault(fact.name, {}), f"{fact.name} {fact.key} is there twice"
         named[fact.name][fact.key] = opened(fact.value)
     return "".join("\n".join(_thing(name, values)) + "\n" for name, values in named.items())
+
+
+def renamed(facts: Sequence[Fact], name: str) -> list[Fact]:
+    """Return facts with `{environment}` wherever an environment's name stands, but for /dev and pkg.dev."""
+    word = re.compile(rf"(?<![/.])\b{re.escape(name)}\b")
+    return [Fact(fact.name, fact.key, _replaced(opened(fact.value), word, "{environment}")) for fact in facts]
+
+
+def differences(facts: Sequence[Fact], others: Sequence[Fact]) -> list[Fact]:
+    """Return what facts say otherwise than others do, by key: both are known from these and the others.
+
+    Of a mapping there is what differs in it, of everything else the whole; what only the others have is `<absent>`.
+    """
+    ours, theirs = ({(fact.name, fact.key): opened(fact.value) for fact in each} for each in (facts, others))
+    found = _difference(ours, theirs)
+    return [Fact(*key, value if isinstance(value, Mapping) else {"is": value}) for key, value in found.items()]
+
+
+def _difference(ours: Mapping[Any, Any], theirs: Mapping[Any, Any]) -> dict[Any, Any]:
+    pairs = {key: (ours.get(key, ABSENT), theirs.get(key, ABSENT)) for key in {*ours, *theirs}}
+    return {
+        key: _difference(*pair) if all(isinstance(each, Mapping) and each for each in pair) else pair[0]
+        for key, pair in pairs.items()
+        if pair[0] != pair[1]
+    }
 
 
 def opened(value: Any) -> Any:
@@ -93,11 +119,15 @@ def _grouped(by_key: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without(value: Any, key: str) -> Any:
     """Return a value with `{key}` wherever its key stands."""
+    return _replaced(value, re.compile(rf"\b{re.escape(key)}\b"), "{key}") if key else value
+
+
+def _replaced(value: Any, word: re.Pattern[str], other: str) -> Any:
     if isinstance(value, Mapping):
-        return {_without(name, key): _without(each, key) for name, each in value.items()}
+        return {_replaced(name, word, other): _replaced(each, word, other) for name, each in value.items()}
     if isinstance(value, list):
-        return [_without(each, key) for each in value]
-    return re.sub(rf"\b{re.escape(key)}\b", "{key}", value) if isinstance(value, str) and key else value
+        return [_replaced(each, word, other) for each in value]
+    return word.sub(other, value) if isinstance(value, str) else value
 
 
 def _lines(name: str, value: Any, depth: int) -> Iterator[str]:

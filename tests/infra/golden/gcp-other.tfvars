@@ -3,7 +3,7 @@
 project_id         = "another-project"
 billing_account    = "ABCDEF-012345-6789AB"
 name               = "moonlight"
-environment        = "prod"
+environment        = "other"
 region             = "us-central1"
 zones              = ["us-central1-c", "us-central1-a"]
 kubernetes_version = "1.36"

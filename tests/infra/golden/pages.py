@@ -1,21 +1,24 @@
 """The golden files: which there are, and what each should hold."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from infra.terraform import INFRA
+from tests.infra.checks import EXAMPLES
 from tests.infra.golden import cluster, terraform
-from tests.infra.golden.facts import text
+from tests.infra.golden.facts import Fact, differences, renamed, text
 
 FOLDER = Path(__file__).parent
-# those that are there, and one that has what neither has
-ENVIRONMENTS = ("dev", "prod", "other")
+WHOLE = "prod"  # the pages of other environments hold what differs from its
+# the examples, and one that has what neither has
+ENVIRONMENTS = (*EXAMPLES, "other")
 
 
 def of_cluster(infra: Path = INFRA) -> dict[str, Callable[[], str]]:
     """Return the pages that need no Terraform, by name, each made when it is called."""
-    made = {name(folder, infra): functools.partial(_kustomization, folder) for folder in cluster.kustomizations(infra)}
+    folders = [each for each in cluster.kustomizations(infra) if cluster.environment(each) in ("", *EXAMPLES)]
+    made = {name(folder, infra): functools.partial(_kustomization, folder) for folder in folders}
     return made | {"charts": lambda: text([*cluster.charts(infra)]), "prices": lambda: text([*cluster.prices(infra)])}
 
 
@@ -25,7 +28,11 @@ def name(folder: Path, infra: Path = INFRA) -> str:
 
 
 def _kustomization(folder: Path) -> str:
-    return text(cluster.rendered(folder))
+    environment = cluster.environment(folder)
+    if environment in ("", WHOLE):
+        return text(cluster.rendered(folder))
+    whole = cluster.rendered(folder.with_name(folder.name.removesuffix(environment) + WHOLE))
+    return _differing(cluster.rendered(folder), environment, whole)
 
 
 def of_cloud(cloud: str, infra: Path = INFRA) -> dict[str, str]:
@@ -36,12 +43,18 @@ def of_cloud(cloud: str, infra: Path = INFRA) -> dict[str, str]:
     """
     copies = {environment: terraform.Copy(infra / cloud, environment) for environment in ENVIRONMENTS}
     found = terraform.observe(cloud, copies, terraform.AND_DESTROY)
-    return {
-        f"{cloud}-{name}": text(
-            [*terraform.facts(found, name, copy), *terraform.spent(cloud, found, name, infra / cluster.PRICES)]
-        )
+    facts = {
+        name: [*terraform.facts(found, name, copy), *terraform.spent(cloud, found, name, infra / cluster.PRICES)]
         for name, copy in copies.items()
     }
+    whole = facts.pop(WHOLE)
+    differing = {f"{cloud}-{name}": _differing(each, name, whole) for name, each in facts.items()}
+    return {f"{cloud}-{WHOLE}": text(whole)} | differing
+
+
+def _differing(facts: Sequence[Fact], environment: str, whole: Sequence[Fact]) -> str:
+    differing = differences(renamed(facts, environment), renamed(whole, WHOLE))
+    return f"{environment} is {WHOLE} but for its name{', and:' if differing else ''}\n{text(differing)}"
 
 
 def golden(name: str) -> str:

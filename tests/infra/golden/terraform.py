@@ -80,8 +80,7 @@ def known(observed: Observed, name: str) -> dict[str, Any]:
 
 def facts(observed: Observed, name: str, copy: Copy) -> list[Fact]:
     """Return what is known of one of the copies that were planned."""
-    # what is written is the same for all: it stands with the environments that are there
-    return [*_planned(observed, name), *(written(copy.folder) if copy.values.parent == copy.folder else ())]
+    return [*_planned(observed, name), *written(copy.folder)]
 
 
 def observe(cloud: str, copies: Mapping[str, Copy], commands: str = PLAN_AND_APPLY) -> Observed:

@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 
 from tests.infra import hcl
+from tests.infra.checks import EXAMPLES
+from tests.infra.golden import cluster
 
 _OPPOSITES = {"==": "!=", "!=": "==", "&&": "||", "||": "&&", "<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _TERRAFORM, _DATA = {".tf", ".tfvars"}, {".yaml", ".json"}
@@ -44,10 +46,17 @@ def mutants(infra: Path) -> list[Mutant]:
     found = []
     for path in sorted(infra.rglob("*")):
         hidden = any(part == "tests" or part.startswith(".") for part in path.relative_to(infra).parts)
-        if path.suffix in _TERRAFORM | _DATA and not hidden:
+        if path.suffix in _TERRAFORM | _DATA and not hidden and _is_shipped(path):
             made = _of_terraform if path.suffix in _TERRAFORM else _of_data
             found += [Mutant(str(path.relative_to(infra)), what, text) for what, text in made(path)]
     return found
+
+
+def _is_shipped(path: Path) -> bool:
+    """Say whether a file is no user's own environment, which has no golden page."""
+    if path.suffix == ".tfvars":
+        return path.stem in EXAMPLES
+    return path.name != "kustomization.yaml" or cluster.environment(path.parent) in ("", *EXAMPLES)
 
 
 def _of_terraform(path: Path) -> Iterator[tuple[str, Callable[[], str]]]:

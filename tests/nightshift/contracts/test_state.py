@@ -32,12 +32,20 @@ def test_a_state_is_read_as_it_was_written() -> None:
         ({"target": None}, "state.target is None; allowed: local"),
         ({"laek": "/lake"}, r"state.laek: unknown; allowed here: audit, .*; did you mean 'lake'\?"),
         ({"audit": 3}, "state.audit is 3; give a folder or a URI, such as s3://bucket/audit"),
+        ({"dask": 2}, "state.dask is 2; write tcp"),
         ({"kubeflow": "http://x"}, "state.kubeflow is 'http://x'; give an object, or {}"),
     ],
 )
 def test_a_wrong_field_is_named(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         State.parse(state("/here", **changed))
+
+
+@pytest.mark.parametrize("dask", ["scheduler:8786", "local", "local:0", "tcp://scheduler", "http://scheduler:8787"])
+def test_an_address_that_is_no_dask_clusters_is_refused_with_what_is_allowed(dask: str) -> None:
+    message = f"state.dask is '{dask}'; write tcp://<host>:<port>, .* such as local:2, or leave it out"
+    with pytest.raises(UserError, match=message):
+        State.parse(state("/here", dask=dask))
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "--state is not JSON"), ("[]", r"state is \[\]; it takes an ob")])

@@ -17,7 +17,7 @@ from nightshift.serving.application import Application
 from nightshift.serving.batching import Limits
 from nightshift.serving.bearer import Bearer
 from nightshift.serving.files import Challenger, Pointer, pointed_at
-from nightshift.serving.http import Server, Timeouts
+from nightshift.serving.http import Server
 from nightshift.serving.predictions import Predictions
 from nightshift.serving.server import listen
 from nightshift.serving.versions import Current, load
@@ -33,10 +33,10 @@ class Running:
 
 
 @contextmanager
-def answering(application: Any, timeouts: Timeouts | None = None) -> Iterator[str]:
-    """Have an application answer during the block; gives its URL."""
+def answering(application: Any, **options: Any) -> Iterator[str]:
+    """Have an application answer during the block, with options of `Server`; gives its URL."""
     listener = listen(free_port())
-    server, loop = Server(application, timeouts), uvloop.new_event_loop()
+    server, loop = Server(application, **options), uvloop.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=[server.serve(listener)])
     thread.start()
     try:

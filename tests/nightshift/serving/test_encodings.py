@@ -10,7 +10,7 @@ import pytest
 
 from nightshift.serving.batching import Limits
 from tests.nightshift.serving.conftest import serving
-from tests.nightshift.serving.test_http import exchange, request, statuses
+from tests.nightshift.serving.echo import exchange, request, statuses
 
 LARGEST = 100_000
 BODY = json.dumps({"instances": [{"amount": 1.0, "customer_count_1d": 2.0, "channel": "shop"}]}).encode()

@@ -26,10 +26,12 @@ class WindowFeatures:
     Attributes:
         job: what they are made of.
         scratch: URI for what workers hand to each other.
+        dask: the cluster of the workers; empty for this process.
     """
 
     job: Job
     scratch: str
+    dask: str
 
     def uri(self, day: date) -> str:
         """Return where a day's partition lies."""
@@ -37,7 +39,7 @@ class WindowFeatures:
 
     def write(self, missing: dict[date, str]) -> dict[date, tables.Partition]:
         """Compute and write the missing days, from the first to the last of them."""
-        return write_days(self.job, missing, self.scratch)
+        return write_days(self.job, missing, self.scratch, self.dask)
 
     def details(self, parts: list[tables.Partition]) -> FeatureDetails:
         """Write the online state, replay a day through it, and describe the table."""
@@ -63,7 +65,7 @@ def features(setup: FeatureSetup) -> WindowFeatures:
         UserError: when the device's libraries are missing.
     """
     frames.backend(setup.device)  # refused now rather than after the first reading
-    return WindowFeatures(Job(setup.config, setup.lake, setup.events, setup.device), setup.scratch)
+    return WindowFeatures(Job(setup.config, setup.lake, setup.events, setup.device), setup.scratch, setup.dask)
 
 
 def write_online(job: Job, parts: list[tables.Partition]) -> tuple[str, Replay]:
@@ -83,7 +85,7 @@ def write_online(job: Job, parts: list[tables.Partition]) -> tuple[str, Replay]:
 
 
 def write_days(
-    job: Job, missing: dict[date, str], folder: str, at_once: int = ONE_PASS
+    job: Job, missing: dict[date, str], folder: str, dask: str = "", at_once: int = ONE_PASS
 ) -> dict[date, tables.Partition]:
     """Compute and write the missing days, from the first to the last of them.
 
@@ -91,16 +93,16 @@ def write_days(
         job: what features are made of.
         missing: day -> URI of its partition.
         folder: URI for what workers hand to each other.
+        dask: the cluster of the workers; empty for this process.
         at_once: events that the kernel takes in one pass; more are sharded.
     """
     days = Days(min(missing), max(missing))
-    cluster = workers.wanted()
-    if not cluster and sum(job.rows(job.needed(days))) <= at_once:
+    if not dask and sum(job.rows(job.needed(days))) <= at_once:
         features = compute(job, days)
         return {day: job.write(uri, day, features) for day, uri in missing.items()}
     from nightshift.tasks.tabular.features import shards
 
-    with workers.workers(cluster, job.device) as found:
+    with workers.workers(dask, job.device) as found:
         return shards.write(job, missing, folder, found)
 
 

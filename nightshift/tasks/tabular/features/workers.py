@@ -5,10 +5,8 @@ The only file that imports distributed or dask_cuda.
 
 import importlib.util
 import logging
-import os
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,8 +17,6 @@ from nightshift.lineage import code_version
 if TYPE_CHECKING:
     from distributed import Client
 
-VARIABLE = "NIGHTSHIFT_DASK"
-ALLOWED = "write tcp://<host>:<port>, tls://<host>:<port> or local:<workers>, such as local:2, or unset it"
 SECONDS = 60
 
 T = TypeVar("T")
@@ -69,38 +65,32 @@ def _is_busy(dask_worker: Any) -> bool:  # Dask gives the worker to an argument 
     return bool(dask_worker.state.all_running_tasks)  # those that were canceled among them
 
 
-def wanted(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the cluster that the environment names, empty without one."""
-    return environment.get(VARIABLE, "")
-
-
 @contextmanager
 def workers(where: str, device: str, seconds: int = SECONDS) -> Iterator[Workers]:
     """Give the workers of a cluster.
 
     Args:
-        where: a scheduler's address, `local:<workers>`, or nothing for this process.
+        where: a scheduler's address, `local:<workers>`, or nothing for this process; see `State.dask`.
         device: what each worker computes on.
         seconds: until there is a scheduler, and until it has a worker.
 
     Raises:
-        UserError: when the address is none, Dask is missing, or the workers run other code.
+        UserError: when Dask is missing, or the workers run other code.
         UnavailableError: when the cluster does not answer, or a task has lost one worker after the other.
     """
     if not where:
         yield Workers()
         return
-    if not (found := re.fullmatch(r"(?:tcp|tls)://\S+:\d+|local:(?P<local>[1-9]\d*)", where)):
-        raise UserError(f"{VARIABLE} is {where!r}; {ALLOWED}")
     if not importlib.util.find_spec("distributed"):
-        fix = "in the checkout run pip install -e '.[dask]', or unset it"
-        raise UserError(f"{VARIABLE} is {where!r}, and Dask is missing; {fix}")
+        fix = "in the checkout run pip install -e '.[dask]', or leave it out"
+        raise UserError(f"state.dask is {where!r}, and Dask is missing; {fix}")
     import distributed
 
     # a worker that is lost, and started again, is a warning to Dask
     logging.getLogger(distributed.__name__).setLevel(logging.ERROR)
     with _explained(where), ExitStack() as stack:
-        address = stack.enter_context(_cluster(int(found["local"]), device)) if found["local"] else where
+        scheme, _, count = where.partition(":")
+        address = stack.enter_context(_cluster(int(count), device)) if scheme == "local" else where
         client = stack.enter_context(_client(address, seconds))
         client.wait_for_workers(1, timeout=seconds)
         check_code(client, where)
@@ -117,8 +107,8 @@ def _cluster(count: int, device: str) -> Any:
 
         return LocalCluster(n_workers=count, **private)
     if not importlib.util.find_spec("dask_cuda"):
-        fix = "in the checkout run pip install -e '.[gpu,dask-cuda]', or unset it"
-        raise UserError(f"{VARIABLE}=local:{count} with --device cuda needs dask-cuda, and it is missing; {fix}")
+        fix = "in the checkout run pip install -e '.[gpu,dask-cuda]', or leave it out"
+        raise UserError(f"state.dask=local:{count} with --device cuda needs dask-cuda, and it is missing; {fix}")
     from dask_cuda import LocalCUDACluster
 
     return LocalCUDACluster(n_workers=count, **private)  # a GPU each

@@ -1,0 +1,129 @@
+"""Clients that stay connected, and send slowly: `python -m benchmarks.serving.connections --connections 5000`.
+
+All of them but one send a part of a request and then nothing, while that one asks at full speed. Then they send the
+rest and, over the same connections, another request. The server may open no more files than it needs for them: whoever
+comes beside them is refused, and answered as soon as one has left.
+"""
+
+import argparse
+import socket
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import quantiles
+
+from benchmarks.fuzz import resident
+from benchmarks.serving import model
+from nightshift.serving.http import OTHER_FILES, allow_connections
+from nightshift.serving.messages import OK
+from tests.processes import started, wait_until
+from tests.servers import free_port
+
+BEYOND = 10  # clients more than the server takes
+REQUESTS = 1000  # of the client that asks at full speed
+TIMEOUT = 60.0  # seconds without an answer
+
+
+@dataclass
+class Outcome:
+    """What has been measured.
+
+    Attributes:
+        statuses: of the slow clients' responses.
+        refusals: statuses of the clients beyond the limit.
+        bytes_each: resident memory of the server for a connection with a part of a request.
+        alone_ms: 50th and 99th percentile of a request when nobody else is connected.
+        beside_ms: the same beside the slow clients.
+    """
+
+    statuses: Counter[int]
+    refusals: Counter[int]
+    bytes_each: float
+    alone_ms: tuple[float, float]
+    beside_ms: tuple[float, float]
+
+
+def measure(folder: Path, connections: int) -> Outcome:
+    """Serve a model of an empty folder to as many connections, no more of which are allowed."""
+    assert connections + BEYOND < allow_connections(), "raise `ulimit -n`"
+    model.write(folder)
+    body = (folder / "features.json").read_bytes()
+    request = b"POST /score HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    part, rest = request[: -len(body) // 2], request[-len(body) // 2 :]
+    with serving(folder, connections) as (pid, port), ExitStack() as stack:
+
+        def connect() -> socket.socket:
+            return stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT))
+
+        quick = wait_until(connect, "the server answers")
+        latencies(quick, request)  # warms the server up
+        alone_ms, memory = latencies(quick, request), resident(pid)
+        slow = [connect() for _ in range(connections - 1)]
+        for client in slow:
+            client.sendall(part)
+        beside_ms = latencies(quick, request)
+        bytes_each = (resident(pid) - memory) / len(slow)
+        refusals = Counter(status(connect()) for _ in range(BEYOND))
+        statuses = ask(slow, rest) + ask(slow, request)
+        slow.pop().close()
+        wait_until(lambda: exchange(connect(), request) == OK, "there is room again")
+        return Outcome(statuses, refusals, bytes_each, alone_ms, beside_ms)
+
+
+@contextmanager
+def serving(folder: Path, connections: int) -> Iterator[tuple[int, int]]:
+    """Serve the package of a folder by a process that may open so many connections; yield its id and its port."""
+    port = free_port()
+    command = f"{sys.executable} -m nightshift.serving --model {folder / 'package'} --port {port}"
+    with started(["sh", "-c", f"ulimit -n {connections + OTHER_FILES}; exec {command}"]) as process:
+        yield process.pid, port
+
+
+def ask(clients: list[socket.socket], data: bytes) -> Counter[int]:
+    """Return the statuses of the responses to clients that send something all at once."""
+    for client in clients:
+        client.sendall(data)
+    return Counter(status(client) for client in clients)
+
+
+def latencies(client: socket.socket, request: bytes) -> tuple[float, float]:
+    """Return the 50th and the 99th percentile of a request, milliseconds."""
+    seconds = []
+    for _ in range(REQUESTS):
+        began = time.perf_counter()
+        assert exchange(client, request) == OK
+        seconds.append(time.perf_counter() - began)
+    percentiles = quantiles(seconds, n=100)
+    return round(percentiles[49] * 1e3, 3), round(percentiles[98] * 1e3, 3)
+
+
+def exchange(client: socket.socket, request: bytes) -> int:
+    """Send a request; return the response's status."""
+    client.sendall(request)
+    return status(client)
+
+
+def status(client: socket.socket) -> int:
+    """Read a response, which is one write of the server; return its status."""
+    return int(client.recv(65536).split(maxsplit=2)[1])
+
+
+def main() -> None:
+    """Connect as many clients as the flags say, and print what was measured."""
+    flags = argparse.ArgumentParser(prog="python -m benchmarks.serving.connections", description=__doc__)
+    flags.add_argument("--connections", type=int, default=5000)
+    args = flags.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = measure(Path(folder), args.connections)
+    print(f"{args.connections} connections: {dict(outcome.statuses)}; beyond them: {dict(outcome.refusals)}")
+    print(f"memory of one with a part of a request: {outcome.bytes_each / 1024:.1f} KiB")
+    print(f"one client's p50, p99: {outcome.alone_ms} ms alone, {outcome.beside_ms} ms beside them")
+
+
+if __name__ == "__main__":
+    main()
